@@ -256,7 +256,7 @@ $(VENV)/.native-built: pyproject.toml $(wildcard namesrv_stream/server/native/*.
 	@rm -rf build/lib.* build/temp.* namesrv_stream/server/native/*.so
 	$(call step,compiling the native lane,CC="$$(command -v cc || command -v gcc || command -v clang || echo $(BIN)/python -m ziglang cc)" \
 		$(BIN)/python -W ignore -c 'from setuptools import setup; setup()' --quiet build_ext --inplace && \
-		$(BIN)/python -c 'from namesrv_stream.server.native.library import load_library; assert load_library()')
+		$(BIN)/python -c 'from namesrv_stream.server.native.lane import load_library; assert load_library()')
 	@touch $@
 
 .jars/spark/.copied: conf/jars/pom.xml | prerequisites

@@ -12,8 +12,7 @@ import orjson
 from namesrv_stream.history.answer import Extent, Window
 from namesrv_stream.history.database import Past
 from namesrv_stream.instants import COMMAND_LINE, instant, parse_past_instant
-from namesrv_stream.processor.route_answers import RouteAnswers
-from namesrv_stream.processor.route_body import encode_topic_route
+from namesrv_stream.processor.route_body import RouteAnswers, encode_topic_route
 from namesrv_stream.route import reducer
 from namesrv_stream.route.changes import ChangeKind, RouteChange
 from namesrv_stream.route.model import PERM_READ, PERM_WRITE

@@ -81,13 +81,13 @@ def _refusal(access: Access, call: Call, what: str, networks: str) -> NoPermissi
     ext_fields = call.request.ext_fields or {}
     account = ext_fields.get(ACCESS_KEY, "")
     if not account or not ext_fields.get(SIGNATURE):
-        said, logged = "it is not signed", "it is not signed"
+        reason = logged = "it is not signed"
     else:
-        said = "its signature is not valid"
+        reason = "its signature is not valid"
         known = bool(access.accounts.get(account))
         logged = f"{'the signature is wrong for account' if known else 'unknown account'} {account!r}"
     refused = f"{what} needs a peer within {networks}, or a valid AccessKey and Signature of one of admin.accounts"
-    return NoPermission(f"{refused}; {said}", for_log=f"{what}: {logged}")
+    return NoPermission(f"{refused}; {reason}", for_log=f"{what}: {logged}")
 
 
 def _is_within(host: str, networks: Networks) -> bool:

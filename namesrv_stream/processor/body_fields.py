@@ -1,9 +1,11 @@
 """Converts values in JSON bodies as fastjson does for a Java object's fields; ValueError if fastjson could not."""
 
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Callable, Mapping
+from typing import Any, TypeVar
 
 from namesrv_stream.remoting.fastjson import conversion
+
+T = TypeVar("T")
 
 
 def as_object(value: Any, where: str) -> Mapping[str, Any]:
@@ -17,29 +19,27 @@ def as_texts(value: Any, where: str) -> tuple[str, ...]:
     """Return a list of strings without its nulls, which Java would keep and then send in answers."""
     if not isinstance(value, list):
         raise ValueError(f"{where} is not a list")
-    try:
-        texts = [conversion.as_text(item) for item in value]
-    except ValueError as error:
-        raise ValueError(f"{where}: an item {error}") from error
+    texts = [_cast(conversion.as_text, item, f"{where}: an item") for item in value]
     return tuple(text for text in texts if text is not None)
 
 
 def as_text(value: Any, default: str, where: str) -> str:
     """Return a Java String; null becomes ``default``."""
-    try:
-        text = conversion.as_text(value)
-    except ValueError as error:
-        raise ValueError(f"{where} {error}") from error
+    text = _cast(conversion.as_text, value, where)
     return default if text is None else text
 
 
 def as_boolean(value: Any, default: bool, where: str) -> bool:
     """Return a Java boolean; null becomes ``default``."""
+    truth = _cast(conversion.as_boolean, value, where)
+    return default if truth is None else truth
+
+
+def _cast(cast: Callable[[Any], T | None], value: Any, where: str) -> T | None:
     try:
-        truth = conversion.as_boolean(value)
+        return cast(value)
     except ValueError as error:
         raise ValueError(f"{where} {error}") from error
-    return default if truth is None else truth
 
 
 def as_int(value: Any, default: int | None = None) -> int:
@@ -60,11 +60,9 @@ def _signed(value: Any, default: int | None, bits: int) -> int:
     try:
         number = conversion.as_integer(value, bits)
     except ValueError as error:
-        raise ValueError(
-            f"{str(value)[:30]!r} {error}" if isinstance(value, int | float | str) else str(error)
-        ) from error
-    if number is None:
-        number = default
+        shown = f"{str(value)[:30]!r} " if isinstance(value, int | float | str) else ""
+        raise ValueError(f"{shown}{error}") from error
+    number = default if number is None else number
     if number is None:
         raise ValueError("null is not a number")
     return number

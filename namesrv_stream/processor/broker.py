@@ -3,8 +3,10 @@
 Source: rocketmq 5.3.3, DefaultRequestProcessor; nameserver.md §5.
 """
 
-from typing import NamedTuple
+import re
+from typing import Final, NamedTuple
 
+from xxhash import xxh3_128
 from zlib_ng import zlib_ng
 
 from namesrv_stream.errors import BodyDecodeError, NamesrvStreamError, RequestRefused
@@ -16,7 +18,6 @@ from namesrv_stream.processor.register_body import (
     decode_data_version,
     decode_register_body,
 )
-from namesrv_stream.processor.registration_hash import registration_hash
 from namesrv_stream.processor.route_body import encode_data_version, encode_kv_table, encode_member_group
 from namesrv_stream.remoting.command import RemotingCommand, RequestCode, response_to
 from namesrv_stream.remoting.headers import (
@@ -31,17 +32,48 @@ from namesrv_stream.remoting.headers import (
 )
 from namesrv_stream.route.events import BrokerHeartbeat, BrokerRegistered, BrokerUnregistered, Origin, Proof, murmur2
 from namesrv_stream.route.group import BrokerGroup, master_of, register
-from namesrv_stream.route.model import DataVersion, LeaseKey, LiveKey, Registration
+from namesrv_stream.route.model import LeaseKey, LiveKey, Registration
+
+#: 5.x brokers change this stamp whenever they send, so bodies with the same content differ only in it. The pattern is
+#: exactly what fastjson writes. A topic with this name has other properties, so it does not match.
+_STAMP: Final = re.compile(rb'"mappingDataVersion":\{("counter":[0-9]++,"stateVersion":[0-9]++,"timestamp":[0-9]++)\}')
+#: The part of a body that is searched: brokers write the stamp before the topics. A stamp outside it is hashed like the
+#: rest, and then no registration of that broker counts as unchanged.
+_HEAD_BYTES: Final = 4 * 1024
+
+
+def registration_hash(header: RegisterBrokerRequestHeader, body: bytes) -> str:
+    """Return 32 hexadecimal digits, equal for the same content; checksum, connection and time do not count.
+
+    It identifies an unchanged registration, which the server need not decode. It is not cryptographic, which would take
+    a third of the time of such a registration. A registration is compared only with the previous one of the same
+    broker, and a peer that can forge one can also send the other.
+    """
+    content = (
+        header.broker_name,
+        header.broker_addr,
+        header.cluster_name,
+        header.ha_server_addr,
+        header.broker_id,
+        header.heartbeat_timeout_millis,
+        header.enable_acting_master,
+        header.zone_name,
+        header.compressed,
+    )
+    digest = xxh3_128(repr(content).encode("utf-8", "backslashreplace"))
+    head = body[:_HEAD_BYTES]
+    begin = 0
+    with memoryview(body) as view:
+        # After a single quote, which fastjson reads but never writes, a match may be part of a text.
+        for stamp in _STAMP.finditer(head) if b"'" not in head else ():
+            digest.update(view[begin : stamp.start(1)])
+            begin = stamp.end(1)
+        digest.update(view[begin:])
+    return digest.hexdigest()
 
 
 class _Registering(NamedTuple):
-    """A registration before its body is decoded.
-
-    Attributes:
-        body: The body as sent; its checksum is correct.
-        digest: ``registration_hash`` of header and body.
-        is_unchanged: Whether it would change nothing now and need not be logged in full.
-    """
+    """A registration before its body is decoded; if it ``is_unchanged``, it need not be logged in full."""
 
     header: RegisterBrokerRequestHeader
     key: LeaseKey
@@ -70,23 +102,20 @@ def register_broker(server: NameServer, call: Call) -> Answer:
         raise decoded
     registration = _registration(registering, decoded)
     registered = BrokerRegistered(call.origin, registration)
-    outcome = register(
-        group,
-        registration,
-        call.origin.server_id,
-        call.origin.holder,
-        delete_topic_with_broker_registration=bool(server.drops_absent_topics),
-    )
+    drops = bool(server.drops_absent_topics)
+    server_id, holder = call.origin.server_id, call.origin.holder
+    outcome = register(group, registration, server_id, holder, delete_topic_with_broker_registration=drops)
     if outcome.refused:
         raise RequestRefused("register broker failed")
     if outcome.group is group:
-        server.memory.settled[key] = Settled(group, digest, call.origin.holder)  # for the current settings
+        server.memory.settled[key] = Settled(group, digest, holder)  # for the current settings
     retained = group.registrations.get(key.live_key)
     is_known = retained is not None and retained.registration_hash == digest and len(registration.topics) != 1
     response = _registered_response(server, call.request, header, outcome.group)
     if is_known and not _is_due(server, key, call.now_ms):
         return Answer(response, (Accepted(heartbeat, registered),))
-    _logged_in_full(server, key, call.now_ms)
+    server.memory.full_due_ms[key] = call.now_ms + server.options.full_registration_interval_ms
+    server.memory.wanted.discard(key)
     return Answer(response, (Accepted(registered, registered),))
 
 
@@ -116,9 +145,8 @@ def unregister_broker(server: NameServer, call: Call) -> Answer:
     """
     header = UnRegisterBrokerRequestHeader.from_ext_fields(call.request.ext_fields)
     key = broker_of(header.broker_name, header.cluster_name, header.broker_addr)
-    event = BrokerUnregistered(
-        call.origin, key.broker_name, key.live_key, -1 if header.broker_id is None else header.broker_id
-    )
+    broker_id = -1 if header.broker_id is None else header.broker_id
+    event = BrokerUnregistered(call.origin, key.broker_name, key.live_key, broker_id)
     return Answer(response_to(call.request), (Accepted(event, event),))
 
 
@@ -135,26 +163,14 @@ def query_data_version(server: NameServer, call: Call) -> Answer:
     header = QueryDataVersionRequestHeader.from_ext_fields(call.request.ext_fields)
     key = broker_of(header.broker_name, header.cluster_name, header.broker_addr)
     asked = decode_data_version(call.request.body)
-    changed, known = _is_changed(server, call.origin, key, asked)
-    response = response_to(
-        call.request,
-        ext_fields=QueryDataVersionResponseHeader(changed=changed).to_ext_fields(),
-        body=encode_data_version(known) if known else None,
-    )
-    return _heard(server, call.origin, key, response)
-
-
-def _is_changed(
-    server: NameServer, origin: Origin, key: LeaseKey, asked: DataVersion | None
-) -> tuple[bool, DataVersion | None]:
-    """Return whether the broker should register, and its last known DataVersion."""
     live = server.table.group(key.broker_name).live_brokers.get(key.live_key)
-    if live is None:
-        return True, None
-    held = live.holders.get(origin.server_id)
-    is_of_this_start = held is not None and held.server_epoch == origin.server_epoch
-    is_heard = is_of_this_start and server.memory.closed.get(key) != held
-    return not is_heard or live.data_version != asked, live.data_version
+    held = live.holders.get(call.origin.server_id) if live is not None else None
+    is_of_this_start = held is not None and held.server_epoch == call.origin.server_epoch
+    is_held = is_of_this_start and server.memory.closed.get(key) != held
+    changed = live is None or not is_held or live.data_version != asked
+    fields = QueryDataVersionResponseHeader(changed=changed).to_ext_fields()
+    body = encode_data_version(live.data_version) if live is not None else None
+    return _heartbeat_answer(server, call.origin, key, response_to(call.request, ext_fields=fields, body=body))
 
 
 def broker_heartbeat(server: NameServer, call: Call) -> Answer:
@@ -165,7 +181,7 @@ def broker_heartbeat(server: NameServer, call: Call) -> Answer:
     """
     header = BrokerHeartbeatRequestHeader.from_ext_fields(call.request.ext_fields)
     key = broker_of(header.broker_name, header.cluster_name, header.broker_addr)
-    return _heard(server, call.origin, key, response_to(call.request))
+    return _heartbeat_answer(server, call.origin, key, response_to(call.request))
 
 
 def get_broker_member_group(server: NameServer, call: Call) -> Answer:
@@ -201,24 +217,20 @@ def _begin_registration(server: NameServer, call: Call) -> _Registering:
     if call.request.version < 0:
         raise RequestRefused("version is negative")
     digest = registration_hash(header, body.body)
-    is_unchanged = digest == _unchanged_hash(server, call.origin, key, call.now_ms)
+    settled = server.memory.settled.get(key)
+    is_unchanged = (
+        settled is not None
+        # Identity instead of equality: the cost of a comparison grows with the number of topics.
+        and settled.group is server.table.group(key.broker_name)
+        and settled.holder == call.origin.holder
+        and not _is_due(server, key, call.now_ms)
+        and settled.registration_hash == digest
+    )
     return _Registering(header, key, header.broker_id, body, digest, is_unchanged)
 
 
 def _body_of(call: Call, header: RegisterBrokerRequestHeader) -> RegistrationBody:
     return RegistrationBody(call.request.body or b"", header.compressed, call.request.version)
-
-
-def _unchanged_hash(server: NameServer, origin: Origin, key: LeaseKey, now_ms: int) -> str | None:
-    """Return the hash of the registration that would change nothing now; None if every one must be decoded.
-
-    For a broker that is known from the tables only, this schedules its next registration in full.
-    """
-    settled = server.memory.settled.get(key)
-    # Identity instead of equality: the cost of a comparison grows with the number of topics.
-    if settled is None or settled.group is not server.table.group(key.broker_name) or settled.holder != origin.holder:
-        return None
-    return None if _is_due(server, key, now_ms) else settled.registration_hash
 
 
 def _registration(registering: _Registering, body: RegisterBrokerBody) -> Registration:
@@ -240,7 +252,7 @@ def _registration(registering: _Registering, body: RegisterBrokerBody) -> Regist
     )
 
 
-def _heard(server: NameServer, origin: Origin, key: LeaseKey, response: RemotingCommand) -> Answer:
+def _heartbeat_answer(server: NameServer, origin: Origin, key: LeaseKey, response: RemotingCommand) -> Answer:
     """Return the answer to a heartbeat, which changes nothing; a heartbeat of an unknown broker is not logged."""
     live = server.table.group(key.broker_name).live_brokers.get(key.live_key)
     accepted: tuple[Accepted, ...] = ()
@@ -274,8 +286,3 @@ def _is_due(server: NameServer, key: LeaseKey, now_ms: int) -> bool:
         due_ms = now_ms + murmur2(key.broker_name.encode()) % interval_ms
         server.memory.full_due_ms[key] = due_ms
     return now_ms >= due_ms or key in server.memory.wanted
-
-
-def _logged_in_full(server: NameServer, key: LeaseKey, now_ms: int) -> None:
-    server.memory.full_due_ms[key] = now_ms + server.options.full_registration_interval_ms
-    server.memory.wanted.discard(key)

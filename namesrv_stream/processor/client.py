@@ -1,40 +1,22 @@
-"""Processors of the requests of clients and tools: the route of a topic, and the brokers of all clusters.
+"""Processors of the requests of clients and tools: the route of a topic, the brokers of all clusters, topic lists.
 
 RocketMQ's clusterTest mode is not supported. It treats every request as a route query and forwards unknown topics to
 another name server. No broker can register in this mode, and a registry does not need a proxy for routes.
 
-Source: rocketmq 5.3.3, ClientRequestProcessor and DefaultRequestProcessor; nameserver.md §5.2, §5.4, §5.5.
+Unlike Java's, the topic lists are sorted. Two options switch off the lists that become long with many topics; they
+never switch off 304.
+
+Source: rocketmq 5.3.3, ClientRequestProcessor, DefaultRequestProcessor and RouteInfoManager; nameserver.md §5.2, §5.4,
+§5.5.
 """
 
-from typing import NamedTuple
+from collections.abc import Callable, Iterable
 
 from namesrv_stream.errors import RequestRefused, TopicNotExist
 from namesrv_stream.processor.name_server import Answer, Call, Dependency, NameServer
-from namesrv_stream.remoting.command import V4_9_4, RemotingCommand, response_to
-from namesrv_stream.remoting.headers import GetRouteInfoRequestHeader
-
-
-class _RouteQuery(NamedTuple):
-    """The parameters of a route query.
-
-    Attributes:
-        topic: Name of the topic; None if it is missing.
-        strict: Whether the answer has the strict JSON form; otherwise it has the legacy form.
-        zone_name: The only zone whose brokers are in the answer; None for all zones.
-    """
-
-    topic: str | None
-    strict: bool
-    zone_name: str | None
-
-
-def _route_query(request: RemotingCommand) -> _RouteQuery:
-    """Return the parameters of request 105."""
-    header = GetRouteInfoRequestHeader.from_ext_fields(request.ext_fields)
-    if header.zone_mode and (header.zone_name or "").strip():
-        # RocketMQ's zone filter writes the legacy form, even if the client requested the strict one.
-        return _RouteQuery(header.topic, strict=False, zone_name=header.zone_name)
-    return _RouteQuery(header.topic, request.version >= V4_9_4 or header.accept_standard_json_only, zone_name=None)
+from namesrv_stream.processor.route_body import encode_topic_list
+from namesrv_stream.remoting.command import V4_9_4, response_to
+from namesrv_stream.remoting.headers import GetRouteInfoRequestHeader, GetTopicsByClusterRequestHeader
 
 
 def get_route_info_by_topic(server: NameServer, call: Call) -> Answer:
@@ -47,19 +29,89 @@ def get_route_info_by_topic(server: NameServer, call: Call) -> Answer:
     options = server.options
     if options.need_wait_for_service and call.now_ms - server.started_ms < options.wait_seconds_for_service * 1_000:
         raise RequestRefused("name server not ready")
-    query = _route_query(call.request)
-    if query.topic is None:
+    header = GetRouteInfoRequestHeader.from_ext_fields(call.request.ext_fields)
+    topic, with_order = header.topic, options.order_message_enable
+    if topic is None:
         raise TopicNotExist("null")  # as in Java's remark
-    body = server.answers.route_body(
-        query.topic, strict=query.strict, with_order=options.order_message_enable, zone_name=query.zone_name
-    )
+    zone_name = header.zone_name if header.zone_mode and (header.zone_name or "").strip() else None
+    # RocketMQ's zone filter writes the legacy form, even if the client requested the strict one.
+    strict = zone_name is None and (call.request.version >= V4_9_4 or header.accept_standard_json_only)
+    body = server.answers.route_body(topic, strict=strict, with_order=with_order, zone_name=zone_name)
     if body is None:
-        raise TopicNotExist(query.topic)
+        raise TopicNotExist(topic)
     # The order of queues is a KV value, which can change while the route does not.
-    depends_on = None if options.order_message_enable else Dependency("topic", query.topic)
+    depends_on = None if with_order else Dependency("topic", topic)
     return Answer(response_to(call.request, body=body), depends_on=depends_on)
 
 
 def get_broker_cluster_info(server: NameServer, call: Call) -> Answer:
     """Answer 106."""
     return Answer(response_to(call.request, body=server.answers.cluster_info_body()))
+
+
+#: Bits of topicSysFlag. Source: rocketmq 5.3.3, TopicSysFlag.
+FLAG_UNIT = 0x1 << 0
+FLAG_UNIT_SUB = 0x1 << 1
+
+
+def get_all_topic_list(server: NameServer, call: Call) -> Answer:
+    """Answer 206: every topic that a broker offers.
+
+    Raises:
+        RequestRefused: enableAllTopicList is off.
+    """
+    _require(server.options.enable_all_topic_list)
+    return _topic_list(call, server.table.topics())
+
+
+def get_topics_by_cluster(server: NameServer, call: Call) -> Answer:
+    """Answer 224: topics that a broker of the cluster offers; none for an unknown cluster.
+
+    Raises:
+        RequestRefused: enableTopicList is off, as for 311 to 313.
+    """
+    _require(server.options.enable_topic_list)
+    cluster = GetTopicsByClusterRequestHeader.from_ext_fields(call.request.ext_fields).cluster or ""
+    names = server.table.clusters().get(cluster, ())
+    return _topic_list(call, {topic for name in names for topic in server.table.group(name).topics})
+
+
+def get_system_topic_list(server: NameServer, call: Call) -> Answer:
+    """Answer 304: cluster and broker names, which are topics on brokers, and a broker that knows further topics."""
+    table = server.table
+    names = {*table.clusters(), *(name for names in table.clusters().values() for name in names)}
+    addrs = [addr for group in table.registered_groups() for addr in group.broker_addrs.values()]
+    return _topic_list(call, names, broker_addr=min(addrs, default=None))
+
+
+def get_unit_topic_list(server: NameServer, call: Call) -> Answer:
+    """Answer 311: topics of a unit."""
+    return _topics_where(server, call, lambda flag: bool(flag & FLAG_UNIT))
+
+
+def get_has_unit_sub_topic_list(server: NameServer, call: Call) -> Answer:
+    """Answer 312: topics with subscriptions of a unit."""
+    return _topics_where(server, call, lambda flag: bool(flag & FLAG_UNIT_SUB))
+
+
+def get_has_unit_sub_un_unit_topic_list(server: NameServer, call: Call) -> Answer:
+    """Answer 313: topics that have subscriptions of a unit but belong to none."""
+    return _topics_where(server, call, lambda flag: flag & (FLAG_UNIT | FLAG_UNIT_SUB) == FLAG_UNIT_SUB)
+
+
+def _require(enabled: bool) -> None:
+    if not enabled:
+        raise RequestRefused("disable")
+
+
+def _topics_where(server: NameServer, call: Call, is_wanted: Callable[[int], bool]) -> Answer:
+    """List topics by the flag of one broker: the first in order of names, while Java takes it in hash order."""
+    _require(server.options.enable_topic_list)
+    table = server.table
+    flags = ((topic, next(table.queue_data_of(topic))[1].topic_sys_flag) for topic in table.topics())
+    return _topic_list(call, (topic for topic, flag in flags if is_wanted(flag)))
+
+
+def _topic_list(call: Call, topics: Iterable[str], broker_addr: str | None = None) -> Answer:
+    body = encode_topic_list(sorted(topics), broker_addr)
+    return Answer(response_to(call.request, body=body))

@@ -15,31 +15,31 @@ from namesrv_stream.errors import (
     SystemBusy,
     TopicNotExist,
 )
-from namesrv_stream.processor import broker, client, kv, namesrv_config, topic_changes, topics
+from namesrv_stream.processor import broker, client, configuration, topic_changes
 from namesrv_stream.processor.authorisation import ADMIN_CODES, BROKER_CODES, authorise, authorise_broker
 from namesrv_stream.processor.name_server import Answer, Call, NameServer, Processors
 from namesrv_stream.remoting.command import RemotingCommand, RequestCode, ResponseCode, response_to
 
 PROCESSORS: Processors = {
-    RequestCode.PUT_KV_CONFIG: kv.put_kv_config,
-    RequestCode.GET_KV_CONFIG: kv.get_kv_config,
-    RequestCode.DELETE_KV_CONFIG: kv.delete_kv_config,
+    RequestCode.PUT_KV_CONFIG: configuration.put_kv_config,
+    RequestCode.GET_KV_CONFIG: configuration.get_kv_config,
+    RequestCode.DELETE_KV_CONFIG: configuration.delete_kv_config,
     RequestCode.REGISTER_BROKER: broker.register_broker,
     RequestCode.UNREGISTER_BROKER: broker.unregister_broker,
     RequestCode.GET_ROUTEINFO_BY_TOPIC: client.get_route_info_by_topic,
     RequestCode.GET_BROKER_CLUSTER_INFO: client.get_broker_cluster_info,
     RequestCode.WIPE_WRITE_PERM_OF_BROKER: topic_changes.wipe_write_perm_of_broker,
-    RequestCode.GET_ALL_TOPIC_LIST_FROM_NAMESERVER: topics.get_all_topic_list,
+    RequestCode.GET_ALL_TOPIC_LIST_FROM_NAMESERVER: client.get_all_topic_list,
     RequestCode.DELETE_TOPIC_IN_NAMESRV: topic_changes.delete_topic_in_namesrv,
     RequestCode.REGISTER_TOPIC_IN_NAMESRV: topic_changes.register_topic_in_namesrv,
-    RequestCode.GET_KVLIST_BY_NAMESPACE: kv.get_kv_list_by_namespace,
-    RequestCode.GET_TOPICS_BY_CLUSTER: topics.get_topics_by_cluster,
-    RequestCode.GET_SYSTEM_TOPIC_LIST_FROM_NS: topics.get_system_topic_list,
-    RequestCode.GET_UNIT_TOPIC_LIST: topics.get_unit_topic_list,
-    RequestCode.GET_HAS_UNIT_SUB_TOPIC_LIST: topics.get_has_unit_sub_topic_list,
-    RequestCode.GET_HAS_UNIT_SUB_UNUNIT_TOPIC_LIST: topics.get_has_unit_sub_un_unit_topic_list,
-    RequestCode.UPDATE_NAMESRV_CONFIG: namesrv_config.update_namesrv_config,
-    RequestCode.GET_NAMESRV_CONFIG: namesrv_config.get_namesrv_config,
+    RequestCode.GET_KVLIST_BY_NAMESPACE: configuration.get_kv_list_by_namespace,
+    RequestCode.GET_TOPICS_BY_CLUSTER: client.get_topics_by_cluster,
+    RequestCode.GET_SYSTEM_TOPIC_LIST_FROM_NS: client.get_system_topic_list,
+    RequestCode.GET_UNIT_TOPIC_LIST: client.get_unit_topic_list,
+    RequestCode.GET_HAS_UNIT_SUB_TOPIC_LIST: client.get_has_unit_sub_topic_list,
+    RequestCode.GET_HAS_UNIT_SUB_UNUNIT_TOPIC_LIST: client.get_has_unit_sub_un_unit_topic_list,
+    RequestCode.UPDATE_NAMESRV_CONFIG: configuration.update_namesrv_config,
+    RequestCode.GET_NAMESRV_CONFIG: configuration.get_namesrv_config,
     RequestCode.QUERY_DATA_VERSION: broker.query_data_version,
     RequestCode.ADD_WRITE_PERM_OF_BROKER: topic_changes.add_write_perm_of_broker,
     RequestCode.GET_BROKER_MEMBER_GROUP: broker.get_broker_member_group,
@@ -75,10 +75,9 @@ def process(server: NameServer, call: Call) -> Answer:
         elif code in BROKER_CODES:
             authorise_broker(server.access, call)
         return processor(server, call)
-    except NoPermission as error:
-        return Answer(error_response(call.request, error), refusal=error.for_log)
     except NamesrvStreamError as error:
-        return Answer(error_response(call.request, error))
+        refusal = error.for_log if isinstance(error, NoPermission) else ""
+        return Answer(error_response(call.request, error), refusal=refusal)
 
 
 def error_response(request: RemotingCommand, error: NamesrvStreamError) -> RemotingCommand:

@@ -8,7 +8,7 @@ from typing import Final, Literal, NamedTuple
 
 from namesrv_stream.errors import BodyDecodeError
 from namesrv_stream.processor.register_body import RegisterBrokerBody
-from namesrv_stream.processor.route_answers import RouteAnswers
+from namesrv_stream.processor.route_body import RouteAnswers
 from namesrv_stream.remoting.command import RemotingCommand, RequestCode
 from namesrv_stream.route.events import AcceptedEvent, Origin
 from namesrv_stream.route.group import BrokerGroup
@@ -72,11 +72,9 @@ class RegistrationMemory:
 
 
 class Peer(NamedTuple):
-    """The sender of a request.
+    """The sender of a request: the IP address of the socket's other end, "" if unknown.
 
-    Attributes:
-        host: IP address of the socket's other end, without port; "" if unknown.
-        is_proxied: Whether the connection began with a PROXY preamble; ``host`` is the proxy's address then.
+    If the connection began with a PROXY preamble, it ``is_proxied``, and ``host`` is the proxy's address.
     """
 
     host: str
@@ -106,7 +104,6 @@ class Access:
     Attributes:
         trusted_networks: Networks whose peers need no signature for admin requests, unless they use a proxy.
         accounts: RocketMQ ACL accounts: AccessKey → secret.
-        enable_config_update: Whether UPDATE_NAMESRV_CONFIG is allowed.
         broker_networks: Networks whose peers need no signature for brokers' requests, even through a proxy.
     """
 
@@ -118,13 +115,12 @@ class Access:
 
 @dataclass(slots=True)
 class NameServer:
-    """The state from which one server answers.
+    """The state from which one server answers. Only ``reconfigure`` changes the options.
 
     Attributes:
-        options: The current options; only ``reconfigure`` changes them.
         started_ms: Monotonic time of the server's start.
         config: RocketMQ's key → configured value, for keys that this server uses. Values that can change at run time
-            come from ``options`` and the table instead (``namesrv_config.effective_config``).
+            come from ``options`` and the table instead (``configuration.effective_config``).
     """
 
     view: RouteView
@@ -156,12 +152,7 @@ DecodedBody = RegisterBrokerBody | BodyDecodeError
 
 
 class Call(NamedTuple):
-    """One request as it reached this server.
-
-    Attributes:
-        now_ms: Monotonic time.
-        decoded: Result of decoding the body that ``broker.large_body`` returned; None if it is not decoded yet.
-    """
+    """A request that arrived at ``now_ms`` (monotonic); ``decoded`` is its body, if the server decoded a large one."""
 
     request: RemotingCommand
     origin: Origin

@@ -5,17 +5,59 @@ Source: rocketmq 5.3.3, RegisterBrokerBody and TopicConfig; nameserver.md §6.
 
 import struct
 import zlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from sys import intern
 from typing import Any, Final, NamedTuple
 
+import orjson
+
 from namesrv_stream.errors import BodyDecodeError
 from namesrv_stream.processor.body_fields import as_boolean, as_int, as_long, as_object, as_text, as_texts
-from namesrv_stream.processor.loggable import MAX_ENTRIES, require_loggable
 from namesrv_stream.remoting import fastjson
 from namesrv_stream.remoting.command import V3_0_11, V5_0_0, RequestCode
 from namesrv_stream.route.model import DataVersion, QueueData, TopicQueueMappingInfo, shared_queue_data
+from namesrv_stream.route.registration_json import mapping_fields
+
+# A registration must fit one record of the log. A body with millions of empty topics or mappings becomes several times
+# larger when defaults are filled in. No body that Java writes in one frame comes near these limits.
+#: Maximum of topics and static mappings together, and of queues of all static mappings. The largest frame has room for
+#: 115,000 topics as Java writes them.
+MAX_ENTRIES: Final = 300_000
+#: Maximum size of these parts in an event. With the header, whose bytes may become six each, they fit a record of Kafka
+#: (``frame.MAX_HEADER_BYTES``; ``kafka.max_message_bytes`` is at least 20 MiB).
+MAX_EVENT_BYTES: Final = 16 << 20
+
+# Maximum sizes in JSON: of an entry without its texts, and of one character of the texts.
+_TOPIC_BYTES: Final = 60
+_MAPPING_BYTES: Final = 160
+_QUEUE_BYTES: Final = 27
+_CHAR_BYTES: Final = 6
+
+
+def require_loggable(
+    topics: Mapping[str, QueueData], mappings: Mapping[str, TopicQueueMappingInfo], filter_servers: Collection[str]
+) -> None:
+    """Raise ValueError if a registration has too many entries, or if they are too large."""
+    entries = len(topics) + len(mappings) + len(filter_servers)
+    queues = sum(len(mapping.curr_id_map) for mapping in mappings.values())
+    if max(entries, queues) > MAX_ENTRIES:
+        raise ValueError(f"{entries} topics with {queues} static queues exceed {MAX_ENTRIES}")
+    chars = sum(map(len, topics)) + sum(map(len, filter_servers))
+    chars += sum(len(key) + len(m.topic) + len(m.bname) + len(m.scope) for key, m in mappings.items())
+    most = (len(topics) + len(filter_servers)) * _TOPIC_BYTES + len(mappings) * _MAPPING_BYTES
+    most += queues * _QUEUE_BYTES + chars * _CHAR_BYTES
+    if most <= MAX_EVENT_BYTES:
+        return
+    fields = (
+        {topic: list(queue_data) for topic, queue_data in topics.items()},
+        {topic: mapping_fields(mapping) for topic, mapping in mappings.items()},
+        list(filter_servers),
+    )
+    size = sum(len(orjson.dumps(field)) for field in fields)
+    if size > MAX_EVENT_BYTES:
+        raise ValueError(f"as an event it has {size} bytes, which exceeds {MAX_EVENT_BYTES}")
+
 
 #: Maximum size of an inflated body: the same as that of an uncompressed body, some 300,000 topics.
 MAX_INFLATED_BYTES: Final = 16 << 20
@@ -34,11 +76,7 @@ _FILTER_TYPES: Final = frozenset(("SINGLE_TAG", "MULTI_TAG"))
 
 @dataclass(frozen=True, slots=True)
 class RegisterBrokerBody:
-    """The decoded body of a registration.
-
-    Attributes:
-        filter_servers: Filter servers; None keeps those that are known, as the sender's form may have no such field.
-    """
+    """The decoded body of a registration; ``filter_servers`` None keeps those that are known."""
 
     data_version: DataVersion = field(default_factory=DataVersion)
     topics: Mapping[str, QueueData] = field(default_factory=dict)
@@ -47,12 +85,7 @@ class RegisterBrokerBody:
 
 
 class RegistrationBody(NamedTuple):
-    """The body of a registration as sent.
-
-    Attributes:
-        compressed: Whether the request header calls the body compressed.
-        version: Ordinal of the broker's release.
-    """
+    """The body of a registration as sent by a broker of release ``version``, ``compressed`` as its header says."""
 
     body: bytes
     compressed: bool
@@ -75,7 +108,7 @@ def decode_register_body(body: bytes, compressed: bool, version: int) -> Registe
     Differs from RocketMQ: a zlib stream is inflated even if the header denies it, as the headers of 5.x brokers with
     compressedRegister=true do (ADR 0006).
 
-    Differs from RocketMQ: a body with too many entries, or too large for the log, is refused (``loggable``).
+    Differs from RocketMQ: a body with too many entries, or too large for the log, is refused.
 
     Raises:
         BodyDecodeError: The body cannot be decoded, or is too large; the message says where.
@@ -83,18 +116,14 @@ def decode_register_body(body: bytes, compressed: bool, version: int) -> Registe
     try:
         decoded = _decoded(RegistrationBody(body, compressed, version))
         require_loggable(decoded.topics, decoded.topic_mappings, decoded.filter_servers or ())
-    except (ValueError, TypeError, KeyError, struct.error, zlib.error, RecursionError) as error:
-        raise BodyDecodeError(RequestCode.REGISTER_BROKER, _reason(error)) from error
-    return decoded
-
-
-def _reason(error: Exception) -> str:
-    """Return the readable reason of an error, truncated because it quotes keys of the body."""
-    if isinstance(error, zlib.error):
-        return "not a zlib stream, or a broken one"
-    if isinstance(error, struct.error):
-        return "ends within a length"
-    return str(error)[:_MAX_REASON_CHARS]
+        return decoded
+    except zlib.error as error:
+        raise BodyDecodeError(RequestCode.REGISTER_BROKER, "not a zlib stream, or a broken one") from error
+    except struct.error as error:
+        raise BodyDecodeError(RequestCode.REGISTER_BROKER, "ends within a length") from error
+    except (ValueError, TypeError, KeyError, RecursionError) as error:
+        reason = str(error)[:_MAX_REASON_CHARS]  # it quotes keys of the body
+        raise BodyDecodeError(RequestCode.REGISTER_BROKER, reason) from error
 
 
 def decode_data_version(body: bytes | None) -> DataVersion | None:
@@ -120,18 +149,12 @@ def _decoded(sent: RegistrationBody) -> RegisterBrokerBody:
     if not body:
         return RegisterBrokerBody()
     if sent.is_deflated:
-        return _from_compressed(_inflate(body), has_mappings=sent.version >= V5_0_0)
-    return _from_fields(as_object(fastjson.loads(body), "body"), body)
-
-
-def _from_fields(fields: Mapping[str, Any], body: bytes) -> RegisterBrokerBody:
+        return _from_compressed(body, has_mappings=sent.version >= V5_0_0)
+    fields = as_object(fastjson.loads(body), "body")
+    wrapper = as_object(fields.get("topicConfigSerializeWrapper") or {}, "topicConfigSerializeWrapper")
     # As in Java, an absent list is an empty one and removes the known filter servers. Only null keeps them.
-    filter_servers = fields.get("filterServerList", [])
-    return _from_wrapper(
-        as_object(fields.get("topicConfigSerializeWrapper") or {}, "topicConfigSerializeWrapper"),
-        body,
-        None if filter_servers is None else as_texts(filter_servers, "filterServerList"),
-    )
+    servers = fields.get("filterServerList", [])
+    return _from_wrapper(wrapper, body, None if servers is None else as_texts(servers, "filterServerList"))
 
 
 def _from_wrapper(
@@ -189,8 +212,8 @@ def _mapping(value: Any, topic: str) -> TopicQueueMappingInfo:
     )
 
 
-def _data_version(value: Any, said: bytes = b"") -> DataVersion:
-    """Return a DataVersion. A checksum of the body ``said`` replaces a missing timestamp, so that changes are detected.
+def _data_version(value: Any, body: bytes = b"") -> DataVersion:
+    """Return a DataVersion. A checksum of the body replaces a missing timestamp, so that changes are detected.
 
     Differs from RocketMQ, which uses the current time, so that every such registration is a change.
     """
@@ -198,20 +221,16 @@ def _data_version(value: Any, said: bytes = b"") -> DataVersion:
     stamp = fields.get("timestamp")
     return DataVersion(
         as_long(fields.get("counter"), 0),
-        zlib.crc32(said) if stamp is None else as_long(stamp, 0),
+        zlib.crc32(body) if stamp is None else as_long(stamp, 0),
         as_long(fields.get("stateVersion"), 0),
     )
 
 
-def _inflate(body: bytes) -> bytes:
+def _from_compressed(body: bytes, *, has_mappings: bool) -> RegisterBrokerBody:
     inflater = zlib.decompressobj()
     data = inflater.decompress(body, MAX_INFLATED_BYTES)
     if not inflater.eof:
         raise ValueError(f"zlib stream without an end within {MAX_INFLATED_BYTES} bytes")
-    return data
-
-
-def _from_compressed(data: bytes, *, has_mappings: bool) -> RegisterBrokerBody:
     fastjson.require_few_values(data)
     chunks = _Chunks(data)
     data_version = _data_version(fastjson.loads_written(chunks.take()))

@@ -1,12 +1,16 @@
 """Encodes the bodies of answers as fastjson writes RocketMQ's classes: with properties in alphabetical order."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
+from namesrv_stream.processor import route_body
 from namesrv_stream.remoting.fastjson import JavaMap, dumps_legacy, dumps_strict
+from namesrv_stream.remoting.headers import ORDER_TOPIC_CONFIG
 from namesrv_stream.route.model import DataVersion, QueueData, TopicQueueMappingInfo
+from namesrv_stream.route.route_view import RouteView
 from namesrv_stream.route.table import RouteTable
-from namesrv_stream.route.topic_route import BrokerData, TopicRoute, broker_data_of
+from namesrv_stream.route.topic_route import BrokerData, TopicRoute, broker_data_of, in_zone, pickup_topic_route
 
 
 def encode_topic_route(route: TopicRoute, *, strict: bool) -> bytes:
@@ -109,3 +113,34 @@ def _mapping(info: TopicQueueMappingInfo) -> dict[str, Any]:
         "topic": info.topic,
         "totalQueues": info.total_queues,
     }
+
+
+class RouteAnswers:
+    """Encodes every body on request, without a cache; with ``support_acting_master`` a slave replaces a missing one."""
+
+    def __init__(self, view: RouteView, *, support_acting_master: bool = False) -> None:
+        self.support_acting_master = support_acting_master
+        self._view = view
+
+    def route(self, topic: str, *, with_order: bool = False) -> TopicRoute | None:
+        """Return the route of ``topic``; ``with_order`` adds the order of queues from the KV table."""
+        route = pickup_topic_route(self._view.table, topic, support_acting_master=self.support_acting_master)
+        return route if route is None else replace(route, order_topic_conf=self.order_conf(topic, with_order))
+
+    def route_body(
+        self, topic: str, *, strict: bool, with_order: bool = False, zone_name: str | None = None
+    ) -> bytes | None:
+        """Return the encoded route; None if there is none. ``zone_name`` removes the brokers of other zones."""
+        route = self.route(topic, with_order=with_order)
+        if route is None:
+            return None
+        route = route if zone_name is None else in_zone(route, zone_name)
+        return route_body.encode_topic_route(route, strict=strict)
+
+    def cluster_info_body(self) -> bytes:
+        """Return the encoded brokerAddrTable and clusterAddrTable."""
+        return route_body.encode_cluster_info(self._view.table)
+
+    def order_conf(self, topic: str, with_order: bool) -> str | None:
+        """Return the order of the topic's queues; None if there is none, or if it is not wanted."""
+        return self._view.table.kv.get(ORDER_TOPIC_CONFIG, {}).get(topic) if with_order else None

@@ -5,7 +5,8 @@ operateWritePermOfBrokerByLock; nameserver.md §5.4, §7.7.
 """
 
 from collections.abc import Iterator
-from typing import Any, Final
+from itertools import takewhile
+from typing import Final
 
 from namesrv_stream.errors import BodyDecodeError, RequestRefused
 from namesrv_stream.processor.body_fields import as_int, as_object, as_text
@@ -28,6 +29,7 @@ from namesrv_stream.route.model import QueueData, shared_queue_data
 _MAX_TOPIC_CHARS: Final = 1_024
 #: Every broker name needs one; a frame has room for a million, which would take seconds to decode.
 _MAX_QUEUE_DATAS: Final = 10_000
+_NUMBERS: Final = ("readQueueNums", "writeQueueNums", "perm", "topicSysFlag")
 
 
 def delete_topic_in_namesrv(_: NameServer, call: Call) -> Answer:
@@ -44,26 +46,23 @@ def wipe_write_perm_of_broker(server: NameServer, call: Call) -> Answer:
 
     The answer contains the number of its topics, 0 for an unknown broker. 327 has the same duration and answer.
     """
-    name = WipeWritePermOfBrokerRequestHeader.from_ext_fields(call.request.ext_fields).broker_name
-    return _set_write_perm(server, call, name or "", WipeWritePermOfBrokerResponseHeader, writable=False)
+    name = WipeWritePermOfBrokerRequestHeader.from_ext_fields(call.request.ext_fields).broker_name or ""
+    return _set_write_perm(server, call, name, WipeWritePermOfBrokerResponseHeader)
 
 
 def add_write_perm_of_broker(server: NameServer, call: Call) -> Answer:
     """Answer 327: give every topic of the broker exactly read and write permission."""
-    name = AddWritePermOfBrokerRequestHeader.from_ext_fields(call.request.ext_fields).broker_name
-    return _set_write_perm(server, call, name or "", AddWritePermOfBrokerResponseHeader, writable=True)
+    name = AddWritePermOfBrokerRequestHeader.from_ext_fields(call.request.ext_fields).broker_name or ""
+    return _set_write_perm(server, call, name, AddWritePermOfBrokerResponseHeader)
 
 
-def _set_write_perm(
-    server: NameServer,
-    call: Call,
-    broker_name: str,
-    header: type[AddWritePermOfBrokerResponseHeader | WipeWritePermOfBrokerResponseHeader],
-    *,
-    writable: bool,
-) -> Answer:
+_ChangedHeader = type[AddWritePermOfBrokerResponseHeader | WipeWritePermOfBrokerResponseHeader]
+
+
+def _set_write_perm(server: NameServer, call: Call, broker_name: str, header: _ChangedHeader) -> Answer:
     count = len(server.table.group(broker_name).topics)
     response = response_to(call.request, ext_fields=header(count).to_ext_fields())
+    writable = header is AddWritePermOfBrokerResponseHeader
     events = [WritePermChanged(call.origin, broker_name, writable)] if count else []
     return operator_change(response, *events)
 
@@ -81,17 +80,13 @@ def register_topic_in_namesrv(server: NameServer, call: Call) -> Answer:
         raise RequestRefused("topic is missing")
     if len(topic) > _MAX_TOPIC_CHARS:
         raise RequestRefused(f"a topic of {len(topic)} characters exceeds {_MAX_TOPIC_CHARS}")
-    registered = dict(_known(server, topic, list(_queue_datas(call.request.body))))
-    events = [TopicRegistered(call.origin, name, topic, queue_data) for name, queue_data in registered.items()]
+    entries = list(_queue_datas(call.request.body))
+    # As in Java, the entries before the first one of an unknown broker count; for a new topic, all or none.
+    known = list(takewhile(lambda entry: server.table.group(entry[0]).is_registered, entries))
+    if len(known) < len(entries) and next(server.table.queue_data_of(topic), None) is None:
+        known = []
+    events = [TopicRegistered(call.origin, name, topic, queue_data) for name, queue_data in dict(known).items()]
     return operator_change(response_to(call.request), *events)
-
-
-def _known(server: NameServer, topic: str, told: list[tuple[str, QueueData]]) -> list[tuple[str, QueueData]]:
-    """Return the entries before the first one of an unknown broker; for a new topic, all or none."""
-    known = next((i for i, (name, _) in enumerate(told) if not server.table.group(name).is_registered), len(told))
-    if known < len(told) and next(server.table.queue_data_of(topic), None) is None:
-        return []
-    return told[:known]
 
 
 def _queue_datas(body: bytes | None) -> Iterator[tuple[str, QueueData]]:
@@ -108,13 +103,9 @@ def _queue_datas(body: bytes | None) -> Iterator[tuple[str, QueueData]]:
         if len(entries) > _MAX_QUEUE_DATAS:
             raise ValueError(f"{len(entries)} queueDatas exceed {_MAX_QUEUE_DATAS}")
         for entry in entries:
-            yield _queue_data(entry)
+            fields = as_object(entry, "an entry of queueDatas")
+            numbers = (as_int(fields.get(key), 0) for key in _NUMBERS)
+            # A missing name becomes "", which is never the name of a registered broker.
+            yield as_text(fields.get("brokerName"), "", "brokerName"), shared_queue_data(*numbers)
     except (ValueError, TypeError, RecursionError) as error:
         raise BodyDecodeError(RequestCode.REGISTER_TOPIC_IN_NAMESRV, str(error)) from error
-
-
-def _queue_data(entry: Any) -> tuple[str, QueueData]:
-    fields = as_object(entry, "an entry of queueDatas")
-    numbers = (as_int(fields.get(key), 0) for key in ("readQueueNums", "writeQueueNums", "perm", "topicSysFlag"))
-    # A missing name becomes "", which is never the name of a registered broker.
-    return as_text(fields.get("brokerName"), "", "brokerName"), shared_queue_data(*numbers)

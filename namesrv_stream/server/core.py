@@ -16,15 +16,15 @@ from namesrv_stream.route.events import Origin
 from namesrv_stream.route.route_view import RouteView
 from namesrv_stream.server.gateway.gateway import Gateway
 from namesrv_stream.server.gateway.records import GatewayLimits
-from namesrv_stream.server.metrics.requests import RequestMetrics
 from namesrv_stream.server.min_broker_notifier import MinBrokerNotifier
 from namesrv_stream.server.native.lane import NativeLane
 from namesrv_stream.server.net.cached_answers import CachedRouteAnswers
 from namesrv_stream.server.net.connection import RemotingConnection
 from namesrv_stream.server.net.connections import Connections
 from namesrv_stream.server.net.large_requests import LargeRequests
+from namesrv_stream.server.net.request_metrics import RequestMetrics
 from namesrv_stream.server.net.response_cache import ResponseCache
-from namesrv_stream.server.net.services import Services
+from namesrv_stream.server.net.session import Services
 from namesrv_stream.server.peer_log import PeerLog
 from namesrv_stream.server.start.identity import Identity
 from namesrv_stream.server.tls import ServerTls, calls_context
@@ -36,14 +36,7 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Ports:
-    """The environment of a core.
-
-    Attributes:
-        lane: Native lane, which answers route queries without the interpreter; None if there is none.
-        listen_port: Port of the server for brokers and clients.
-        large_requests: Scheduler of the large requests; None for one with the default limits.
-        gather_items: Number of waiting heartbeats that are published before the next tick.
-    """
+    """The environment of a core; ``gather_items`` heartbeats are published before the next tick."""
 
     clock: Clock
     identity: Identity
@@ -55,14 +48,7 @@ class Ports:
 
 @dataclass(frozen=True, slots=True)
 class Core:
-    """The components of one server. Used by one event loop.
-
-    Attributes:
-        view: The served routes, and the only way to change them.
-        notifier: Notifies brokers of a new smallest brokerId in their group.
-        peer_log: Rate-limited log of peers' actions.
-        counters: Counters for Prometheus.
-    """
+    """The components of one server. Used by one event loop."""
 
     name_server: NameServer
     view: ServedView
@@ -110,7 +96,16 @@ def build_core(settings: Settings, view: RouteView, ports: Ports) -> Core:
         on_expired=connections.close_expired,
         on_group_changed=notifier.group_changed,
     )
-    gateway = Gateway(served, ports.identity, _limits(settings, ports), ports.clock, peer_log)
+    limits = GatewayLimits(
+        settings.kafka.partitions,
+        settings.server.publish_queue_records,
+        settings.server.publish_queue_bytes,
+        settings.kafka.max_message_bytes - ENVELOPE_BYTES,
+        settings.liveness.max_gap_ms,
+        settings.server.change_timeout_ms,
+        ports.gather_items,
+    )
+    gateway = Gateway(served, ports.identity, limits, ports.clock, peer_log)
     services = Services(
         name_server,
         responses,
@@ -126,38 +121,17 @@ def build_core(settings: Settings, view: RouteView, ports: Ports) -> Core:
 
 
 def _name_server(settings: Settings, view: RouteView, ports: Ports) -> NameServer:
-    switches = settings.name_server.model_dump(exclude={"kv_log_interval_ms"})
+    switches, admin = settings.name_server.model_dump(exclude={"kv_log_interval_ms"}), settings.admin
     options = Options(**switches, full_registration_interval_ms=settings.server.full_registration_interval_ms)
+    accounts = read_accounts(admin)
+    for warning in accounts.warnings:
+        logger.warning("%s", warning)
+    networks = networks_of(admin.trusted_networks), networks_of(admin.broker_networks)
     return NameServer(
         view,
         CachedRouteAnswers(view, support_acting_master=options.support_acting_master),
         options,
-        access=_access(settings),
+        access=Access(networks[0], accounts.secrets, admin.enable_config_update, networks[1]),
         started_ms=ports.clock.monotonic_ms(),
         config=rocketmq_config(settings) | {"listenPort": str(ports.listen_port)},
-    )
-
-
-def _access(settings: Settings) -> Access:
-    admin = settings.admin
-    accounts = read_accounts(admin)
-    for warning in accounts.warnings:
-        logger.warning("%s", warning)
-    return Access(
-        networks_of(admin.trusted_networks),
-        accounts.secrets,
-        admin.enable_config_update,
-        networks_of(admin.broker_networks),
-    )
-
-
-def _limits(settings: Settings, ports: Ports) -> GatewayLimits:
-    return GatewayLimits(
-        settings.kafka.partitions,
-        settings.server.publish_queue_records,
-        settings.server.publish_queue_bytes,
-        settings.kafka.max_message_bytes - ENVELOPE_BYTES,
-        settings.liveness.max_gap_ms,
-        settings.server.change_timeout_ms,
-        ports.gather_items,
     )

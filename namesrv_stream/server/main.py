@@ -22,24 +22,32 @@ from namesrv_stream.route.route_view import RouteView
 from namesrv_stream.server.core import Core, Ports, build_core
 from namesrv_stream.server.gateway.gateway import Gateway
 from namesrv_stream.server.gateway.publisher import KafkaPublisher
+from namesrv_stream.server.http.console.console_page import Sources
 from namesrv_stream.server.http.http_server import HttpServer
-from namesrv_stream.server.http.sources import Sources
-from namesrv_stream.server.metrics.scrape import ServerMetrics
+from namesrv_stream.server.http.routes_page import PastRoutes
 from namesrv_stream.server.native.lane import open_lane
-from namesrv_stream.server.start.identity import IdentityFile
-from namesrv_stream.server.start.listener import BACKLOG, NameServerAddrs, address, bind
-from namesrv_stream.server.start.log_guard import LogGuard, watch_for_rival
+from namesrv_stream.server.server_metrics import ServerMetrics
+from namesrv_stream.server.start.identity import IdentityFile, LogGuard, watch_for_rival
 from namesrv_stream.server.start.opening import first_snapshot, has_topics, open_log
-from namesrv_stream.server.start.process import exit_code_of, keep_all, prepare_process
+from namesrv_stream.server.start.process import (
+    BACKLOG,
+    NameServerAddrs,
+    address,
+    bind,
+    exit_code_of,
+    keep_all,
+    prepare_process,
+)
 from namesrv_stream.server.view.fleet import Fleet
 from namesrv_stream.server.view.following import Following
-from namesrv_stream.server.view.past_routes import PastRoutes
 from namesrv_stream.server.view.served_state import ServedState
 from namesrv_stream.settings import Settings
 from namesrv_stream.tables.job_commits import log_held
 from namesrv_stream.tables.storage import tables_of
 
 logger = logging.getLogger(__name__)
+
+Parts = Mapping[str, Coroutine[Any, Any, None]]
 
 _REFUSAL_POLL_S: Final = 0.2
 _KAFKA_RETRY_S: Final = 1.0
@@ -117,8 +125,8 @@ class _Server:
         parts = {
             "beat": self._beat(core, figures),
             "follow": following.run(),
-            "talk": self._talk(core.gateway, guard, has_kafka),
-            "ready": self._tell_ready(core.gateway, guard, http, listener),
+            "kafka": self._connect_kafka(core.gateway, guard, has_kafka),
+            "ready": self._announce(core.gateway, guard, http, listener),
             "kv-log": self._log_kv(core.name_server),
             "notify": core.notifier.run(),
             "rival": watch_for_rival(settings, self._identity),
@@ -136,12 +144,7 @@ class _Server:
         return 0
 
     async def _run_parts(
-        self,
-        parts: Mapping[str, Coroutine[Any, Any, None]],
-        remoting: asyncio.Server,
-        http: HttpServer,
-        core: Core,
-        stop: asyncio.Event,
+        self, parts: Parts, remoting: asyncio.Server, http: HttpServer, core: Core, stop: asyncio.Event
     ) -> None:
         """Run the parts and the two listeners until ``stop`` is set; then stop all of them in order."""
         async with asyncio.TaskGroup() as tasks:
@@ -160,9 +163,9 @@ class _Server:
             await serving
             core.peer_log.end()
 
-    async def _talk(self, gateway: Gateway, guard: LogGuard, has_kafka: bool) -> None:
+    async def _connect_kafka(self, gateway: Gateway, guard: LogGuard, has_kafka: bool) -> None:
         if not has_kafka:
-            gateway.kafka_is_away("it did not answer when this server started")
+            gateway.kafka_is_away("Kafka did not answer when this server started")
         while not has_kafka:
             await asyncio.sleep(_KAFKA_RETRY_S)
             has_kafka = await has_topics(self._settings)
@@ -185,14 +188,14 @@ class _Server:
             log_kv_table(name_server.table.kv)
             await asyncio.sleep(self._settings.name_server.kv_log_interval_ms / 1000)
 
-    async def _tell_ready(self, gateway: Gateway, guard: LogGuard, http: HttpServer, listener: socket.socket) -> None:
+    async def _announce(self, gateway: Gateway, guard: LogGuard, http: HttpServer, listener: socket.socket) -> None:
         # A server also answers if its log belongs to other tables; /readyz states why it is not ready.
-        while not (gateway.talking.is_set() or guard.has_refused):
+        while not (gateway.connected.is_set() or guard.has_refused):
             with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(gateway.talking.wait(), _REFUSAL_POLL_S)
-        facts: dict[str, str | int] = {"remoting": address(listener), "http": http.address}
-        write_run_file(self._settings.data.run_dir / "serve.json", facts)
-        logger.info("listening remoting=%s http=%s server_id=%s", *facts.values(), self._identity.server_id)
+                await asyncio.wait_for(gateway.connected.wait(), _REFUSAL_POLL_S)
+        addresses: dict[str, str | int] = {"remoting": address(listener), "http": http.address}
+        write_run_file(self._settings.data.run_dir / "serve.json", addresses)
+        logger.info("listening remoting=%s http=%s server_id=%s", *addresses.values(), self._identity.server_id)
 
 
 #: Maximum of entries in the log at one time.
@@ -207,4 +210,4 @@ def log_kv_table(kv: Mapping[str, Mapping[str, str]], max_entries: int = _MAX_EN
     for namespace, key, value in islice(entries, max_entries):
         logger.info("kv namespace=%s key=%s chars=%d value=%s", safe(namespace), safe(key), len(value), safe(value))
     if size > max_entries:
-        logger.info("kv table has %d more entries, not printed", size - max_entries)
+        logger.info("kv table has more entries, not printed count=%d", size - max_entries)

@@ -63,14 +63,11 @@ class MinBrokerNotifier:
         timeout_ms: int = _TIMEOUT_MS,
         idle_ms: int = _IDLE_MS,
     ) -> None:
-        """Create a notifier, which sends nothing before ``run``.
+        """Create a notifier, which sends nothing before ``run``. ``timeout_ms`` limits connecting and sending a frame.
 
         Args:
             is_enabled: Whether to notify (``notifyMinBrokerIdChanged``); called at every change.
-            own_port: Remoting port of this server.
             tls: Returns the TLS context; called in a thread for every connection. None for plain connections.
-            timeout_ms: Timeout to connect, and to send one frame, in milliseconds.
-            idle_ms: Time after which an unused connection is closed, in milliseconds.
         """
         self._is_enabled = is_enabled
         self._own_port = own_port
@@ -87,20 +84,14 @@ class MinBrokerNotifier:
         return list(self._recipients)
 
     def group_changed(self, before: BrokerGroup, after: BrokerGroup) -> None:
-        """Notify the affected members of a changed group, if enabled."""
         if not self._is_enabled():
             return
         change = min_broker_id_change(before, after)
         if change is None:
             return
-        logger.info(
-            "min broker changed name=%s min_broker_id=%d min_broker_addr=%s offline_broker_addr=%s recipients=%d",
-            safe(change.broker_name),
-            change.min_broker_id,
-            safe(change.min_broker_addr),
-            safe(change.offline_broker_addr or ""),
-            len(change.recipients),
-        )
+        text = "min broker changed name=%s min_broker_id=%d min_broker_addr=%s offline_broker_addr=%s recipients=%d"
+        addrs = safe(change.min_broker_addr), safe(change.offline_broker_addr or "")
+        logger.info(text, safe(change.broker_name), change.min_broker_id, *addrs, len(change.recipients))
         request = notification(change)
         for addr in change.recipients:
             self._post(addr, request)
@@ -168,7 +159,7 @@ class MinBrokerNotifier:
             async with asyncio.timeout(self._timeout_ms / 1000):
                 await connection.invoke_oneway(request)
         except TimeoutError:
-            raise ConnectionLost(connection.addr, f"it takes nothing for {self._timeout_ms} ms") from None
+            raise ConnectionLost(connection.addr, f"it has accepted no data for {self._timeout_ms} ms") from None
 
     def _warn_once(self, addr: str, reason: str) -> None:
         if addr in self._unreachable:
@@ -187,12 +178,8 @@ def notification(change: MinBrokerIdChange) -> RemotingCommand:
         offline_broker_addr=change.offline_broker_addr,
         ha_broker_addr=change.ha_broker_addr,
     )
-    return RemotingCommand(
-        RequestCode.NOTIFY_MIN_BROKER_ID_CHANGE,
-        language=LanguageCode.PYTHON,
-        version=MQ_VERSION,
-        ext_fields=header.to_ext_fields(),
-    )
+    code, fields = RequestCode.NOTIFY_MIN_BROKER_ID_CHANGE, header.to_ext_fields()
+    return RemotingCommand(code, language=LanguageCode.PYTHON, version=MQ_VERSION, ext_fields=fields)
 
 
 class _BrokerConnection(RemotingConnection):

@@ -15,24 +15,18 @@ class PeerLog:
         self._now_ms = 0
         self._causes: dict[tuple[str, str, str], _Cause] = {}
 
-    def tell(
+    def log(
         self, logger: logging.Logger, level: int, text: str, *args: object, kind: str = "", is_fault: bool = False
     ) -> None:
-        """Log one line, or count it.
+        """Log one line, or count it. The constant format ``text`` and ``kind``, which has few values, are the cause.
 
-        Args:
-            logger: Logger of the line.
-            level: Level of the line.
-            text: Constant format string, which identifies the cause.
-            args: Values for ``text``, escaped if they come from the peer.
-            kind: Distinguishes causes with the same text; must have few values.
-            is_fault: Whether to add the traceback of the exception that is being handled.
+        Values from the peer must be escaped. ``is_fault`` adds the traceback of the exception that is being handled.
         """
         cause = self._causes.get((logger.name, text, kind))
         if cause is None:
             cause = self._causes[logger.name, text, kind] = _Cause(logger, level, text, self._now_ms)
-        if cause.told < FEW:
-            cause.told += 1
+        if cause.logged < FEW:
+            cause.logged += 1
             logger.log(level, text, *args, exc_info=is_fault)
         else:
             cause.hidden += 1
@@ -45,13 +39,12 @@ class PeerLog:
         for key in over:
             cause = self._causes.pop(key)
             if cause.hidden:
-                cause.tell_hidden(now_ms)
+                cause.log_hidden(now_ms)
 
     def end(self) -> None:
-        """Log the remaining summaries."""
         for cause in self._causes.values():
             if cause.hidden:
-                cause.tell_hidden(self._now_ms)
+                cause.log_hidden(self._now_ms)
         self._causes.clear()
 
 
@@ -60,12 +53,12 @@ class _Cause:
 
     def __init__(self, logger: logging.Logger, level: int, text: str, since_ms: int) -> None:
         self.since_ms = since_ms
-        self.told = self.hidden = 0
+        self.logged = self.hidden = 0
         self.last: tuple[object, ...] = ()
         self._logger = logger
         self._level = level
         self._text = text
 
-    def tell_hidden(self, now_ms: int) -> None:
+    def log_hidden(self, now_ms: int) -> None:
         text = f"%d more within %d s, the last: {self._text}"
         self._logger.log(self._level, text, self.hidden, (now_ms - self.since_ms) // 1000, *self.last)

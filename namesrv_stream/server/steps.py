@@ -8,7 +8,7 @@ step takes at most a millisecond, and all long answers together make one step pe
 
 import asyncio
 import heapq
-from collections.abc import AsyncIterator, Awaitable, Callable, Hashable, Iterable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Hashable, Iterable
 from contextlib import asynccontextmanager
 from time import perf_counter
 from typing import Any, Final, Generic, TypeVar
@@ -19,10 +19,6 @@ Item = TypeVar("Item")
 
 _STEP_S: Final = 0.001
 _SORTED_AT_ONCE: Final = 4_096  # strings: about a millisecond
-
-
-def _itself(item: Any) -> Any:
-    return item
 
 
 class Steps:
@@ -42,8 +38,13 @@ class Steps:
         """Yield the items of a lazy iterable in lists; every list is the result of one step."""
         rest = iter(items)
         while True:
+            found: list[Item] = []
             async with self.step():
-                found = _some(rest)
+                until = perf_counter() + _STEP_S
+                for item in rest:
+                    found.append(item)
+                    if perf_counter() >= until:
+                        break
             if not found:
                 return
             yield found
@@ -52,8 +53,7 @@ class Steps:
         """Return all items, computed in steps."""
         return [item async for some in self.lists(items) for item in some]
 
-    async def sorted(self, items: Iterable[Item], key: Callable[[Item], Any] = _itself) -> list[Item]:
-        """Return the items in sorted order."""
+    async def sorted(self, items: Iterable[Any], key: Callable[[Any], Any] | None = None) -> list[Any]:
         found = await self.all(items)
         blocks = (found[at : at + _SORTED_AT_ONCE] for at in range(0, len(found), _SORTED_AT_ONCE))
         ordered = await self.all(sorted(block, key=key) for block in blocks)
@@ -63,16 +63,6 @@ class Steps:
         """Yield the pieces of one answer, joined step by step."""
         async for some in self.lists(pieces):
             yield b"".join(some)
-
-
-def _some(rest: Iterator[Item]) -> list[Item]:
-    found: list[Item] = []
-    until = perf_counter() + _STEP_S
-    for item in rest:
-        found.append(item)
-        if perf_counter() >= until:
-            break
-    return found
 
 
 K = TypeVar("K", bound=Hashable)
@@ -89,7 +79,6 @@ class Kept(Generic[K, V]):
         self._answers: dict[K, tuple[int, V]] = {}
 
     async def get(self, question: K, make: Callable[[], Awaitable[V]]) -> V:
-        """Return the answer, computed again if it is too old."""
         async with self._making:
             since_ms = self._clock.monotonic_ms() - self._fresh_ms
             self._answers = {key: kept for key, kept in self._answers.items() if kept[0] >= since_ms}

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 from namesrv_stream.errors import ConfigError
-from namesrv_stream.processor.namesrv_config import OPTION_OF
+from namesrv_stream.processor.configuration import OPTION_OF
 from namesrv_stream.remoting import java_properties
 from namesrv_stream.settings.names import (
     Given,

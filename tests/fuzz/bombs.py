@@ -16,7 +16,7 @@ from struct import pack
 from typing import Any, Final
 
 from namesrv_stream.errors import RemotingError
-from namesrv_stream.processor.loggable import MAX_ENTRIES
+from namesrv_stream.processor.register_body import MAX_ENTRIES
 from namesrv_stream.remoting.command import RemotingCommand
 from namesrv_stream.remoting.frame import MAX_FRAME_BYTES, MAX_HEADER_BYTES, FrameBuffer, decode_frame, encode_frame
 from namesrv_stream.route.event_json import encode_event

@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from namesrv_stream.processor.loggable import MAX_EVENT_BYTES
+from namesrv_stream.processor.register_body import MAX_EVENT_BYTES
 from namesrv_stream.remoting.frame import MAX_FRAME_BYTES, MAX_HEADER_BYTES
 from tests.fuzz.bombs import BOMBS
 from tests.fuzz.hostile import is_long

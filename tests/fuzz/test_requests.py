@@ -16,7 +16,7 @@ from namesrv_stream.remoting.frame import MAX_FRAME_BYTES, FrameBuffer, decode_f
 from namesrv_stream.route.event_json import decode_record, encode_event
 from namesrv_stream.route.reducer import apply
 from namesrv_stream.route.table import RouteTable
-from namesrv_stream.server.net.response_cache import AnsweredRequest, ResponseCache, scope_of
+from namesrv_stream.server.net.response_cache import ResponseCache, scope_of
 from tests.fuzz.hostile import AWKWARD, damaged_requests, requests, scaled, wire_names
 from tests.support.builders import Log
 from tests.support.name_server import SLAVE, Exchange, a_registration_request, a_route_request
@@ -133,7 +133,7 @@ def test_cached_responses_never_differ_from_those_of_the_processors(request: Rem
     exchange.view.watch(responses.changed)
     frame = encode_frame(request)[4:]
     answer = exchange.send(decode_frame(frame))
-    responses.keep(AnsweredRequest(frame, decode_frame(frame), answer, encode_frame(answer.response)), scope_of(1))
+    responses.keep(frame, decode_frame(frame), answer, encode_frame(answer.response), scope_of(1))
     again = encode_frame(replace(request, opaque=opaque))[4:]
 
     cached = responses.find(again, scope_of(1))

@@ -16,7 +16,7 @@ from namesrv_stream.route.liveness_settings import effective_texts
 from namesrv_stream.route.reducer import apply
 from namesrv_stream.route.route_view import RouteView
 from namesrv_stream.route.table import RouteTable
-from namesrv_stream.server.start.log_tail import read_log_tail
+from namesrv_stream.server.start.opening import read_log_tail
 from namesrv_stream.settings import Settings
 from tests.integration.test_server import Serve
 from tests.support.builders import S1
@@ -216,4 +216,4 @@ def test_an_absent_kafka_holds_nothing_up_for_long(tmp_path: Path, caplog: pytes
     begin_ms = clock.monotonic_ms()
     read_log_tail(settings, RouteView(), clock)
     assert clock.monotonic_ms() - begin_ms < 10_000
-    assert "Kafka does not tell it" in caplog.text
+    assert "log tail: cannot be read from Kafka" in caplog.text

@@ -14,7 +14,7 @@ from namesrv_stream.kafka import producer_config
 from namesrv_stream.route.fold.folded_log import FoldedLog
 from namesrv_stream.server.gateway.publisher import KafkaPublisher
 from namesrv_stream.server.gateway.records import Acked, OutRecord
-from namesrv_stream.server.start.log_guard import LogGuard
+from namesrv_stream.server.start.identity import LogGuard
 from tests.support.kafka import KafkaProcess, settings_for
 from tests.support.offline_fold import read_records
 

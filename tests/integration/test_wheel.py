@@ -25,7 +25,7 @@ print(jars.spark_dir, jars.kafka_dir)
 """
 _START_LANE = """
 import ctypes
-from namesrv_stream.server.native.library import load_library
+from namesrv_stream.server.native.lane import load_library
 library = load_library()
 lane = library.lane_start(1 << 20, 1, (ctypes.c_uint64 * 1)(1), 1)
 assert lane

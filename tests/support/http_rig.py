@@ -10,17 +10,17 @@ from typing import Any, Final, NamedTuple
 from namesrv_stream.clock import Clock
 from namesrv_stream.route.changes import RouteChange
 from namesrv_stream.route.table import RouteTable
-from namesrv_stream.server.changes.feed import ChangeFeed
-from namesrv_stream.server.changes.position import generation_of
+from namesrv_stream.server.http.console.console_page import Sources
 from namesrv_stream.server.http.http_server import HttpServer
-from namesrv_stream.server.http.sources import Sources
-from namesrv_stream.server.metrics.scrape import ServerMetrics
-from namesrv_stream.server.metrics.tables import TableStatus
+from namesrv_stream.server.http.routes_page import PastRoutes
 from namesrv_stream.server.native.lane import LaneStatus
-from namesrv_stream.server.start.listener import NameServerAddrs
+from namesrv_stream.server.server_metrics import ServerMetrics
+from namesrv_stream.server.start.process import NameServerAddrs
+from namesrv_stream.server.view.feed import ChangeFeed
 from namesrv_stream.server.view.fleet import Fleet
-from namesrv_stream.server.view.past_routes import PastRoutes
+from namesrv_stream.server.view.following import TableStatus
 from namesrv_stream.server.view.recent_events import RecentEvents
+from namesrv_stream.server.view.rows import generation_of
 from namesrv_stream.server.view.served_state import ServedState
 from namesrv_stream.settings import Settings, load_settings
 from namesrv_stream.settings.layers import Flag

@@ -8,7 +8,7 @@ import orjson
 
 from namesrv_stream.processor.dispatch import process
 from namesrv_stream.processor.name_server import Accepted, Answer, Call, NameServer, Options, Peer
-from namesrv_stream.processor.route_answers import RouteAnswers
+from namesrv_stream.processor.route_body import RouteAnswers
 from namesrv_stream.remoting.command import RemotingCommand, RequestCode
 from namesrv_stream.route.events import (
     AcceptedEvent,

@@ -9,10 +9,9 @@ from typing import Any
 
 from namesrv_stream.remoting.command import RemotingCommand
 from namesrv_stream.remoting.frame import decode_frame, encode_frame
-from namesrv_stream.server.metrics.requests import BOUNDS_NS
-from namesrv_stream.server.native import library as library_module
-from namesrv_stream.server.native.lane import NativeLane
-from namesrv_stream.server.native.library import load_library
+from namesrv_stream.server.native import lane as library_module
+from namesrv_stream.server.native.lane import NativeLane, load_library
+from namesrv_stream.server.net.request_metrics import BOUNDS_NS
 from tests.support.server_rig import Rig
 
 #: Another build of the library, such as one with sanitizers.

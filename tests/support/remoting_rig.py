@@ -9,7 +9,7 @@ from typing import Self, TypeVar
 import uvloop
 
 from namesrv_stream.processor.name_server import Access
-from namesrv_stream.server.start.listener import BACKLOG, address, bind
+from namesrv_stream.server.start.process import BACKLOG, address, bind
 from namesrv_stream.settings import RemotingSettings, TlsSettings
 from tests.support.server_rig import TICK_MS, Rig
 

@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Sequence
 from dataclasses import asdict
+from typing import cast
 
 import orjson
 
@@ -16,6 +17,7 @@ from namesrv_stream.route.event_json import MAX_ITEMS
 from namesrv_stream.route.route_view import RouteView
 from namesrv_stream.server.core import Ports, build_core
 from namesrv_stream.server.gateway.partition_log import PartitionLog
+from namesrv_stream.server.gateway.publisher import KafkaPublisher
 from namesrv_stream.server.gateway.records import Acked, OutRecord
 from namesrv_stream.server.native.lane import NativeLane
 from namesrv_stream.server.net.connection import RemotingConnection
@@ -123,10 +125,10 @@ class MemoryKafka:
         self._publishers: list[MemoryPublisher] = []
         self._next_offsets: dict[int, int] = {}
 
-    def publisher_of(self, log: PartitionLog) -> MemoryPublisher:
+    def publisher_of(self, log: PartitionLog) -> KafkaPublisher:
         publisher = MemoryPublisher(self, log)
         self._publishers.append(publisher)
-        return publisher
+        return cast(KafkaPublisher, publisher)
 
     def append(self, record: OutRecord) -> Acked:
         offset = self._next_offsets.get(record.partition, 0)

@@ -24,11 +24,11 @@ from namesrv_stream.route.events import (
     routing_key,
 )
 from namesrv_stream.route.model import LeaseKey
-from namesrv_stream.server.gateway.backlog import Backlog
-from namesrv_stream.server.gateway.observed_time import LastHeartbeats, LoopWatch
+from namesrv_stream.server.gateway.observed_time import Backlog, LastHeartbeats, LoopWatch
 from namesrv_stream.server.gateway.operator_changes import NOT_TAKEN, Change, OperatorChanges, Outcome
 from namesrv_stream.server.gateway.partition_log import LogParts, PartitionLog
-from namesrv_stream.server.gateway.records import GatewayLimits, Item, Publisher, check_loggable
+from namesrv_stream.server.gateway.publisher import KafkaPublisher
+from namesrv_stream.server.gateway.records import GatewayLimits, Item, check_loggable
 from namesrv_stream.server.peer_log import PeerLog
 from namesrv_stream.server.start.identity import Identity
 from namesrv_stream.server.view.served_view import ServedView
@@ -37,22 +37,19 @@ logger = logging.getLogger(__name__)
 
 
 class GatewayStatus(NamedTuple):
-    """The status of a gateway at one moment, for health checks, metrics and the console.
+    """The status of a gateway at one moment, for health checks, metrics and the console; see also ``PartitionLog``.
 
     Attributes:
-        is_talking: Whether Kafka accepts records of all partitions.
-        has_started: Whether Kafka has accepted records since this server's start.
+        is_connected: Whether Kafka accepts records of all partitions.
         is_blind: Whether the server is blind for at least one partition.
-        since_ms: Wall-clock time at which Kafka last started or stopped accepting records; at first the start time.
-        lost_sessions: Number of times Kafka stopped accepting records.
         reason: Why Kafka does not accept records; "" while it does.
         away: The partitions whose records Kafka does not accept.
-        queued_records: Number of records that Kafka has not acknowledged; ``queued_bytes`` is their size.
+        queued_records: Number of records that Kafka has not acknowledged.
         oldest_age_ms: How long the oldest of them has waited.
-        unpublished_brokers: Number of brokers with events to publish when Kafka is back; see ``unpublished_changes``.
+        unpublished_brokers: Number of brokers with events to publish when Kafka is back.
     """
 
-    is_talking: bool
+    is_connected: bool
     has_started: bool
     is_blind: bool
     is_stopping: bool
@@ -69,15 +66,7 @@ class GatewayStatus(NamedTuple):
 
 
 class Gateway:
-    """Writes one server's events to the log. All methods run on the event loop and never block.
-
-    Attributes:
-        view: The view that accepted events change.
-        limits: Limits on the records that wait for Kafka.
-        last_heartbeats: When this server received the last heartbeat of every broker.
-        backlog: Requests that the server has received but not processed.
-        talking: Set while Kafka accepts this server's records of at least one partition.
-    """
+    """Writes one server's events to the log. All methods run on the event loop and never block."""
 
     def __init__(
         self, view: ServedView, identity: Identity, limits: GatewayLimits, clock: Clock, peer_log: PeerLog
@@ -85,7 +74,7 @@ class Gateway:
         self.view = view
         self.last_heartbeats = LastHeartbeats(limits.partitions)
         self.backlog = Backlog()
-        self.talking = asyncio.Event()
+        self.connected = asyncio.Event()
         self._identity = identity
         self.limits = limits
         self._clock = clock
@@ -94,12 +83,12 @@ class Gateway:
         self._changes = OperatorChanges(
             limits.change_timeout_ms, lambda p: self._logs[p].takes_changes, self._begin_change
         )
-        parts = LogParts(view, identity, limits, clock, peer_log, self._changes)
-        self._logs = [PartitionLog(p, parts, self) for p in range(limits.partitions)]
+        parts = LogParts(view, identity, limits, clock, peer_log, self._changes, self._linked, self._unlinked)
+        self._logs = [PartitionLog(p, parts) for p in range(limits.partitions)]
         self._numbers = count(1)
         self._is_stopping = False
 
-    def attach(self, publisher_of: Callable[[PartitionLog], Publisher]) -> None:
+    def attach(self, publisher_of: Callable[[PartitionLog], KafkaPublisher]) -> None:
         """Give every partition its publisher and open the sessions."""
         for log in self._logs:
             log.attach(publisher_of(log))
@@ -112,10 +101,9 @@ class Gateway:
     # ---- events in ----
 
     def accept(self, accepted: Iterable[Accepted]) -> None:
-        """Apply events to the view immediately and log them."""
         self._take_in(accepted, None)
 
-    def heard(self, heartbeat: BrokerHeartbeat) -> None:
+    def accept_heartbeat(self, heartbeat: BrokerHeartbeat) -> None:
         """Log a heartbeat that changes nothing in the view. Most events are such heartbeats, so this path is short."""
         self.last_heartbeats.received(heartbeat, self.observed_ms)
         partition = partition_of(heartbeat.broker_name, self.limits.partitions)
@@ -166,7 +154,10 @@ class Gateway:
         origin = Origin(*self._identity, connection_id)
         for key in keys:
             if self.is_blind_for(partition_of(key.broker_name, self.limits.partitions)):
-                self._tell_ignored(key)
+                if not self._is_stopping:
+                    text = "ignored disconnect while blind broker=%s addr=%s"
+                    broker = (safe(key.broker_name), safe(key.live_key.broker_addr))
+                    self._peer_log.log(logger, logging.WARNING, text, *broker)
                 continue
             live = self.view.live(key)
             held = live.holders.get(origin.server_id) if live else None
@@ -177,30 +168,23 @@ class Gateway:
             if held == origin.holder:
                 self.view.closed(key, held)
 
-    def _tell_ignored(self, key: LeaseKey) -> None:
-        if not self._is_stopping:
-            text = "ignored disconnect while blind broker=%s addr=%s"
-            broker = (safe(key.broker_name), safe(key.live_key.broker_addr))
-            self._peer_log.tell(logger, logging.WARNING, text, *broker)
-
     def is_blind_for(self, partition: int) -> bool:
         """Return whether a closed connection currently proves nothing about a partition's brokers."""
         log = self._logs[partition]
-        return self._is_stopping or not log.is_talking or self._watch.stood_still or log.is_slow
+        return self._is_stopping or not log.is_connected or self._watch.was_stalled or log.is_slow
 
     @property
-    def is_talking(self) -> bool:
-        """Whether Kafka accepts this server's records of all partitions."""
-        return all(log.is_talking for log in self._logs)
+    def is_connected(self) -> bool:
+        return all(log.is_connected for log in self._logs)
 
     @property
     def status(self) -> GatewayStatus:
-        away = [p for p, log in enumerate(self._logs) if not log.is_talking]
+        away = [p for p, log in enumerate(self._logs) if not log.is_connected]
         log = self._logs[away[0]] if away else max(self._logs, key=lambda each: each.since_ms)
         publishers = [each.publisher for each in self._logs if each.publisher is not None]
         oldest = [publisher.oldest_ms for publisher in publishers if publisher.oldest_ms is not None]
         return GatewayStatus(
-            is_talking=not away,
+            is_connected=not away,
             has_started=any(each.has_started for each in self._logs),
             is_blind=any(map(self.is_blind_for, range(len(self._logs)))),
             is_stopping=self._is_stopping,
@@ -221,8 +205,6 @@ class Gateway:
         """Observed time: how long this server could receive heartbeats."""
         return self._watch.observed_ms
 
-    # ---- time ----
-
     def beat(self) -> None:
         """Advance observed time, request a tick, and retry lost sessions. Called every tick interval."""
         self._watch.beat()
@@ -236,25 +218,19 @@ class Gateway:
         """Log ticks. For the brokers of waiting peers, log heartbeats first: their requests are not processed yet."""
         for peer in self.backlog.waiting:
             for heartbeat in peer.heartbeats():
-                self.heard(heartbeat)
+                self.accept_heartbeat(heartbeat)
         for log in self._logs:
             log.tick()
 
-    # ---- called by the partitions ----
-
-    def linked(self, partition: int) -> None:
-        """Record that Kafka accepts a partition's records."""
+    def _linked(self, partition: int) -> None:
         self.last_heartbeats.begin(partition, self.observed_ms)
-        self.talking.set()
+        self.connected.set()
         self._changes.proceed()
 
-    def unlinked(self, partition: int) -> None:
-        """Record that Kafka is unavailable for a partition."""
-        if not any(log.is_talking for log in self._logs):
-            self.talking.clear()
+    def _unlinked(self, partition: int) -> None:
+        if not any(log.is_connected for log in self._logs):
+            self.connected.clear()
         self._changes.refuse(partition)
-
-    # ---- stopping ----
 
     def begin_stop(self) -> None:
         """Treat the server as blind from now on: closed connections no longer remove brokers."""

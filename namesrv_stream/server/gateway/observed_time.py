@@ -1,4 +1,4 @@
-"""Observed time: how long this process could receive heartbeats; and the time of every broker's last heartbeat.
+"""Observed time: how long this process could receive heartbeats; every broker's last heartbeat; when a tick is due.
 
 The log contains every heartbeat, but the tables contain only changes. So only a server that receives a broker's
 heartbeats knows their age at any moment. It computes ages as the fold does, in the server's observed time. This time
@@ -7,7 +7,7 @@ stops while the server cannot receive heartbeats. Ages restart at zero when Kafk
 
 import logging
 from collections.abc import Callable, Iterable
-from typing import Final
+from typing import Final, Protocol
 
 from namesrv_stream.clock import Clock
 from namesrv_stream.route.changes import ChangeKind, RouteChange, lease_key
@@ -18,11 +18,7 @@ logger = logging.getLogger(__name__)
 
 
 class LoopWatch:
-    """Measures observed time and detects stalls of the event loop. It needs a call of ``beat`` every tick interval.
-
-    Attributes:
-        observed_ms: Time during which the event loop ran; a beat adds at most ``max_gap_ms``.
-    """
+    """Measures observed time and detects stalls of the event loop. It needs a call of ``beat`` every tick interval."""
 
     def __init__(self, clock: Clock, max_gap_ms: int) -> None:
         self.observed_ms = 0
@@ -33,7 +29,7 @@ class LoopWatch:
         self._stalled_ms = self._alive_ms - max_gap_ms
 
     @property
-    def stood_still(self) -> bool:
+    def was_stalled(self) -> bool:
         """Whether the loop is stalled, or was stalled less than ``max_gap_ms`` ago."""
         now_ms = self._clock.monotonic_ms()
         return self._pause_ms() > self._max_gap_ms or now_ms - self._stalled_ms < self._max_gap_ms
@@ -43,7 +39,7 @@ class LoopWatch:
         now_ms = self._clock.monotonic_ms()
         if pause_ms > self._max_gap_ms:
             self._stalled_ms = now_ms
-            logger.warning("event loop stood still for %d ms", pause_ms)
+            logger.warning("event loop stalled ms=%d", pause_ms)
         self.observed_ms += min(now_ms - self._alive_ms, self._max_gap_ms)
         self._alive_ms = now_ms
         self._alive_wall_ms = self._clock.now_ms()
@@ -90,3 +86,52 @@ class LastHeartbeats:
             return None
         began_ms = self._began_ms[partition_of(key.broker_name, len(self._began_ms))]
         return observed_ms - max(received_ms, began_ms)
+
+
+class WaitingPeer(Protocol):
+    """A peer that waits for the server. The server reads nothing from it meanwhile."""
+
+    def heartbeats(self) -> Iterable[BrokerHeartbeat]:
+        """Return heartbeats for the brokers that use the peer's connection."""
+
+
+class Backlog:
+    """Requests that a server has received but not processed, and the ticks that wait for them.
+
+    A tick states that everything the server received before it is in the log. So a requested tick waits for every peer
+    that is waiting at that moment: until one of its requests is processed, or it disconnects. A peer with ever more
+    requests delays a tick no longer than that; while it waits, a tick counts as a heartbeat of its brokers. A peer that
+    was read again for a whole beat and sent no request does not delay a tick either: it has sent no complete request.
+
+    Only one event loop may use it.
+    """
+
+    def __init__(self) -> None:
+        self.waiting: dict[WaitingPeer, None] = {}
+        # Peers that the requested tick waits for → whether the server was reading them at the previous beat.
+        self._awaited: dict[WaitingPeer, bool] = {}
+        self._on_due: Callable[[], None] = lambda: None
+
+    def wait(self, peer: WaitingPeer) -> None:
+        self.waiting[peer] = None
+
+    def read_again(self, peer: WaitingPeer) -> None:
+        self.waiting.pop(peer, None)
+
+    def worked_on(self, peer: WaitingPeer) -> None:
+        """Record that a request of a peer was processed, or that the peer disconnected."""
+        if peer in self._awaited:
+            del self._awaited[peer]
+            if not self._awaited:
+                self._on_due()
+
+    def when_worked_off(self, on_due: Callable[[], None]) -> None:
+        """Call ``on_due`` when a tick is due. Called every beat; it requests no second tick while one waits."""
+        if self._awaited:
+            for peer in [peer for peer, is_read in self._awaited.items() if is_read and peer not in self.waiting]:
+                self.worked_on(peer)
+            self._awaited = {peer: peer not in self.waiting for peer in self._awaited}
+        elif self.waiting:
+            self._awaited, self._on_due = dict.fromkeys(self.waiting, False), on_due
+        else:
+            on_due()

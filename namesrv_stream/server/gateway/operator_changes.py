@@ -17,7 +17,7 @@ logger = logging.getLogger(__name__)
 #: Called once: with None when all records are in the log, otherwise with an error; it may say "outcome unknown".
 Outcome = Callable[[NamesrvStreamError | None], None]
 
-NOT_TAKEN: Final = "Kafka does not take changes now; nothing was changed"
+NOT_TAKEN: Final = "Kafka does not accept changes now; nothing was changed"
 UNKNOWN: Final = "Kafka has not acknowledged the change; its outcome is unknown"
 
 
@@ -26,7 +26,6 @@ class Change:
     """One change of an operator.
 
     Attributes:
-        partitions: The Kafka partitions of its events.
         due_ms: Monotonic time at which the change fails if it still waits; if it was published, its outcome is unknown.
         unacked: Number of records that Kafka has not acknowledged; 0 before the change begins.
     """
@@ -39,10 +38,9 @@ class Change:
 
 
 class OperatorChanges:
-    """Starts operators' changes and reports their outcomes. Only one event loop may use it.
+    """Starts operators' changes and reports their outcomes within ``timeout_ms``. Only one event loop may use it.
 
     Args:
-        timeout_ms: The longest time until the outcome of a change is reported.
         takes_changes: Returns whether Kafka accepts records of a partition without delay.
         begin: Applies and logs a change, and counts its records in ``unacked``.
     """
@@ -78,7 +76,6 @@ class OperatorChanges:
                 self._begin(change)
 
     def acked(self, change: Change) -> None:
-        """Record that one record of a change is in the log."""
         change.unacked -= 1
         if not change.unacked:
             self._report(change, None)
@@ -113,4 +110,4 @@ class OperatorChanges:
                 change.outcome(error)
             except Exception:
                 # A bug in one operator's callback must not stop the other reports or the beat.
-                logger.exception("the outcome of a change could not be told")
+                logger.exception("reporting the outcome of a change failed")

@@ -11,9 +11,9 @@ producer, so none waits for another that is unreachable.
 import asyncio
 import contextlib
 import logging
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from enum import Enum
-from typing import Final, NamedTuple, Protocol
+from typing import Final, NamedTuple
 
 from namesrv_stream.clock import Clock
 from namesrv_stream.logs import safe
@@ -29,13 +29,13 @@ from namesrv_stream.route.events import (
     routing_key,
 )
 from namesrv_stream.server.gateway.operator_changes import Change, OperatorChanges
-from namesrv_stream.server.gateway.outage_buffer import OutageBuffer
+from namesrv_stream.server.gateway.publisher import KafkaPublisher
 from namesrv_stream.server.gateway.records import (
     Acked,
     GatewayLimits,
     Item,
+    OutageBuffer,
     OutRecord,
-    Publisher,
     Unloggable,
     records_of,
 )
@@ -51,7 +51,7 @@ _LARGEST_RECORDS: Final = 2
 
 
 class LogParts(NamedTuple):
-    """Objects that all partitions share."""
+    """Objects that all partitions share; a partition is ``linked`` while Kafka accepts its records."""
 
     view: ServedView
     identity: Identity
@@ -59,6 +59,8 @@ class LogParts(NamedTuple):
     clock: Clock
     peer_log: PeerLog
     changes: OperatorChanges
+    linked: Callable[[int], None]
+    unlinked: Callable[[int], None]
 
 
 class Link(Enum):
@@ -67,34 +69,20 @@ class Link(Enum):
     CONNECTING = "connecting"  # Kafka has not answered yet
     AWAY = "away"  # the last session failed, and Kafka has not answered since
     RESUMING = "resuming"  # Kafka answers; the events that the log lacks are being published
-    TALKING = "talking"  # Kafka accepts records
-
-
-class PartitionLogOwner(Protocol):
-    """Is notified when a partition's session with Kafka starts or fails."""
-
-    def linked(self, partition: int) -> None:
-        """Record that Kafka accepts the partition's records."""
-
-    def unlinked(self, partition: int) -> None:
-        """Record that Kafka is unavailable for the partition."""
+    CONNECTED = "connected"  # Kafka accepts records
 
 
 class PartitionLog:
     """Writes events to one partition. Only one event loop may use it; no method blocks.
 
     Attributes:
-        partition: Kafka partition.
-        link: State of the session with Kafka.
-        failure: Why Kafka does not accept records.
         since_ms: Wall-clock time at which Kafka last started or stopped accepting records; at first the start time.
         has_started: Whether Kafka has accepted records since this server's start.
         lost_sessions: Number of times Kafka stopped accepting records.
         unpublished: Events that are not in the log, while Kafka does not accept records.
-        publisher: The publisher that sends records to Kafka; None until ``attach``.
     """
 
-    def __init__(self, partition: int, parts: LogParts, owner: PartitionLogOwner) -> None:
+    def __init__(self, partition: int, parts: LogParts) -> None:
         self.link = Link.CONNECTING
         self.failure = "it has not answered yet"
         self.since_ms = parts.clock.now_ms()
@@ -103,16 +91,15 @@ class PartitionLog:
         self.unpublished = OutageBuffer()
         self.partition = partition
         self._parts = parts
-        self._owner = owner
-        self.publisher: Publisher | None = None
+        self.publisher: KafkaPublisher | None = None
         self._items: list[Item] = []  # not yet given to the publisher, in order of arrival
         self._is_flush_due = False  # whether `_flush` runs at the end of this turn
         self._session_began_ms = 0
-        self._talks = asyncio.Event()
+        self._connected = asyncio.Event()
 
     @property
-    def is_talking(self) -> bool:
-        return self.link is Link.TALKING
+    def is_connected(self) -> bool:
+        return self.link is Link.CONNECTED
 
     @property
     def is_slow(self) -> bool:
@@ -123,7 +110,7 @@ class PartitionLog:
     @property
     def takes_changes(self) -> bool:
         """Whether Kafka is likely to acknowledge an operator's change soon."""
-        return self.is_talking and not self.is_slow
+        return self.is_connected and not self.is_slow
 
     @property
     def refuses_changes(self) -> bool:
@@ -143,12 +130,9 @@ class PartitionLog:
         most_bytes = max(limits.queue_bytes // limits.partitions, _LARGEST_RECORDS * limits.record_bytes)
         return max(self.publisher.queued_records / most_records, self.publisher.queued_bytes / most_bytes)
 
-    def attach(self, publisher: Publisher) -> None:
-        """Give the partition its publisher and open a session."""
+    def attach(self, publisher: KafkaPublisher) -> None:
         self.publisher = publisher
         self._begin_session(publisher)
-
-    # ---- events out ----
 
     def put(self, item: Item) -> None:
         """Log an event, or keep it while Kafka does not accept records.
@@ -157,9 +141,9 @@ class PartitionLog:
         publication wakes Kafka and the job, and a heartbeat has no effect before the tick that follows it.
         """
         # The first of the gathered items has already caused this check.
-        if self.is_talking and self.publisher is not None and not self._items and self._fill >= 1:
+        if self.is_connected and self.publisher is not None and not self._items and self._fill >= 1:
             self.publisher.abort("the publish queue is full")
-        if not self.is_talking:
+        if not self.is_connected:
             self._remember(item)
             return
         self._items.append(item)
@@ -171,7 +155,7 @@ class PartitionLog:
 
     def beat(self) -> None:
         """Publish the gathered items, or try to open a session again if the last one failed."""
-        if self.is_talking:
+        if self.is_connected:
             self._flush()
             return
         is_due = self._parts.clock.monotonic_ms() - self._session_began_ms >= _RETRY_AFTER_MS
@@ -179,10 +163,9 @@ class PartitionLog:
             self._begin_session(self.publisher)
 
     def tick(self) -> None:
-        """Publish the gathered items and a tick behind them."""
-        if self.is_talking:
+        if self.is_connected:
             self._flush()
-            self._say(Tick(self._origin))
+            self._publish_event(Tick(self._origin))
 
     def is_away(self, reason: str) -> None:
         """Record that Kafka was unavailable before the first session."""
@@ -193,18 +176,17 @@ class PartitionLog:
         publisher = self.publisher
         if publisher is None:
             return
-        if publisher.queued_records and not self.is_talking:
+        if publisher.queued_records and not self.is_connected:
             with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(self._talks.wait(), timeout_s)
-        if self.is_talking:
+                await asyncio.wait_for(self._connected.wait(), timeout_s)
+        if self.is_connected:
             self._flush()
-            self._say(ServerStopped(self._origin))
+            self._publish_event(ServerStopped(self._origin))
             if not await publisher.close(timeout_s):
                 logger.warning("stopped before all records were in the log partition=%d", self.partition)
             self.link = Link.AWAY
 
     def _flush(self) -> None:
-        """Publish the gathered items in order of arrival."""
         self._is_flush_due = False
         items, self._items = self._items, []
         self._publish_all(items)
@@ -215,14 +197,13 @@ class PartitionLog:
             if isinstance(record, Unloggable):
                 name = safe(routing_key(record.item.event) or "")
                 text = "event cannot be logged, dropped broker=%s reason=%s"
-                self._parts.peer_log.tell(logger, logging.ERROR, text, name, safe(record.reason))
+                self._parts.peer_log.log(logger, logging.ERROR, text, name, safe(record.reason))
                 if record.item.pending is not None:
                     self._parts.view.drop(record.item.pending)
             else:
                 self._publish(record)
 
-    def _say(self, event: ServerEvent) -> None:
-        """Publish an event about this server itself."""
+    def _publish_event(self, event: ServerEvent) -> None:
         self._publish(OutRecord(self.partition, None, encode_event(event)))
 
     def _publish(self, record: OutRecord) -> None:
@@ -234,7 +215,7 @@ class PartitionLog:
     def opened(self) -> None:
         """Publish what the log lacks, because a session was opened; ``acked`` detects when all of it is in the log."""
         self.link = Link.RESUMING
-        self._say((ServerResumed if self.has_started else ServerStarted)(self._origin))
+        self._publish_event((ServerResumed if self.has_started else ServerStarted)(self._origin))
         self._publish_all(self.unpublished.to_publish())
 
     def acked(self, records: list[Acked]) -> None:
@@ -252,41 +233,38 @@ class PartitionLog:
         if is_covered:
             view.sweep()
         if self.link is Link.RESUMING and self.publisher is not None and not self.publisher.queued_records:
-            self._talk()
+            self._resumed()
         for change in changes:
             self._parts.changes.acked(change)
 
     def failed(self, reason: str, lost: Sequence[OutRecord]) -> None:
         """Keep the events of lost records, because a session failed; the log may lack these records."""
-        was_talking = self.is_talking
-        if self.link in (Link.CONNECTING, Link.TALKING):
-            text = "Kafka does not take records, queries are answered from memory partition=%d reason=%s"
+        was_talking = self.is_connected
+        if self.link in (Link.CONNECTING, Link.CONNECTED):
+            text = "Kafka accepts no records, queries are answered from memory partition=%d reason=%s"
             logger.warning(text, self.partition, safe(reason))
         self.link, self.failure = Link.AWAY, reason
-        self._talks.clear()
+        self._connected.clear()
         if was_talking:  # otherwise the buffer still contains everything that the session published
             self.lost_sessions += 1
             self.since_ms = self._parts.clock.now_ms()
-            self._remember_lost(lost)
-        self._owner.unlinked(self.partition)
+            gathered, self._items = self._items, []
+            for item in (*(item for record in lost for item in record.items), *gathered):
+                if routing_key(item.event) is None:
+                    self.unpublished.add_change(item)
+                else:
+                    self._remember(item)
+                if item.change is not None:
+                    self._parts.changes.fail(item.change)
+        self._parts.unlinked(self.partition)
 
-    def _remember_lost(self, lost: Sequence[OutRecord]) -> None:
-        gathered, self._items = self._items, []
-        for item in (*(item for record in lost for item in record.items), *gathered):
-            if routing_key(item.event) is None:
-                self.unpublished.add_change(item)
-            else:
-                self._remember(item)
-            if item.change is not None:
-                self._parts.changes.fail(item.change)
-
-    def _begin_session(self, publisher: Publisher) -> None:
+    def _begin_session(self, publisher: KafkaPublisher) -> None:
         self._session_began_ms = self._parts.clock.monotonic_ms()
         publisher.begin()
 
-    def _talk(self) -> None:
-        self.link = Link.TALKING
-        self._talks.set()
+    def _resumed(self) -> None:
+        self.link = Link.CONNECTED
+        self._connected.set()
         self.has_started = True
         self.since_ms = self._parts.clock.now_ms()
         self.unpublished.published()
@@ -294,7 +272,7 @@ class PartitionLog:
         # Publish the events that arrived while the session was being opened.
         self._publish_all(self.unpublished.to_publish())
         self.unpublished.published()
-        self._owner.linked(self.partition)
+        self._parts.linked(self.partition)
 
     def _remember(self, item: Item) -> None:
         for pending in self.unpublished.add(item):

@@ -45,11 +45,9 @@ class PublisherOwner(Protocol):
 
     partition: int
 
-    def opened(self) -> None:
-        """Handle the opening of a session."""
+    def opened(self) -> None: ...
 
-    def acked(self, records: list[Acked]) -> None:
-        """Handle records that are in the log."""
+    def acked(self, records: list[Acked]) -> None: ...
 
     def failed(self, reason: str, lost: list[OutRecord]) -> None:
         """Handle the failure of a session; the log may lack these records."""
@@ -61,12 +59,7 @@ CheckLog = Callable[[int], int]
 
 
 class KafkaPublisher:
-    """Sends the records of one partition. It has at most one session at a time.
-
-    Attributes:
-        partition: Kafka partition.
-        newest_offset: The highest offset that Kafka has acknowledged; -1 before the first.
-    """
+    """Sends the records of one partition, in one session at a time; the owner's methods are called on ``loop``."""
 
     def __init__(
         self,
@@ -76,20 +69,18 @@ class KafkaPublisher:
         check_log: CheckLog,
         owner: PublisherOwner,
     ) -> None:
-        """Prepare to publish; the methods of ``owner`` are called on ``loop``."""
-        self._loop = loop
-        self._config = config
-        self._topic = topic
+        self.loop = loop
+        self.config = config
+        self.topic = topic
         self.check_log = check_log
-        self._owner = owner
-        self.partition = owner.partition
+        self.owner = owner
         self.newest_offset = -1
         self._session: _Session | None = None
         self._ending: set[_Session] = set()
 
     def begin(self) -> None:
         """Begin a session; requires ``can_begin``. The caller must not publish before the session is opened."""
-        self._session = _Session(self, self._loop, self._config, self._topic)
+        self._session = _Session(self)
 
     def publish(self, record: OutRecord) -> None:
         """Queue a record without blocking. Without a session the record is lost; the caller knows this."""
@@ -104,7 +95,7 @@ class KafkaPublisher:
     @property
     def queued_records(self) -> int:
         """Number of records that Kafka has not acknowledged."""
-        return self._session.unacked_count if self._session else 0
+        return len(self._session.unacked) if self._session else 0
 
     @property
     def queued_bytes(self) -> int:
@@ -136,17 +127,14 @@ class KafkaPublisher:
 
     def opened(self, session: "_Session") -> None:
         if session is self._session:
-            self._owner.opened()
-
-    def acked(self, records: list[Acked]) -> None:
-        self._owner.acked(records)
+            self.owner.opened()
 
     def ended(self, session: "_Session", reason: str) -> None:
         if session is not self._session:
             return
         self._session = None
         self._ending.add(session)
-        self._owner.failed(reason, session.abandon())
+        self.owner.failed(reason, session.abandon())
 
     def gone(self, session: "_Session") -> None:
         self._ending.discard(session)
@@ -155,15 +143,11 @@ class KafkaPublisher:
 class _Session:
     """The lifetime of one producer. Methods run on the event loop, except ``_run`` and those that state a thread."""
 
-    def __init__(
-        self, owner: KafkaPublisher, loop: asyncio.AbstractEventLoop, config: dict[str, Any], topic: str
-    ) -> None:
-        self._owner = owner
-        self._loop = loop
-        self._config = config
-        self._topic = topic
+    def __init__(self, publisher: KafkaPublisher) -> None:
+        self._publisher = publisher
+        self._loop = publisher.loop
         self._queue: queue.SimpleQueue[OutRecord | None] = queue.SimpleQueue()
-        self._unacked: dict[int, OutRecord] = {}
+        self.unacked: dict[int, OutRecord] = {}
         self._arrived: deque[tuple[OutRecord, int]] = deque()
         self._wake_lock = threading.Lock()
         self._is_waking = False
@@ -174,20 +158,16 @@ class _Session:
         threading.Thread(target=self._run, name="kafka-publisher", daemon=True).start()
 
     @property
-    def unacked_count(self) -> int:
-        return len(self._unacked)
-
-    @property
     def oldest_ms(self) -> int | None:
-        return next(iter(self._unacked.values())).at_ms if self._unacked else None
+        return next(iter(self.unacked.values())).at_ms if self.unacked else None
 
     def put(self, record: OutRecord) -> None:
-        self._unacked[id(record)] = record
+        self.unacked[id(record)] = record
         self.unacked_bytes += len(record.value)
         self._queue.put(record)
 
     async def drain(self, timeout_s: float) -> bool:
-        if not self._unacked:
+        if not self.unacked:
             return True
         self._drained = self._loop.create_future()
         try:
@@ -198,37 +178,38 @@ class _Session:
     def abandon(self) -> list[OutRecord]:
         """Stop sending. Return the unacknowledged records in order."""
         self._failed.set()
-        if self._unacked and self._producer is not None:
+        if self.unacked and self._producer is not None:
             self._producer.discard()
         self._queue.put(None)
-        lost = list(self._unacked.values())
-        self._unacked.clear()
+        lost = list(self.unacked.values())
+        self.unacked.clear()
         self.unacked_bytes = 0
         if self._drained is not None and not self._drained.done():
             self._drained.set_result(False)
         return lost
 
     def _run(self) -> None:
+        publisher = self._publisher
         try:
             self._check_log()
-            producer = self._producer = _Producer(**self._config)
+            producer = self._producer = _Producer(**publisher.config)
         except Exception as error:  # not only KafkaError: a dead thread would leave the session open forever
-            self._fail(str(error) if isinstance(error, NamesrvStreamError) else f"{type(error).__name__}: {error}")
-            self._call(self._owner.gone, self)
+            self._not_sent(error)
+            self._call(publisher.gone, self)
             return
-        self._call(self._owner.opened, self)
+        self._call(publisher.opened, self)
         try:
             while (record := self._queue.get()) is not None and not self._failed.is_set():
-                future = producer.send(self._topic, value=record.value, key=record.key, partition=record.partition)
+                future = producer.send(publisher.topic, value=record.value, key=record.key, partition=record.partition)
                 future.add_callback(self._sent, record)
                 future.add_errback(self._not_sent)
         except Exception as error:
-            self._fail(f"{type(error).__name__}: {error}")
+            self._not_sent(error)
         try:
             producer.close(timeout=_CLOSE_TIMEOUT_S)
         except Exception:
             logger.exception("Kafka producer shutdown failed")
-        self._call(self._owner.gone, self)
+        self._call(publisher.gone, self)
 
     def _check_log(self) -> None:
         """Check that this is the tables' log, and log an error if it has lost records that this server wrote.
@@ -236,22 +217,20 @@ class _Session:
         Raises:
             NamesrvStreamError: It is a different log, or Kafka does not answer.
         """
-        owner = self._owner
-        end = owner.check_log(owner.partition)
-        if end <= owner.newest_offset:
-            text = (
-                "Kafka has lost acknowledged records, changes of operators in them are gone partition=%d from=%d to=%d"
-            )
-            logger.error(text, owner.partition, end, owner.newest_offset)
-            owner.newest_offset = end - 1
+        publisher, partition = self._publisher, self._publisher.owner.partition
+        end = publisher.check_log(partition)
+        if end <= publisher.newest_offset:
+            text = "Kafka has lost acknowledged records and operators' changes in them partition=%d from=%d to=%d"
+            logger.error(text, partition, end, publisher.newest_offset)
+            publisher.newest_offset = end - 1
 
     def _sent(self, record: OutRecord, metadata: Any) -> None:
         """Handle an acknowledgement, on kafka-python's thread."""
-        owner = self._owner
-        if metadata.offset <= owner.newest_offset:
-            self._fail(f"Kafka has lost records: offset {metadata.offset} came behind {owner.newest_offset}")
+        publisher = self._publisher
+        if metadata.offset <= publisher.newest_offset:
+            self._fail(f"Kafka has lost records: offset {metadata.offset} came behind {publisher.newest_offset}")
             return
-        owner.newest_offset = metadata.offset
+        publisher.newest_offset = metadata.offset
         self._arrived.append((record, metadata.offset))
         with self._wake_lock:
             if self._is_waking:
@@ -265,17 +244,17 @@ class _Session:
         acked: list[Acked] = []
         while self._arrived:
             record, offset = self._arrived.popleft()
-            if self._unacked.pop(id(record), None) is not None:
+            if self.unacked.pop(id(record), None) is not None:
                 self.unacked_bytes -= len(record.value)
                 acked.append(Acked(record, offset))
         if acked:
-            self._owner.acked(acked)
-        if not self._unacked and self._drained is not None and not self._drained.done():
+            self._publisher.owner.acked(acked)
+        if not self.unacked and self._drained is not None and not self._drained.done():
             self._drained.set_result(True)
 
     def _not_sent(self, error: BaseException) -> None:
-        """Handle a failed record, on kafka-python's thread."""
-        self._fail(f"{type(error).__name__}: {error}")
+        """Handle a failure of the session or of a record, on the session's or kafka-python's thread."""
+        self._fail(str(error) if isinstance(error, NamesrvStreamError) else f"{type(error).__name__}: {error}")
 
     def _fail(self, reason: str) -> None:
         """End the session, on any thread: records behind the lost one, above all ticks, must not reach the log."""
@@ -288,7 +267,7 @@ class _Session:
 
     def _ended(self, reason: str) -> None:
         self.take_arrived()
-        self._owner.ended(self, reason)
+        self._publisher.ended(self, reason)
 
     def _call(self, callback: Callable[..., None], *args: Any) -> None:
         try:

@@ -1,13 +1,22 @@
-"""The Kafka records that contain a server's events, limits on them, and the interface of publishers."""
+"""The Kafka records that contain a server's events, limits on them, and the events that the log lacks in an outage."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import groupby, islice
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 from namesrv_stream.errors import RequestRefused
 from namesrv_stream.route.event_json import MAX_ITEMS, encode_event, encode_heartbeats
-from namesrv_stream.route.events import AcceptedEvent, BrokerHeartbeat, routing_key
+from namesrv_stream.route.events import (
+    AcceptedEvent,
+    BrokerDisconnected,
+    BrokerHeartbeat,
+    BrokerRegistered,
+    BrokerUnregistered,
+    Proof,
+    routing_key,
+)
+from namesrv_stream.route.model import LeaseKey
 from namesrv_stream.route.view_layers import Pending
 from namesrv_stream.server.gateway.operator_changes import Change
 
@@ -36,10 +45,7 @@ class GatewayLimits:
 class Item(NamedTuple):
     """An event that will be published to one partition.
 
-    Attributes:
-        pending: The view's ticket, which is settled when the event is in the log.
-        number: Sequence number in the order of acceptance.
-        change: The operator's change that waits for the acknowledgement; None for other events.
+    Its ticket ``pending`` is settled when the event is in the log. ``number`` counts events in the order of acceptance.
     """
 
     event: AcceptedEvent
@@ -49,12 +55,7 @@ class Item(NamedTuple):
 
 
 class OutRecord(NamedTuple):
-    """One record that is being published.
-
-    Attributes:
-        items: The record's events; empty for events about the server itself, for example ticks.
-        at_ms: Monotonic time at which the publisher received the record.
-    """
+    """A record that the publisher received at ``at_ms`` (monotonic); without items if it is about the server itself."""
 
     partition: int
     key: bytes | None
@@ -77,35 +78,10 @@ class Unloggable(NamedTuple):
     reason: str
 
 
-class Publisher(Protocol):
-    """Sends records to the log in order, in sessions; see ``KafkaPublisher``."""
-
-    @property
-    def can_begin(self) -> bool: ...
-
-    @property
-    def queued_records(self) -> int: ...
-
-    @property
-    def queued_bytes(self) -> int: ...
-
-    @property
-    def oldest_ms(self) -> int | None: ...
-
-    def begin(self) -> None: ...
-
-    def publish(self, record: OutRecord) -> None: ...
-
-    def abort(self, reason: str) -> None: ...
-
-    async def close(self, timeout_s: float) -> bool: ...
-
-
 def records_of(partition: int, items: Iterable[Item], max_bytes: int) -> Iterator[OutRecord | Unloggable]:
     """Yield the records for events, in order. Consecutive heartbeats share a record.
 
-    Args:
-        max_bytes: Maximum size of a record's value; Kafka refuses a larger one, which would end every session.
+    Kafka refuses a value of more than ``max_bytes``, which would end every session.
     """
     for is_run, run in groupby(items, lambda item: isinstance(item.event, BrokerHeartbeat)):
         size = MAX_ITEMS if is_run else 1
@@ -114,11 +90,7 @@ def records_of(partition: int, items: Iterable[Item], max_bytes: int) -> Iterato
 
 
 def check_loggable(event: AcceptedEvent, max_bytes: int) -> None:
-    """Check that an operator's event fits into a record.
-
-    Raises:
-        RequestRefused: It does not fit; the text says why.
-    """
+    """Raise RequestRefused, with the reason, if an operator's event does not fit into a record."""
     try:
         _encoded([event], max_bytes)
     except ValueError as error:
@@ -140,7 +112,6 @@ def _records(partition: int, batch: list[Item], max_bytes: int) -> Iterator[OutR
 
 
 def _encoded(events: Sequence[AcceptedEvent], max_bytes: int) -> tuple[bytes | None, bytes]:
-    """Return key and value of a record."""
     try:
         heartbeats = [event for event in events if isinstance(event, BrokerHeartbeat)]
         value = encode_heartbeats(heartbeats) if heartbeats else encode_event(events[0])
@@ -151,3 +122,79 @@ def _encoded(events: Sequence[AcceptedEvent], max_bytes: int) -> tuple[bytes | N
     if len(value) > max_bytes:
         raise ValueError(f"{len(value)} bytes exceed {max_bytes}")
     return key, value
+
+
+class OutageBuffer:
+    """Keeps the events that a partition lacks during an outage of Kafka. Only one event loop may use it.
+
+    It keeps every broker's latest event, and operators' changes. So the number of brokers, and of changes that were
+    queued when Kafka failed, limits its size.
+    """
+
+    def __init__(self) -> None:
+        # A broker's latest event, preceded by the broker's full registration if the log lacks it too.
+        self._latest: dict[LeaseKey, tuple[Item, ...]] = {}
+        self._publishing: set[LeaseKey] = set()  # returned by `to_publish`, and unchanged since
+        self._changes: dict[int, Item] = {}  # by number
+
+    @property
+    def brokers(self) -> int:
+        """Number of brokers with events that are not in the log."""
+        return len(self._latest)
+
+    @property
+    def changes(self) -> int:
+        """Number of records of changes to publish again."""
+        return len(self._changes)
+
+    def add(self, item: Item) -> list[Pending]:
+        """Add an event. Return the tickets of the events that it replaces; these will never be in the log."""
+        event = item.event
+        if not isinstance(event, BrokerRegistered | BrokerHeartbeat | BrokerUnregistered | BrokerDisconnected):
+            return [item.pending] if item.pending else []
+        before = self._latest.get(event.lease_key, ())
+        self._publishing.discard(event.lease_key)
+        if before and isinstance(event, BrokerHeartbeat) and event.proof is Proof.HEARTBEAT:
+            # Such a heartbeat never creates a broker, so the previous event contains more information.
+            return [item.pending] if item.pending else []
+        if before and item.pending is None:
+            item = item._replace(pending=_inherited_ticket(before[-1], event))
+        registration = before[:1] if before and isinstance(before[0].event, BrokerRegistered) else ()
+        after = (item,) if isinstance(event, BrokerRegistered) else (*registration, item)
+        self._latest[event.lease_key] = after
+        kept = [id(other.pending) for other in after]
+        return [other.pending for other in before if other.pending and id(other.pending) not in kept]
+
+    def add_change(self, item: Item) -> None:
+        """Add a change that goes to every partition and that this one may lack.
+
+        It is published again until it is acknowledged. Otherwise the partitions, which form one table, would differ.
+        """
+        self._changes[item.number] = item
+
+    def to_publish(self) -> list[Item]:
+        """Return everything that the log lacks, in the order of acceptance."""
+        self._publishing = set(self._latest)
+        items = [item for latest in self._latest.values() for item in latest]
+        return sorted([*items, *self._changes.values()], key=lambda item: item.number)
+
+    def published(self) -> None:
+        """Forget what ``to_publish`` returned, except brokers with newer events: it is in the log or queued again."""
+        for key in self._publishing:
+            del self._latest[key]
+        self._publishing = set()
+
+    def acked(self, items: Iterable[Item]) -> None:
+        if self._changes:
+            for item in items:
+                self._changes.pop(item.number, None)
+
+
+def _inherited_ticket(before: Item, event: AcceptedEvent) -> Pending | None:
+    """Return the ticket of an unchanged registration, for a later event that changed nothing in the view.
+
+    Only that ticket keeps the broker in the view. Without it, an unregistration that the fold processes late would
+    remove the broker from the view. Its heartbeats would then be unknown until the fold has the registration.
+    """
+    is_same = isinstance(before.event, BrokerHeartbeat) and before.event.proof is Proof.REGISTRATION
+    return before.pending if is_same and isinstance(event, BrokerHeartbeat) else None

@@ -1,9 +1,20 @@
-"""The schemas of the HTTP port's JSON answers; ``/openapi.json`` contains them."""
+"""The schemas of the HTTP port's JSON answers, which ``/openapi.json`` contains, and what all answers share.
 
-from typing import Annotated, Any, Literal
+Problems are JSON (RFC 9457) or HTML; conditional answers have an ETag.
+"""
+
+from collections.abc import Mapping
+from hashlib import blake2b
+from html import escape
+from http import HTTPStatus
+from typing import Annotated, Any, Final, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, create_model
+from starlette.datastructures import Headers
+from starlette.requests import Request
+from starlette.responses import Response
 
+from namesrv_stream.client.commands.answer_text import printable
 from namesrv_stream.route.changes import Cause, ChangeKind, RouteChange
 
 Count = Annotated[int, Field(ge=0)]
@@ -147,11 +158,11 @@ class BrokerProcess(Answer):
     timeout_ms: int | None = Field(description="as it asked; null for the default")
     expires_after_ms: Count = Field(description="the timeout in force, of observed time")
     age_ms: int | None = Field(
-        description="observed time since this server heard it; null: not since this server's start, or it has ended"
+        description="observed time since the last heartbeat at this server; null: none since its start, or it has ended"
     )
     since_ms: int | None = Field(
-        description="when it came up, epoch milliseconds; null: more than a day ago, or it has ended, or nobody has "
-        "asked this server for ?state=any, ?state=ended or the console yet"
+        description="when it came up, epoch milliseconds; null: more than a day ago, or it has ended, or this server "
+        "has not been asked for ?state=any, ?state=ended or the console yet"
     )
     servers: list[str]
     held: HoldOfGuard | None
@@ -167,7 +178,7 @@ def _row(name: str, text: str, always: tuple[str, ...]) -> type[BaseModel]:
     return create_model(name, __base__=Answer, __doc__=text, **fields)
 
 
-_CHANGE = "What a key now is, or that it is gone; columns that a kind does not use are absent."
+_CHANGE = "The new value of a key, or its deletion; columns that a kind does not use are absent."
 _ALWAYS = ("partition", "offset", "seq", "at_ms", "kind", "gone", "cause")
 
 
@@ -183,4 +194,72 @@ class StateRows(Answer):
     """The whole committed state."""
 
     position: Position
-    rows: list[_row("StateRow", "What a key is.", ("partition", "kind", "gone"))]  # type: ignore[valid-type]
+    rows: list[_row("StateRow", "The value of a key.", ("partition", "kind", "gone"))]  # type: ignore[valid-type]
+
+
+PROBLEM_JSON: Final = "application/problem+json"
+_PAGE: Final = """<!DOCTYPE html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<title>{title}: name server console</title>
+<link rel="stylesheet" href="/console/static/console.css">
+</head>
+<body>
+<main class="wide problem">
+<h1>{title}</h1>
+<p class="missing">{detail}</p>
+<p><a href="/">Open the console</a></p>
+</main>
+</body>
+</html>
+"""
+_PAGE_HEADERS: Final = {
+    "Content-Security-Policy": "default-src 'none'; style-src 'self'; base-uri 'none'; frame-ancestors 'none'",
+    "Vary": "Accept",
+}
+
+#: Kinds of problems that a program cannot distinguish by their status alone.
+POSITION_GONE = "urn:namesrv-stream:problem:position-gone"
+TRY_AGAIN = "urn:namesrv-stream:problem:try-again"
+
+
+class Problem(Exception):
+    """A request that cannot be answered; ``detail`` says what is wrong with it, and what to do.
+
+    ``kind`` is the URI of the kind of problem; "about:blank" if the status is sufficient.
+    """
+
+    def __init__(
+        self, status: int, detail: str, *, kind: str = "about:blank", headers: Mapping[str, str] | None = None
+    ) -> None:
+        super().__init__(detail)
+        self.status = status
+        self.detail = detail
+        self.kind = kind
+        self.headers = headers
+
+    def response(self, headers: Headers | None = None) -> Response:
+        """Return the answer to a request with these headers: HTML if they accept it, as browsers do; otherwise JSON.
+
+        The console's script accepts HTML too, but wants problems as JSON.
+        """
+        accept = "" if headers is None else headers.get("accept", "")
+        if "text/html" in accept and "json" not in accept:
+            title = f"{self.status} {HTTPStatus(self.status).phrase}"
+            page = _PAGE.format(title=title, detail=escape(printable(self.detail)))
+            return Response(page, self.status, {**(self.headers or {}), **_PAGE_HEADERS}, "text/html")
+        title = HTTPStatus(self.status).phrase
+        body = ProblemDetails(type=self.kind, title=title, status=self.status, detail=self.detail).model_dump_json()
+        return Response(body, self.status, {**(self.headers or {}), "Vary": "Accept"}, PROBLEM_JSON)
+
+
+def conditional(request: Request, body: bytes, media_type: str = "application/json") -> Response:
+    """Return the body with an ETag, or 304 if the client already has it (RFC 9110 §8.8.3, §13.1.2)."""
+    tag = f'"{blake2b(body, digest_size=16).hexdigest()}"'
+    headers = {"ETag": tag, "Cache-Control": "no-cache"}  # clients must revalidate every time
+    known = [item.strip().removeprefix("W/") for item in request.headers.get("if-none-match", "").split(",")]
+    if tag in known or known == ["*"]:
+        return Response(status_code=304, headers=headers)
+    return Response(body, headers=headers, media_type=media_type)

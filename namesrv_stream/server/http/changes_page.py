@@ -1,7 +1,7 @@
 """``/changes``: changes as server-sent events or by long polling; ``/changes/state``: the state to start with.
 
 A stream without a position starts with the whole state. If the server cannot continue from a follower's position, it
-tells the follower to discard its rows. So a follower never has a gap and never goes back: a server behind the
+instructs the follower to discard its rows. So a follower never has a gap and never goes back: a server behind the
 follower's position sends nothing until it has caught up.
 """
 
@@ -14,22 +14,31 @@ from pydantic import BeforeValidator, Field, WithJsonSchema
 from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 
-from namesrv_stream.server.changes.feed import Piece
-from namesrv_stream.server.changes.follower import CatchUp, Follower, PositionGone
-from namesrv_stream.server.changes.position import BadToken, Position, parse_token
-from namesrv_stream.server.changes.rows import USUAL_KINDS, RowFilter, StateAt, encoded_rows, parse_kinds, state_now
-from namesrv_stream.server.http.answers import Changes, StateRows
+from namesrv_stream.metrics import Counters
+from namesrv_stream.route.route_view import RouteView
+from namesrv_stream.server.http.answers import POSITION_GONE, Changes, Problem, StateRows
 from namesrv_stream.server.http.operation import JSON, Query, answers
-from namesrv_stream.server.http.responses import POSITION_GONE, Problem
-from namesrv_stream.server.http.sources import Sources
 from namesrv_stream.server.steps import Steps
-from namesrv_stream.tables.storage import tables_of
+from namesrv_stream.server.view.feed import ChangeFeed, Piece
+from namesrv_stream.server.view.follower import CatchUp, Follower, PositionGone
+from namesrv_stream.server.view.rows import (
+    USUAL_KINDS,
+    BadToken,
+    Position,
+    RowFilter,
+    StateAt,
+    encoded_rows,
+    parse_kinds,
+    parse_token,
+    state_now,
+)
 
 EVENT_STREAM: Final = "text/event-stream"
 #: An idle stream sends its position this often, so that proxies and clients keep the connection.
 _QUIET_S: Final = 10.0
 _NO_STORE: Final = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
 _RETRY_MS: Final = 1_000
+_THEN: Final = "forget all rows; the whole state follows"
 
 
 class RowsQuery(Query):
@@ -57,13 +66,15 @@ class ChangesQuery(RowsQuery):
 class ChangesPage:
     """The endpoints for changes. Only one event loop may use it."""
 
-    def __init__(self, sources: Sources, steps: Steps) -> None:
-        self._view = sources.server.view
-        self._partitions = sources.state.partitions
-        self._feed = sources.feed
-        self._catch_up = CatchUp(tables_of(sources.settings), sources.settings.http.changes_catch_up_rows)
+    def __init__(
+        self, view: RouteView, partitions: int, feed: ChangeFeed, catch_up: CatchUp, counters: Counters, steps: Steps
+    ) -> None:
+        self._view = view
+        self._partitions = partitions
+        self._feed = feed
+        self._catch_up = catch_up
+        self._counters = counters
         self._steps = steps
-        self._counters = sources.figures.counters
 
     @answers("/changes", (JSON, Changes), (EVENT_STREAM, None), errors=(410, 503))
     async def changes(self, request: Request, query: ChangesQuery) -> Response:
@@ -87,10 +98,7 @@ class ChangesPage:
     @answers("/changes/state", (JSON, StateRows))
     async def state(self, _: Request, query: RowsQuery) -> Response:
         """Return the committed state as rows, and its position, from which /changes continues."""
-        state = await self._state()
-        return StreamingResponse(self._state_json(state, query.choice), media_type=JSON, headers=_NO_STORE)
-
-    # ---- one answer ----
+        return StreamingResponse(self._state_json(self._state(), query.choice), media_type=JSON, headers=_NO_STORE)
 
     async def _answer(self, choice: RowFilter, position: Position, wait_s: int) -> Response:
         follower = self._follower(choice, position)
@@ -107,40 +115,36 @@ class ChangesPage:
             raise self._gone(error) from None
         return Response(_body(rows, follower.position, is_whole), media_type=JSON, headers=_NO_STORE)
 
-    # ---- a stream ----
-
     async def _stream(self, choice: RowFilter, position: Position | None) -> AsyncIterator[bytes]:
         yield b"retry: %d\n\n" % _RETRY_MS
         reason = "the follower has no position"
         while not self._feed.is_closed:
             if position is None:
-                state = await self._state()
-                async for event in self._begin_anew(state, choice, reason):
-                    yield event
+                state = self._state()
+                yield _event(
+                    "reset", orjson.dumps({"reason": reason, "then": "forget all rows; the whole state follows"})
+                )
+                async for rows in encoded_rows(state, choice, self._steps):
+                    if rows:
+                        yield _event("state", b'{"rows":[' + b",".join(rows) + b"]}")
                 position = state.position
+                yield _event("position", _position_json(position), position)
             try:
-                async for event in self._go_on(self._follower(choice, position)):
+                async for event in self._changes(self._follower(choice, position)):
                     yield event
             except PositionGone as error:
                 self._counters.count("rocketmq_namesrv_change_resets_total", error.reason)
                 position, reason = None, str(error)
 
-    async def _begin_anew(self, state: StateAt, choice: RowFilter, reason: str) -> AsyncIterator[bytes]:
-        yield _event("reset", orjson.dumps({"reason": reason, "then": "forget all rows; the whole state follows"}))
-        async for rows in encoded_rows(state, choice, self._steps):
-            if rows:
-                yield _event("state", b'{"rows":[' + b",".join(rows) + b"]}")
-        yield _event("position", _position_json(state.position), state.position)
-
-    async def _go_on(self, follower: Follower) -> AsyncIterator[bytes]:
-        told, told_s, is_whole = follower.position, time.monotonic(), True
+    async def _changes(self, follower: Follower) -> AsyncIterator[bytes]:
+        sent, sent_s, is_whole = follower.position, time.monotonic(), True
         while not self._feed.is_closed:
-            piece: Piece | None = await follower.next(max(0.05, told_s + _QUIET_S - time.monotonic()))
-            is_quiet = time.monotonic() - told_s >= _QUIET_S
+            piece: Piece | None = await follower.next(max(0.05, sent_s + _QUIET_S - time.monotonic()))
+            is_quiet = time.monotonic() - sent_s >= _QUIET_S
             if piece is not None and piece.rows:
                 yield _event("changes", _body(piece.rows, piece.position, piece.is_whole), piece.position)
                 is_whole = piece.is_whole
-            elif follower.position != told and (is_quiet or (piece is not None and piece.is_whole > is_whole)):
+            elif follower.position != sent and (is_quiet or (piece is not None and piece.is_whole > is_whole)):
                 # Sent after a while, or because the rest of a partly sent commit has no rows for this follower.
                 is_whole = True
                 yield _event("position", _position_json(follower.position), follower.position)
@@ -148,14 +152,12 @@ class ChangesPage:
                 yield b": nothing new\n\n"
             else:
                 continue
-            told, told_s = follower.position, time.monotonic()
-
-    # ---- positions ----
+            sent, sent_s = follower.position, time.monotonic()
 
     def _follower(self, choice: RowFilter, position: Position) -> Follower:
         return Follower(self._feed, self._catch_up, choice, position, self._steps)
 
-    async def _state(self) -> StateAt:
+    def _state(self) -> StateAt:
         return state_now(self._view, self._feed.end.generation, self._partitions)
 
     def _position(self, text: str | None) -> Position | None:
@@ -166,11 +168,11 @@ class ChangesPage:
         try:
             return parse_token(text)
         except BadToken as error:
-            raise Problem(400, f"since: {error}; take one from an answer, or `now`") from None
+            raise Problem(400, f"since: {error}; use one from an answer, or `now`") from None
 
     def _gone(self, error: PositionGone) -> Problem:
         self._counters.count("rocketmq_namesrv_change_resets_total", error.reason)
-        todo = "forget what you have, take GET /changes/state, and go on from its position"
+        todo = "discard all rows, get /changes/state, and continue from its position"
         return Problem(410, f"{error}: {todo}", kind=POSITION_GONE)
 
     async def _state_json(self, state: StateAt, choice: RowFilter) -> AsyncIterator[bytes]:

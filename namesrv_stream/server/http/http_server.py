@@ -16,29 +16,24 @@ from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Router
 from starlette.types import Receive, Scope, Send
 
+from namesrv_stream.server.http.answers import Problem, conditional
 from namesrv_stream.server.http.changes_page import ChangesPage
-from namesrv_stream.server.http.console.console_page import ConsolePage
+from namesrv_stream.server.http.console.console_page import ConsolePage, Sources
 from namesrv_stream.server.http.limits import MISDIRECTED, AllowedHosts, Limits, only_for
 from namesrv_stream.server.http.operation import JSON, answers, openapi_document, operations, route
 from namesrv_stream.server.http.protocol import HttpProtocol, Port, TlsProtocol
-from namesrv_stream.server.http.responses import Problem, conditional
 from namesrv_stream.server.http.routes_page import RoutesPage
-from namesrv_stream.server.http.sources import Sources
 from namesrv_stream.server.http.status_page import StatusPage
-from namesrv_stream.server.start.listener import NameServerAddrs, address
+from namesrv_stream.server.start.process import NameServerAddrs, address
 from namesrv_stream.server.steps import Steps
-from namesrv_stream.server.tls import ServerTls
+from namesrv_stream.server.view.follower import CatchUp
+from namesrv_stream.tables.storage import tables_of
 
-_LOG = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 
 
 class HttpServer:
-    """Runs Starlette on uvicorn, with a socket that is already bound.
-
-    Attributes:
-        address: The listening address, ``host:port``.
-        routes: All routes that are answered.
-    """
+    """Runs Starlette on uvicorn, with a socket that is already bound."""
 
     def __init__(self, bound: socket.socket, sources: Sources) -> None:
         self._bound = bound
@@ -47,26 +42,31 @@ class HttpServer:
         settings, figures, steps = sources.settings, sources.figures, Steps()
         limits, tls = settings.http, sources.tls if settings.http.tls else None
         port = Port(limits, figures.counters, figures.http, sources.peer_log)
-        fleet = figures.fleet
+        fleet, catch_up = figures.fleet, CatchUp(tables_of(settings), limits.changes_catch_up_rows)
         status = StatusPage(figures, sources.state, settings.snapshot.stale_after_ms, sources.clock)
         pages = (
             ConsolePage(sources, fleet, status, steps),
             status,
             RoutesPage(sources.server, sources.past_routes, fleet, steps),
-            ChangesPage(sources, steps),
+            ChangesPage(sources.server.view, sources.state.partitions, sources.feed, catch_up, figures.counters, steps),
             DirectoryPage(sources.name_server_addrs),
         )
         self.routes = [route(*found) for page in pages for found in operations(page)]
         hosts = AllowedHosts([limits.listen_host, *limits.allowed_hosts])
-        router = Router(self.routes, default=_nothing_here)
+        router = Router(self.routes, default=_unknown_path)
         app = ExceptionMiddleware(only_for(hosts, router), handlers={Problem: partial(_problem, port)})
         templates = {route.endpoint: route.name for route in self.routes}
         limited = Limits(app, port, streams=frozenset({"/changes"}), templates=templates)
         # uvicorn's messages do not help operators. Clients that break the protocol get an answer and are counted.
         logging.getLogger("uvicorn.error").setLevel(logging.CRITICAL)
+
+        def new_connection(**of_uvicorn: Any) -> asyncio.Protocol:
+            connection = HttpProtocol(port, **of_uvicorn)
+            return connection if tls is None else TlsProtocol(connection, tls, port.peer_log)
+
         config = uvicorn.Config(
             limited,
-            http=partial(HttpProtocol, port) if tls is None else partial(_with_tls, tls, port),  # type: ignore[arg-type] # instead of a class
+            http=new_connection,  # type: ignore[arg-type] # instead of a class
             ws="none",
             lifespan="off",
             access_log=False,
@@ -77,7 +77,6 @@ class HttpServer:
         figures.http.connections = lambda: len(self._uvicorn.server_state.connections)
 
     async def run(self) -> None:
-        """Serve until ``stop``."""
         await self._uvicorn.serve(sockets=[self._bound])
 
     def stop(self) -> None:
@@ -86,7 +85,6 @@ class HttpServer:
 
 
 def document() -> dict[str, Any]:
-    """Return the OpenAPI document of all pages."""
     pages = (ConsolePage, StatusPage, RoutesPage, ChangesPage, DirectoryPage)
     return openapi_document(operation for page in pages for operation, _ in operations(page))
 
@@ -122,16 +120,12 @@ async def _problem(port: Port, request: Request, error: Exception) -> Response:
     assert isinstance(error, Problem)
     if error.status == MISDIRECTED:
         port.event("host_refused")
-        port.peer_log.tell(_LOG, logging.WARNING, "HTTP request refused: %s", error.detail)
+        port.peer_log.log(logger, logging.WARNING, "HTTP request refused: %s", error.detail)
     return error.response(request.headers)
 
 
-async def _nothing_here(scope: Scope, receive: Receive, send: Send) -> None:
-    raise Problem(404, "there is nothing here; GET /openapi.json says what there is")
-
-
-def _with_tls(tls: ServerTls, port: Port, **of_uvicorn: Any) -> TlsProtocol:
-    return TlsProtocol(HttpProtocol(port, **of_uvicorn), tls, port.peer_log)
+async def _unknown_path(scope: Scope, receive: Receive, send: Send) -> None:
+    raise Problem(404, "unknown path; GET /openapi.json lists all paths")
 
 
 class _QuietServer(uvicorn.Server):

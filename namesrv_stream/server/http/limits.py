@@ -16,8 +16,8 @@ from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from namesrv_stream.logs import safe
+from namesrv_stream.server.http.answers import TRY_AGAIN, Problem
 from namesrv_stream.server.http.protocol import CONNECTION, HttpProtocol, Port
-from namesrv_stream.server.http.responses import TRY_AGAIN, Problem
 
 logger = logging.getLogger(__name__)
 
@@ -31,13 +31,9 @@ _RETRY: Final = {"Retry-After": "1"}
 
 
 class Limits:
-    """ASGI middleware around the whole application.
+    """ASGI middleware around the whole application; answers on the paths ``streams`` can be endless.
 
-    Args:
-        app: The application.
-        port: What all connections of the port share.
-        streams: Paths whose answers can be endless.
-        templates: Endpoint → path template by which its answers are counted, so that there are few labels.
+    Answers are counted by the path template of their endpoint (``templates``), so that there are few labels.
     """
 
     def __init__(self, app: ASGIApp, port: Port, *, streams: frozenset[str], templates: Mapping[Any, str]) -> None:
@@ -62,12 +58,12 @@ class Limits:
             await self._app(scope, receive, answer.send)
         except Exception:
             text, path = "HTTP request failed unexpectedly path=%s", safe(scope["path"])
-            self._port.peer_log.tell(logger, logging.ERROR, text, path, is_fault=True)
+            self._port.peer_log.log(logger, logging.ERROR, text, path, is_fault=True)
             if not answer.status:
-                problem = Problem(500, "the request failed unexpectedly; the server's log says why")
+                problem = Problem(500, "the request failed unexpectedly; the server's log has the reason")
                 await problem.response(Headers(scope=scope))(scope, receive, answer.send)
             else:
-                answer.abort("answer_failed")
+                answer.connection.abort("answer_failed")
         finally:
             load.streams -= is_stream
             load.inflight -= not is_stream
@@ -80,12 +76,12 @@ class Limits:
         limits, load = self._port.settings, self._port.load
         if is_stream and load.streams >= limits.max_streams:
             self._port.event("stream_refused")
-            text = f"advanced.http.max_streams={limits.max_streams} follow the changes already"
-            return Problem(503, f"{text}; ask again, or another server", kind=TRY_AGAIN, headers=_RETRY)
+            text = f"advanced.http.max_streams={limits.max_streams} followers of the changes are connected already"
+            return Problem(503, f"{text}; try again, or use another server", kind=TRY_AGAIN, headers=_RETRY)
         if not is_stream and load.inflight >= limits.max_requests:
             self._port.event("request_refused")
-            text = f"advanced.http.max_requests={limits.max_requests} are being answered"
-            return Problem(503, f"{text}; ask again", kind=TRY_AGAIN, headers=_RETRY)
+            text = f"advanced.http.max_requests={limits.max_requests} requests are being answered already"
+            return Problem(503, f"{text}; try again", kind=TRY_AGAIN, headers=_RETRY)
         return None
 
 
@@ -94,7 +90,7 @@ class _Answer:
 
     def __init__(self, scope: Scope, send: Send, slow_reader_s: float) -> None:
         self.status = 0
-        self._scope = scope
+        self.connection: HttpProtocol = scope["state"][CONNECTION]
         self._send = send
         self._slow_reader_s = slow_reader_s
 
@@ -108,29 +104,21 @@ class _Answer:
             async with asyncio.timeout(self._slow_reader_s):
                 await self._send(message)
         except TimeoutError:
-            self.abort("slow_reader")
+            self.connection.abort("slow_reader")
             return
         if message["type"] == "http.response.body" and not message.get("more_body", False):
             # Nothing else waits for the client any more, but much of the answer may be unread.
-            self._connection.expect_reader(self._slow_reader_s)
-
-    def abort(self, event: str) -> None:
-        self._connection.abort(event)
-
-    @property
-    def _connection(self) -> HttpProtocol:
-        connection: HttpProtocol = self._scope["state"][CONNECTION]
-        return connection
+            self.connection.expect_reader(self._slow_reader_s)
 
 
 def _refused(scope: Scope) -> Problem | None:
     """Return why a request is refused, whatever its path is; None if it is not."""
     if scope["method"] not in _METHODS:
-        return Problem(405, "this port answers questions only: GET and HEAD", headers={"Allow": ", ".join(_METHODS)})
+        return Problem(405, "this port accepts only GET and HEAD", headers={"Allow": ", ".join(_METHODS)})
     headers = Headers(scope=scope)
     if headers.get("content-length", "0").strip("0") or "transfer-encoding" in headers:
         # The rest of the body is not read, so the connection must close after the answer.
-        return Problem(413, "a question here has no body", headers={"Connection": "close"})
+        return Problem(413, "requests to this port must have no body", headers={"Connection": "close"})
     return None
 
 
@@ -148,7 +136,13 @@ class AllowedHosts:
     def allows(self, host: str) -> bool:
         """Return whether a ``Host`` header, with or without a port, names this server."""
         name = _name(host)
-        return name in self._names or name.endswith(self._endings) or _is_address(name)
+        if name in self._names or name.endswith(self._endings):
+            return True
+        try:
+            ipaddress.ip_address(name)
+        except ValueError:
+            return False
+        return True
 
 
 def only_for(hosts: AllowedHosts, app: ASGIApp) -> ASGIApp:
@@ -174,11 +168,3 @@ def _name(host: str) -> str:
     if host.startswith("["):
         return host[1:].partition("]")[0]
     return host.partition(":")[0].removesuffix(".")
-
-
-def _is_address(name: str) -> bool:
-    try:
-        ipaddress.ip_address(name)
-    except ValueError:
-        return False
-    return True

@@ -16,8 +16,7 @@ from starlette.routing import Route
 
 from namesrv_stream import __version__
 from namesrv_stream.logs import safe
-from namesrv_stream.server.http.answers import ProblemDetails
-from namesrv_stream.server.http.responses import PROBLEM_JSON, Problem
+from namesrv_stream.server.http.answers import PROBLEM_JSON, Problem, ProblemDetails
 
 JSON: Final = "application/json"
 
@@ -37,11 +36,9 @@ class Query(BaseModel):
 
 
 class Operation(NamedTuple):
-    """The declaration of one path.
+    """The declaration of one path, with ``{name}`` for path parameters.
 
     Attributes:
-        path: The path, with ``{name}`` for path parameters.
-        summary: The first line of the endpoint's docstring.
         query: Model of the query; None if every query is ignored.
         content: Media type → type of the JSON body; None for text.
         statuses: HTTP statuses of answers that are not problems.
@@ -57,11 +54,7 @@ class Operation(NamedTuple):
 
 
 def answers(
-    path: str,
-    *content: tuple[str, Any],
-    statuses: Statuses = (200,),
-    errors: Statuses = (),
-    any_query: bool = False,
+    path: str, *content: tuple[str, Any], statuses: Statuses = (200,), errors: Statuses = (), any_query: bool = False
 ) -> Callable[[F], F]:
     """Declare a method ``(request)`` or ``(request, query)`` as the endpoint of a path."""
 
@@ -119,7 +112,6 @@ def parse_query(given: QueryParams, model: type[Q]) -> Q:
 
 
 def parameter_schema(model: type[Query], name: str) -> dict[str, Any]:
-    """Return the JSON Schema of a parameter's value."""
     schema: dict[str, Any] = dict(model.model_json_schema()["properties"][name])
     given: dict[str, Any] = next((each for each in schema.pop("anyOf", ()) if each != {"type": "null"}), {})
     for name in ("title", "default"):
@@ -156,7 +148,6 @@ _PATH_PARAMETERS = {
 
 
 def openapi_document(operations: Iterable[Operation]) -> dict[str, Any]:
-    """Return the whole document, in OpenAPI 3.1."""
     operations = list(operations)
     bodies = [ProblemDetails, *(body for operation in operations for body in operation.content.values() if body)]
     adapters = [(str(body), "serialization", TypeAdapter(body)) for body in bodies]
@@ -167,7 +158,7 @@ def openapi_document(operations: Iterable[Operation]) -> dict[str, Any]:
         "info": {
             "title": "namesrv-stream",
             "version": __version__,
-            "description": "The HTTP port of a RocketMQ name server. It only answers; docs/http.md tells more.",
+            "description": "The HTTP port of a RocketMQ name server. It is read-only; docs/http.md describes it.",
         },
         "paths": {operation.path: {"get": _operation(operation, of_body)} for operation in operations},
         "components": {"schemas": {name: _plain(schema) for name, schema in definitions["$defs"].items()}},
@@ -178,25 +169,22 @@ def _operation(operation: Operation, schemas: dict[str, Any]) -> dict[str, Any]:
     content = {media: {"schema": schemas.get(str(body), {})} for media, body in operation.content.items()}
     ok = {str(status): {"description": operation.summary, "content": content} for status in operation.statuses}
     if "304" in ok:
-        ok["304"] = {"description": "it is as the ETag in If-None-Match says"}
+        ok["304"] = {"description": "the answer has the ETag in If-None-Match"}
     # Clients that accept HTML, as browsers do, get a page with the same title and detail.
     problem = {PROBLEM_JSON: {"schema": schemas[str(ProblemDetails)]}, "text/html": {"schema": {}}}
     errors = {*operation.errors, 400} if operation.query else operation.errors
     why = {str(status): {"description": "why not, and what to do", "content": problem} for status in sorted(errors)}
     return {
         "summary": operation.summary,
-        "parameters": [*_path_parameters(operation), *_query_parameters(operation)],
+        "parameters": list(_parameters(operation)),
         "responses": {**ok, **why, "default": {"description": "any other problem", "content": problem}},
     }
 
 
-def _path_parameters(operation: Operation) -> Iterable[dict[str, Any]]:
+def _parameters(operation: Operation) -> Iterable[dict[str, Any]]:
     for name in re.findall(r"{(\w+)}", operation.path):
         text, example = _PATH_PARAMETERS[name]
         yield _parameter(name, "path", {"type": "string", "description": text, "examples": [example]}, required=True)
-
-
-def _query_parameters(operation: Operation) -> Iterable[dict[str, Any]]:
     model = operation.query or Query  # `Query` itself has no parameters
     for name, field in model.model_fields.items():
         yield _parameter(name, "query", parameter_schema(model, name), required=field.is_required())

@@ -11,10 +11,10 @@ from uvicorn.protocols.http.h11_impl import H11Protocol, RequestResponseCycle
 from namesrv_stream.errors import TlsBroken
 from namesrv_stream.logs import safe
 from namesrv_stream.metrics import Counters
-from namesrv_stream.server.http.responses import Problem
-from namesrv_stream.server.metrics.scrape import HttpLoad
+from namesrv_stream.server.http.answers import Problem
 from namesrv_stream.server.net.connections import AddressCounts
 from namesrv_stream.server.peer_log import PeerLog
+from namesrv_stream.server.server_metrics import HttpLoad
 from namesrv_stream.server.tls import ServerTls, TlsTransport
 from namesrv_stream.settings import HttpSettings
 
@@ -50,8 +50,8 @@ class HttpProtocol(H11Protocol):
         self._port = port
         self._host = ""
         self._request_timeout_s = port.settings.request_timeout_ms / 1000
-        self._is_late: asyncio.TimerHandle | None = None
-        self._is_unread: asyncio.TimerHandle | None = None
+        self._late: asyncio.TimerHandle | None = None
+        self._unread: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
@@ -72,8 +72,8 @@ class HttpProtocol(H11Protocol):
         self._expect_request()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        self._stop_expecting()
-        self._stop_expecting_reader()
+        self._late = _cancelled(self._late)
+        self._unread = _cancelled(self._unread)
         self._port.addresses.leave(self._host)
         super().connection_lost(exc)
 
@@ -97,12 +97,11 @@ class HttpProtocol(H11Protocol):
         Another answer restarts the time. A client cannot stay connected that way: the unread bytes grow until the next
         answer has to wait for the client.
         """
-        self._stop_expecting_reader()
+        self._unread = _cancelled(self._unread)
         if self.transport.get_write_buffer_size():
-            self._is_unread = self.loop.call_later(within_s, self._give_up_unread)
+            self._unread = self.loop.call_later(within_s, self._give_up_unread)
 
     def abort(self, event: str) -> None:
-        """Close the connection immediately and count the event."""
         self._port.event(event)
         self.transport.abort()
 
@@ -110,9 +109,9 @@ class HttpProtocol(H11Protocol):
         """Limit the time until a request is complete, from its first byte or the start of the connection."""
         is_idle = self.timeout_keep_alive_task is not None  # then uvicorn's timer runs
         if self._is_answering or is_idle or self.transport.is_closing():
-            self._stop_expecting()
-        elif self._is_late is None:
-            self._is_late = self.loop.call_later(self._request_timeout_s, self.abort, "request_late")
+            self._late = _cancelled(self._late)
+        elif self._late is None:
+            self._late = self.loop.call_later(self._request_timeout_s, self.abort, "request_late")
 
     @property
     def _is_answering(self) -> bool:
@@ -120,20 +119,16 @@ class HttpProtocol(H11Protocol):
         return cycle is not None and not cycle.response_complete
 
     def _give_up_unread(self) -> None:
-        self._is_unread = None
+        self._unread = None
         # If another answer is being sent, the buffer may contain only its bytes, and its own limits apply.
         if self.transport.get_write_buffer_size() and not self._is_answering:
             self.abort("slow_reader")
 
-    def _stop_expecting_reader(self) -> None:
-        if self._is_unread is not None:
-            self._is_unread.cancel()
-            self._is_unread = None
 
-    def _stop_expecting(self) -> None:
-        if self._is_late is not None:
-            self._is_late.cancel()
-            self._is_late = None
+def _cancelled(timer: asyncio.TimerHandle | None) -> asyncio.TimerHandle | None:
+    if timer is not None:
+        timer.cancel()
+    return None
 
 
 logger = logging.getLogger(__name__)
@@ -165,8 +160,9 @@ class TlsProtocol(asyncio.Protocol):
             plain = self._records.received(data)
         except TlsBroken as error:
             self._tls.broken(error)
-            text = "HTTP connection closed peer=%s reason=%s"
-            self._peer_log.tell(logger, logging.INFO, text, self._peer(), safe(str(error)))
+            text, address = "HTTP connection closed peer=%s reason=%s", self._records.get_extra_info("peername")
+            peer = f"{address[0]}:{address[1]}" if address else "?"
+            self._peer_log.log(logger, logging.INFO, text, peer, safe(str(error)))
             self._records.close()
             return
         if self._records.is_established and not was_established:
@@ -185,7 +181,3 @@ class TlsProtocol(asyncio.Protocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._inner.connection_lost(exc)
-
-    def _peer(self) -> str:
-        address = self._records.get_extra_info("peername") if self._records else None
-        return f"{address[0]}:{address[1]}" if address else "?"

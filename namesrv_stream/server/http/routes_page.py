@@ -1,14 +1,24 @@
-"""Routes, and lists of topics, clusters, brokers and KV entries. Every answer shows one moment and is made in steps."""
+"""Routes, and lists of topics, clusters, brokers and KV entries. Every answer shows one moment and is made in steps.
 
-from collections.abc import Iterable, Iterator
+``PastRoutes`` reads past routes from the history on its own threads, a few queries at a time.
+"""
+
+import asyncio
+import logging
+import re
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from itertools import chain
-from typing import Literal
+from typing import TYPE_CHECKING, Final, Literal, TypeVar
 
 import orjson
 from pydantic import Field
 from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 
+from namesrv_stream.clock import Clock
+from namesrv_stream.errors import ConfigError, NamesrvStreamError, StoreUnreachable, SystemBusy
+from namesrv_stream.logs import safe
 from namesrv_stream.processor.name_server import NameServer
 from namesrv_stream.server.http.answers import (
     BrokerProcess,
@@ -18,14 +28,80 @@ from namesrv_stream.server.http.answers import (
     HoldOfGuard,
     Namespaces,
     PastRoute,
+    Problem,
     TopicRoute,
     Topics,
+    conditional,
 )
 from namesrv_stream.server.http.operation import JSON, Query, answers
-from namesrv_stream.server.http.responses import Problem, conditional
 from namesrv_stream.server.steps import Steps
 from namesrv_stream.server.view.fleet import Broker, Fleet
-from namesrv_stream.server.view.past_routes import REFUSALS, STATUS_OF, PastRoutes
+from namesrv_stream.settings import Settings
+from namesrv_stream.table_errors import NotInHistory, TableSchemaMismatch
+
+if TYPE_CHECKING:
+    from namesrv_stream.history import past_route
+
+
+Result = TypeVar("Result")
+
+logger = logging.getLogger(__name__)
+
+#: Maximum number of queries that read the tables, and of queries that wait. Further ones are refused.
+_THREADS: Final = 2
+_WAITING: Final = 32
+#: ``2026-11-20T03:12:00+01:00`` in a URL without percent-encoding: its + arrives as a space.
+_UNQUOTED_ZONE: Final = re.compile(r"(.*\d:\d\d\S*) (\d\d:\d\d)")
+#: Errors that ``ask`` raises → HTTP status.
+STATUS_OF: Final[dict[type[NamesrvStreamError], int]] = {
+    ConfigError: 400,
+    NotInHistory: 404,
+    TableSchemaMismatch: 503,
+    StoreUnreachable: 503,
+    SystemBusy: 503,
+}
+REFUSALS: Final = tuple(STATUS_OF)
+
+
+class PastRoutes:
+    """Answers queries for past routes for the HTTP port. Only one event loop may use it."""
+
+    def __init__(self, settings: Settings, clock: Clock) -> None:
+        self._settings = settings
+        self._clock = clock
+        # Not the loop's default threads: a start or a change must not wait for queries of the history.
+        self._threads = ThreadPoolExecutor(_THREADS, thread_name_prefix="past-routes")
+        self._asked = 0
+
+    async def ask(self, topic: str, as_of: str, convert: "Callable[[past_route.PastRoute], Result]") -> Result:
+        """Return the result of ``convert``, which is called on the thread with a topic's route at an instant.
+
+        Raises:
+            ConfigError: ``as_of`` is not an instant, or lies in the future.
+            NotInHistory: There was no route then, or the history does not cover it; the text says which.
+            TableSchemaMismatch: A table is damaged, or has a different schema from what this version expects.
+            StoreUnreachable: The tables' object store does not answer.
+            SystemBusy: Too many queries are waiting.
+        """
+        if self._asked >= _THREADS + _WAITING:
+            raise SystemBusy("too many queries for past routes at once; try again")
+        self._asked += 1
+        as_of = _UNQUOTED_ZONE.sub(r"\1+\2", as_of)
+        try:
+            return await asyncio.get_running_loop().run_in_executor(
+                self._threads, lambda: convert(self._answer(topic, as_of))
+            )
+        except (TableSchemaMismatch, StoreUnreachable) as error:
+            logger.warning("the history cannot be read: %s", safe(str(error)))
+            raise
+        finally:
+            self._asked -= 1
+
+    def _answer(self, topic: str, as_of: str) -> "past_route.PastRoute":
+        # Imported by the first query, so that servers without such queries do not load it.
+        from namesrv_stream.history.past_route import read_past_route
+
+        return read_past_route(self._settings, topic, as_of, self._clock.now_ms(), flag="as_of", source="query")
 
 
 class RouteQuery(Query):
@@ -73,7 +149,7 @@ class RoutesPage:
             return Response(text, media_type=JSON)
         body = self._server.answers.route_body(topic, strict=True)
         if body is None:
-            raise Problem(404, f"no route for topic {topic}: no broker that is known offers it")
+            raise Problem(404, f"no route for topic {topic}: no known broker offers it")
         return conditional(request, body)
 
     @answers("/topics", (JSON, Topics))
@@ -94,10 +170,8 @@ class RoutesPage:
     async def clusters(self, _: Request) -> Response:
         """Return the addresses of all brokers, by cluster, broker name and brokerId."""
         table = self._server.table
-        clusters, groups = (
-            {name: sorted(names) for name, names in sorted(table.clusters().items())},
-            table.groups.copy(),
-        )
+        clusters = {name: sorted(names) for name, names in sorted(table.clusters().items())}
+        groups = table.groups.copy()
 
         def addrs(names: list[str]) -> Iterator[tuple[str, Iterable[bytes]]]:
             for name in names:
@@ -141,29 +215,20 @@ class RoutesPage:
 
 
 def _broker(broker: Broker) -> BrokerProcess:
-    ended, held = broker.ended, broker.held
+    fields, key, end = broker._asdict(), broker.key, None
+    if broker.ended is not None:
+        of_end = {name: getattr(broker.ended, name) for name in ("at_ms", "cause", "detail", "partition", "offset")}
+        end = EndOfBroker(**of_end, replaced_by=broker.replaced_by)
+    hold = HoldOfGuard(**broker.held._asdict()) if broker.held else None
+    names = ("broker_id", "timeout_ms", "expires_after_ms", "age_ms", "since_ms", "servers")
     return BrokerProcess(
-        cluster=broker.key.live_key.cluster,
-        broker_name=broker.key.broker_name,
-        broker_id=broker.broker_id,
-        broker_addr=broker.key.live_key.broker_addr,
+        cluster=key.live_key.cluster,
+        broker_name=key.broker_name,
+        broker_addr=key.live_key.broker_addr,
         state=broker.state,
-        timeout_ms=broker.timeout_ms,
-        expires_after_ms=broker.expires_after_ms,
-        age_ms=broker.age_ms,
-        since_ms=broker.since_ms,
-        servers=list(broker.servers),
-        held=HoldOfGuard(**held._asdict()) if held else None,
-        ended=EndOfBroker(
-            at_ms=ended.at_ms,
-            cause=ended.cause,
-            detail=ended.detail,
-            partition=ended.partition,
-            offset=ended.offset,
-            replaced_by=broker.replaced_by,
-        )
-        if ended
-        else None,
+        held=hold,
+        ended=end,
+        **{name: fields[name] for name in names},
     )
 
 

@@ -19,12 +19,10 @@ from namesrv_stream.clock import Clock
 from namesrv_stream.metrics import CONTENT_TYPE
 from namesrv_stream.route.digest import Part
 from namesrv_stream.server.gateway.gateway import GatewayStatus
-from namesrv_stream.server.http.answers import Health, PartHealth, Readiness
+from namesrv_stream.server.http.answers import Health, PartHealth, Problem, Readiness
 from namesrv_stream.server.http.operation import JSON, Query, answers
-from namesrv_stream.server.http.responses import Problem
-from namesrv_stream.server.metrics.scrape import ServerMetrics
-from namesrv_stream.server.metrics.tables import TableStatus
-from namesrv_stream.server.native.lane import LaneStatus
+from namesrv_stream.server.server_metrics import ServerMetrics
+from namesrv_stream.server.view.following import TableStatus
 from namesrv_stream.server.view.served_state import ServedState
 from namesrv_stream.text_table import counted
 
@@ -35,34 +33,9 @@ REFUSED_SHOWN_MS: Final = 900_000
 _ORDER: tuple[State, ...] = ("ok", "degraded", "failed")
 
 
-def health(
-    gateway: GatewayStatus,
-    tables: TableStatus,
-    native_lane: LaneStatus,
-    *,
-    held_brokers: int,
-    stale_after_ms: int,
-    now_ms: int,
-) -> tuple[PartHealth, ...]:
-    """Return the health of all parts, in the order in which an operator would check them."""
-    return (
-        _server(gateway),
-        _kafka(gateway),
-        _tables(tables, stale_after_ms),
-        _job(tables, now_ms),
-        _guard(held_brokers),
-        _native_lane(native_lane),
-    )
-
-
 def worst(parts: Iterable[PartHealth]) -> State:
     """Return the worst state of the parts, which is the server's state."""
     return max((part.state for part in parts), key=_ORDER.index)
-
-
-def colour(parts: Iterable[PartHealth]) -> str:
-    """Return the worst state of the parts as green, yellow or red."""
-    return _COLOURS[worst(parts)]
 
 
 def as_text(parts: Iterable[PartHealth]) -> str:
@@ -81,23 +54,23 @@ def _part(
 def _server(gateway: GatewayStatus) -> PartHealth:
     if gateway.is_stopping:
         return _part("server", "failed", "it is stopping")
-    if gateway.is_talking and gateway.is_blind:
-        text = "it stood still, or Kafka is slow: closed connections end no broker for the moment"
+    if gateway.is_connected and gateway.is_blind:
+        text = "it was stalled, or Kafka is slow: closed connections remove no broker at the moment"
         return _part("server", "degraded", text)
     return _part("server", "ok")
 
 
 def _kafka(gateway: GatewayStatus) -> PartHealth:
-    if gateway.is_talking:
+    if gateway.is_connected:
         return _part("kafka", "ok", since_ms=gateway.since_ms)
     if not gateway.has_started:
-        text = f"Kafka has not taken records since this server's start: {gateway.reason}"
+        text = f"Kafka has accepted no records since this server's start: {gateway.reason}"
         return _part("kafka", "failed", text, gateway.since_ms)
     of_which, expiry = "", "no broker expires"
     if len(gateway.away) < gateway.partitions:
         of_which, expiry = f" of partitions {', '.join(map(str, gateway.away))}", "none of their brokers expires"
     text = (
-        f"Kafka takes no records{of_which}: {gateway.reason}; queries are answered from memory, {expiry}, "
+        f"Kafka accepts no records{of_which}: {gateway.reason}; queries are answered from memory, {expiry}, "
         f"registrations wait, operators' changes are refused"
     )
     return _part("kafka", "degraded", text, gateway.since_ms)
@@ -107,13 +80,13 @@ def _tables(tables: TableStatus, stale_after_ms: int) -> PartHealth:
     if failure := tables.failure():
         return _part("tables", "degraded", f"they cannot be read: {failure}")
     if tables.version < 0:
-        return _part(
-            "tables", "degraded", "there are none yet: the job has not made them; this server knows its own brokers"
-        )
-    if tables.age_ms > stale_after_ms:
-        text = f"no commit of the job for {tables.age_ms / 1000:.0f} s: routes are of that time, plus what this server"
-        text += " has received since"
+        text = "there are none yet: the job has not created them; this server knows its own brokers"
         return _part("tables", "degraded", text)
+    if tables.age_ms > stale_after_ms:
+        text = (
+            f"no commit of the job for {tables.age_ms / 1000:.0f} s: routes have that age, except for what this server"
+        )
+        return _part("tables", "degraded", f"{text} has received since")
     return _part("tables", "ok")
 
 
@@ -126,18 +99,6 @@ def _job(tables: TableStatus, now_ms: int) -> PartHealth:
         )
         return _part("job", "degraded", text, refused_at_ms)
     return _part("job", "ok", since_ms=job.started_ms if job else None)
-
-
-def _guard(held_brokers: int) -> PartHealth:
-    if held_brokers:
-        return _part("guard", "degraded", f"it holds {held_brokers} brokers that seem to have ended: `guard list`")
-    return _part("guard", "ok")
-
-
-def _native_lane(status: LaneStatus) -> PartHealth:
-    if status.is_fault:
-        return _part("native_lane", "degraded", f"{status.text}; Python answers all route queries, more slowly")
-    return _part("native_lane", "ok", detail=status.text)
 
 
 _TEXT = ("text/plain", None)
@@ -170,7 +131,7 @@ class StatusPage:
         """Return the server's health, by part; the status is 200 whenever the server answers."""
         parts = self.parts()
         if _wants_text(request, query):
-            return PlainTextResponse(f"{colour(parts)}\n{as_text(parts)}")
+            return PlainTextResponse(f"{_COLOURS[worst(parts)]}\n{as_text(parts)}")
         return _json(Health(**self._health(parts)))
 
     @answers("/readyz", (JSON, Readiness), _TEXT, statuses=(200, 503))
@@ -206,23 +167,25 @@ class StatusPage:
         return Response(rows, media_type=JSON)
 
     def parts(self) -> Sequence[PartHealth]:
-        """Return the health of all parts of the server."""
-        figures = self._figures
-        return health(
-            figures.gateway.status,
-            figures.tables,
-            figures.native_lane,
-            held_brokers=len(figures.view.table.held),
-            stale_after_ms=self._stale_after_ms,
-            now_ms=self._clock.now_ms(),
-        )
+        """Return the health of all parts of the server, in the order in which an operator would check them."""
+        figures, gateway, tables = self._figures, self._figures.gateway.status, self._figures.tables
+        held, native_lane = len(figures.view.table.held), figures.native_lane
+        guard, lane = _part("guard", "ok"), _part("native_lane", "ok", detail=native_lane.text)
+        if held:
+            text = f"it holds {counted(held, 'broker')} that appear to be dead: see `namesrv-stream guard list`"
+            guard = _part("guard", "degraded", text)
+        if native_lane.is_fault:
+            text = f"{native_lane.text}; Python answers all route queries, more slowly"
+            lane = _part("native_lane", "degraded", text)
+        job = _job(tables, self._clock.now_ms())
+        return _server(gateway), _kafka(gateway), _tables(tables, self._stale_after_ms), job, guard, lane
 
     def _health(self, parts: Sequence[PartHealth]) -> dict[str, Any]:
         figures, view = self._figures, self._figures.view
         return {
-            "state": colour(parts),
+            "state": _COLOURS[worst(parts)],
             "parts": parts,
-            "kafka": "up" if figures.gateway.is_talking else "down",
+            "kafka": "up" if figures.gateway.is_connected else "down",
             "brokers": sum(len(g.broker_addrs) for g in view.table.registered_groups()),
             "held_brokers": len(view.table.held),
             "connections": len(figures.connections),

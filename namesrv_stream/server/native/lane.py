@@ -10,13 +10,73 @@ import os
 import secrets
 import weakref
 from collections.abc import Collection, Iterator, Sequence
+from pathlib import Path
 from typing import Final, NamedTuple, Protocol
 
 from namesrv_stream.errors import ConfigError
 from namesrv_stream.remoting.frame import ResponseTemplate
-from namesrv_stream.server.metrics.requests import BOUNDS_NS
-from namesrv_stream.server.native.library import HANDED_OVER, Returned, load_library
+from namesrv_stream.server.net.request_metrics import BOUNDS_NS
 from namesrv_stream.settings import RemotingSettings
+
+#: A result of ``lane_hand_over``.
+HANDED_OVER: Final = -1
+
+_FILE: Final = Path(__file__).with_name("libnative_lane.so")
+_POINTER: Final = ctypes.c_void_p
+_TEXT: Final = ctypes.c_char_p
+_SIZE: Final = ctypes.c_size_t
+_U64: Final = ctypes.c_uint64
+_U64S: Final = ctypes.POINTER(_U64)
+
+
+class Returned(ctypes.Structure):
+    """``struct returned`` without the bytes that follow it."""
+
+    _fields_ = (("next", _POINTER), ("id", _U64), ("unread", _SIZE), ("unsent", _SIZE))
+
+    id: int
+    unread: int
+    unsent: int
+
+
+_RETURNED: Final = ctypes.POINTER(Returned)
+#: Name of a function → types of its result and arguments.
+_FUNCTIONS: Final = {
+    "lane_start": (_POINTER, (_SIZE, _U64, _U64S, _SIZE)),
+    "lane_stop": (None, (_POINTER,)),
+    "lane_free": (None, (_POINTER,)),
+    "lane_hand_over": (ctypes.c_ssize_t, (_POINTER, ctypes.c_int, _U64, _TEXT, _SIZE, _TEXT, _SIZE)),
+    "lane_take_back": (ctypes.c_bool, (_POINTER, ctypes.c_int, _U64)),
+    "lane_returned_fd": (ctypes.c_int, (_POINTER,)),
+    "lane_next_returned": (_RETURNED, (_POINTER,)),
+    "lane_free_returned": (None, (_RETURNED,)),
+    "lane_know": (None, (_POINTER, _TEXT, _SIZE, _TEXT, _SIZE, _TEXT, _SIZE, ctypes.c_uint32)),
+    "lane_find": (_SIZE, (_POINTER, _TEXT, _SIZE, _TEXT, _SIZE)),
+    "lane_forget": (None, (_POINTER, _TEXT, _SIZE)),
+    "lane_forget_all": (None, (_POINTER,)),
+    "lane_active": (_SIZE, (_POINTER, _U64S, _SIZE)),
+    "lane_counters": (None, (_POINTER, _U64S)),
+}
+
+
+def load_library() -> ctypes.PyDLL | None:
+    """Load the library; None if this build does not contain it.
+
+    The calls keep the interpreter lock. None waits longer than the thread takes to serve one connection, except
+    ``lane_stop``, which waits for all pending events.
+
+    Raises:
+        OSError: The file exists, but cannot be loaded.
+        AttributeError: The file belongs to another release.
+    """
+    if not _FILE.exists():
+        return None
+    library = ctypes.PyDLL(str(_FILE), use_errno=True)
+    for name, (result, arguments) in _FUNCTIONS.items():
+        function = getattr(library, name)
+        function.restype, function.argtypes = result, arguments
+    return library
+
 
 _TOPIC: Final = b'"topic":"'
 _HEADER_BYTES: Final = ctypes.sizeof(Returned)
@@ -28,12 +88,7 @@ _RETURNED_AT_ONCE: Final = 256
 
 
 class LaneConnection(Protocol):
-    """A connection that can be handed over.
-
-    Attributes:
-        connection_id: Number of the connection; not 0, and never used twice.
-        active_ms: Observed time of the last traffic.
-    """
+    """A connection that can be handed over. Its ``connection_id`` is not 0, and is never used twice."""
 
     connection_id: int
     active_ms: int
@@ -43,12 +98,7 @@ class LaneConnection(Protocol):
 
 
 class LaneStatus(NamedTuple):
-    """Whether the server uses the lane.
-
-    Attributes:
-        text: Readable state, with the reason if the lane is not active.
-        is_fault: Whether this build has the library but cannot use it.
-    """
+    """Whether the server uses the lane; a fault means that this build has the library but cannot use it."""
 
     is_active: bool
     text: str
@@ -79,16 +129,12 @@ def open_lane(settings: RemotingSettings) -> "tuple[NativeLane | None, LaneStatu
 class NativeLane:
     """Hands connections over to the thread, and updates its answers. Used by one event loop.
 
-    Args:
-        library: The loaded library.
-        max_answers_bytes: Maximum size of the stored answers.
-        bounds_ns: Upper bounds of the histogram of response times, ascending.
-
     Raises:
         OSError: The thread cannot start.
     """
 
     def __init__(self, library: ctypes.PyDLL, max_answers_bytes: int, bounds_ns: Sequence[int]) -> None:
+        """Start the thread; ``bounds_ns`` are the ascending upper bounds of the histogram of response times."""
         self._library = library
         bounds = (ctypes.c_uint64 * len(bounds_ns))(*bounds_ns)
         self._lane = library.lane_start(max_answers_bytes, secrets.randbits(64), bounds, len(bounds_ns))
@@ -116,15 +162,11 @@ class NativeLane:
         loop.remove_reader(self._library.lane_returned_fd(self._lane))
         self._library.lane_stop(self._lane)
 
-    # ---- connections ----
-
     def hand_over(self, connection: LaneConnection, fd: int, frame: bytes, answer: bytes) -> bytes | None:
         """Send the answer to a frame and hand the connection over, if the lane has that answer.
 
-        Until the connection is returned or taken back, only the thread reads and writes its socket.
-
-        Returns:
-            None if it was handed over; otherwise the unsent rest of the answer.
+        Until the connection is returned or taken back, only the thread reads and writes its socket. Return None if it
+        was handed over; otherwise the unsent rest of the answer.
         """
         key = connection.connection_id
         sent = self._library.lane_hand_over(self._lane, fd, key, frame, len(frame), answer, len(answer))
@@ -134,11 +176,7 @@ class NativeLane:
         return answer[sent:]
 
     def take_back(self, connection: LaneConnection) -> bool:
-        """Take a connection back before the thread reads more of it.
-
-        Returns:
-            False if it is not handed over, or is being returned.
-        """
+        """Take a connection back before the thread reads more of it; False if the lane is returning or lacks it."""
         key = connection.connection_id
         if key not in self._handed_over:
             return False
@@ -176,15 +214,13 @@ class NativeLane:
             if connection is not None:
                 connection.returned(unread, unsent)
 
-    # ---- answers ----
-
     def find(self, frame: bytes) -> bytes | None:
-        """Implement ``RouteCache``."""
+        """Return the response, with length prefix, to a request frame without it; None if there is none."""
         size = self._library.lane_find(self._lane, frame, len(frame), self._found, _MAX_FOUND_BYTES)
         return ctypes.string_at(self._found, size) if size else None
 
     def know(self, frame: bytes, topic: str, parts: ResponseTemplate) -> None:
-        """Implement ``RouteCache``."""
+        """Store the response to a frame that has a template."""
         begin = frame.find(_TOPIC) + len(_TOPIC)
         if frame[begin : frame.find(b'"', begin)] != topic.encode("utf-8", "surrogatepass"):
             return  # ``cut_query`` would find another text as the topic
@@ -192,14 +228,12 @@ class NativeLane:
         self._library.lane_know(self._lane, frame, len(frame), head, len(head), tail, len(tail), header_bytes)
 
     def forget(self, topics: Collection[str] | None) -> None:
-        """Implement ``RouteCache``."""
+        """Drop the responses about these topics; None drops all."""
         if topics is None:
             self._library.lane_forget_all(self._lane)
         else:
             names = "\0".join([*topics, ""]).encode("utf-8", "surrogatepass")
             self._library.lane_forget(self._lane, names, len(names))
-
-    # ---- counters ----
 
     def answered(self) -> tuple[list[int], int]:
         """Return the number of answers by bound, with those above the last bound at the end, and the total in ns."""
@@ -209,55 +243,5 @@ class NativeLane:
 
     @property
     def known_bytes(self) -> int:
-        """Size of the stored answers."""
         self._library.lane_counters(self._lane, self._counters)
         return self._counters[len(self._counters) - 1]
-
-
-class HandOver:
-    """Controls whether Python or the lane owns the socket of one plain connection.
-
-    Attributes:
-        is_handed_over: Whether the lane owns the socket, or is returning it. Python neither reads nor writes then.
-
-    Args:
-        lane: The lane; None if the server has none.
-        connection: The connection.
-        transport: Transport of the connection.
-    """
-
-    def __init__(self, lane: NativeLane | None, connection: LaneConnection, transport: asyncio.Transport) -> None:
-        self.is_handed_over = False
-        self._lane = lane
-        self._connection = connection
-        self._transport = transport
-        sock = transport.get_extra_info("socket")
-        self._fd: int | None = None if sock is None else sock.fileno()
-
-    def answer(self, frame: bytes, answer: bytes) -> bool:
-        """Answer a query that arrived alone, and hand the connection over if the lane can answer the next ones.
-
-        Returns:
-            Whether the connection was handed over.
-        """
-        transport = self._transport
-        if self._lane is not None and self._fd is not None and not transport.get_write_buffer_size():
-            rest = self._lane.hand_over(self._connection, self._fd, frame, answer)
-            if rest is None:
-                self.is_handed_over = True
-                return True
-            answer = rest
-        transport.write(answer)
-        return False
-
-    def take_back(self) -> bool:
-        """Take the connection back; False while the lane is returning it."""
-        if self.is_handed_over and self._lane is not None:
-            self.is_handed_over = not self._lane.take_back(self._connection)
-        return not self.is_handed_over
-
-    def release(self) -> None:
-        """End the hand-over of a connection that is closed or closes at once."""
-        if self.is_handed_over and self._lane is not None:
-            self.is_handed_over = False
-            self._lane.release(self._connection)

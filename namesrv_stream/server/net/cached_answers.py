@@ -8,8 +8,7 @@ object. ``route_body`` encodes the parts. Encoding the route of a topic on four 
 
 from typing import Final, NamedTuple
 
-from namesrv_stream.processor.route_answers import RouteAnswers
-from namesrv_stream.processor.route_body import encode_broker_data, encode_order_conf, encode_queue_data
+from namesrv_stream.processor.route_body import RouteAnswers, encode_broker_data, encode_order_conf, encode_queue_data
 from namesrv_stream.route.group import BrokerGroup
 from namesrv_stream.route.model import PERM_WRITE, QueueData
 from namesrv_stream.route.route_view import RouteView
@@ -29,12 +28,9 @@ class _BrokerPart(NamedTuple):
 
 
 class _BrokerParts:
-    """The parts of one broker name, in one JSON form.
+    """The parts of one broker name, in one JSON form, encoded from ``group``; None if no broker of it is registered.
 
-    Attributes:
-        group: The group from which the parts were encoded.
-        as_is: The broker's data; None if no broker of the name is registered.
-        acting: The broker's data for topics without write permission, where a slave replaces a missing master.
+    ``acting`` is for topics without write permission, where a slave replaces a missing master.
     """
 
     __slots__ = ("_queues", "_strict", "acting", "as_is", "group")
@@ -48,14 +44,12 @@ class _BrokerParts:
         self._encode(broker_data_of(group))
 
     def update(self, group: BrokerGroup) -> None:
-        """Bring the parts up to date with a changed group."""
         self.group = group
         data = broker_data_of(group)
         if self.as_is is None or data != self.as_is.data or not group.is_registered:
             self._encode(data)
 
     def queues(self, queue_data: QueueData) -> bytes:
-        """Return an entry of queueDatas."""
         written = self._queues.get(queue_data)
         if written is None:
             if len(self._queues) >= _MAX_SHAPES:
@@ -101,7 +95,7 @@ class CachedRouteAnswers(RouteAnswers):
             queue_datas.append(parts.queues(queue_data))
         if not is_registered:
             return None
-        order_conf = self._order_conf(topic, with_order)
+        order_conf = self.order_conf(topic, with_order)
         order = b"" if order_conf is None else b',"orderTopicConf":' + encode_order_conf(order_conf, strict=strict)
         written = (b",".join(broker_datas), order, b",".join(queue_datas))
         return b'{"brokerDatas":[%b],"filterServerTable":{}%b,"queueDatas":[%b]}' % written

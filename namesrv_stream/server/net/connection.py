@@ -1,6 +1,6 @@
 """One TCP connection of a broker, client or tool. ``inbound`` splits its bytes into frames, ``requests`` answers them.
 
-A connection has a ``Phase``, and may have reasons not to be read (``reading.Pause``). A frame that breaks the protocol
+A connection has a ``Phase``, and may have reasons not to be read (``requests.Pause``). A frame that breaks the protocol
 closes only this connection, after the answers to the valid frames before it.
 """
 
@@ -13,14 +13,11 @@ from typing import cast
 from namesrv_stream.errors import RemotingError
 from namesrv_stream.processor.name_server import Peer
 from namesrv_stream.route.events import BrokerHeartbeat
-from namesrv_stream.server.native.lane import HandOver
 from namesrv_stream.server.net.connections import STOPPING
 from namesrv_stream.server.net.inbound import Inbound, host_of
-from namesrv_stream.server.net.reading import Pause, Reading
-from namesrv_stream.server.net.requests import Requests
+from namesrv_stream.server.net.requests import HandOver, Pause, Reading, Requests
 from namesrv_stream.server.net.response_cache import is_route_query
-from namesrv_stream.server.net.services import Services
-from namesrv_stream.server.net.session import Session
+from namesrv_stream.server.net.session import Services, Session
 
 logger = logging.getLogger(__name__)
 
@@ -36,22 +33,18 @@ class Phase(Enum):
 
 
 class RemotingConnection(asyncio.Protocol):
-    """The server's side of one connection.
+    """The server's side of one connection; ``peer`` is the address of the other end, then of one behind a proxy.
 
     Attributes:
         connection_id: Number of the connection, counted from 1 since the server's start.
         active_ms: Observed time of the last traffic.
-        host: Address of the other end.
-        peer: Readable address and port of the other end, followed by those of the peer behind a proxy.
     """
 
     def __init__(self, connection_id: int, services: Services) -> None:
         self.connection_id = connection_id
         self.active_ms = services.gateway.observed_ms
-        self.host = ""
-        self.peer = "?"
-        self._services = services
-        self._owner = services.connections
+        self.host, self.peer = "", "?"
+        self._services, self._owner = services, services.connections
         self._session = Session(services, self)
         self._phase = Phase.OPEN
         self._reason = ""  # why this server closes the connection; "" while it does not
@@ -64,14 +57,11 @@ class RemotingConnection(asyncio.Protocol):
         self._transport.set_write_buffer_limits(high=limits.write_buffer_bytes)
         self._inbound = Inbound(self._transport, services.tls, limits.max_frame_bytes)
         self._reading = Reading(self, self._transport, services)
-        self._requests = Requests(
-            self._session, self._reading, services.large_requests, self._write, self._answer_waiting
-        )
+        self._requests = Requests(self._session, self._reading, services, self._write, self._answer_waiting)
         self._hand_over = HandOver(self._owner.native_lane, self, self._transport)
-        address = transport.get_extra_info("peername")
-        self.host = host_of(address[0]) if address else ""
+        if address := transport.get_extra_info("peername"):
+            self.host, self.peer = host_of(address[0]), f"{address[0]}:{address[1]}"
         self._session.caller = Peer(self.host, is_proxied=False)
-        self.peer = f"{address[0]}:{address[1]}" if address else "?"
         if not self._owner.opened(self):
             self.close("too many connections")
 
@@ -117,34 +107,36 @@ class RemotingConnection(asyncio.Protocol):
         self._services.gateway.backlog.worked_on(self)
         # If this server closes a connection, that proves nothing about the brokers at the other end.
         if self.has_brokers and not self._reason:
-            how = "closed by the peer" if exc is None else f"closed by the peer: {exc}"
-            registered, reason = self._session.registered, f"connection {self.peer} {how}"
-            self._services.gateway.disconnected(self.connection_id, registered, reason)
-
-    # ---- requests ----
+            reason = f"connection {self.peer} closed by the peer{f': {exc}' if exc is not None else ''}"
+            self._services.gateway.disconnected(self.connection_id, self._session.registered, reason)
 
     def _answer_waiting(self) -> None:
         try:
             if self._requests.answer() and not self._reading.is_waiting:
                 self._services.gateway.backlog.worked_on(self)  # the tick did not wait for a large request
         except RemotingError as error:
-            self._requests.drop()
             self._break(error)
-        self._close_if_done()
+        if not self._requests.is_empty:
+            return
+        if self._phase is Phase.BROKEN:
+            self.close("protocol error")
+        elif self._phase is Phase.LEAVING and self._requests.has_answered and not self._reading.held_bytes:
+            self.close(STOPPING)
 
     def _write(self, answers: bytes, request: bytes) -> None:
-        """Write answers; hand the connection to the native lane if the only request was a route query."""
-        if is_route_query(request) and self._may_hand_over:
+        """Write answers; hand an idle, plain connection to the native lane if the only request was a route query."""
+        if (
+            is_route_query(request)
+            and self._reading.is_free
+            and self._requests.is_empty
+            and not self._session.changes
+            and self._phase is Phase.OPEN
+            and self._inbound.is_plain
+        ):
             if self._hand_over.answer(request, answers):
                 self._reading.pause(Pause.NATIVE_LANE)
         elif self._phase is not Phase.CLOSED:
             self._transport.write(answers)
-
-    @property
-    def _may_hand_over(self) -> bool:
-        """Whether the connection is open, plain and idle."""
-        is_idle = self._reading.is_free and self._requests.is_empty and not self._session.changes
-        return is_idle and self._phase is Phase.OPEN and self._inbound.is_plain
 
     def settled(self, answer: bytes | None) -> None:
         """Write the answer, if any, to an operator's change that is in the log or failed."""
@@ -154,7 +146,7 @@ class RemotingConnection(asyncio.Protocol):
             self.close(self._reason)
 
     def returned(self, unread: bytes, unsent: bytes) -> None:
-        """Implement ``LaneConnection``."""
+        """Continue after the native lane returned the connection."""
         self._hand_over.is_handed_over = False
         self.active_ms = self._services.gateway.observed_ms
         try:
@@ -166,7 +158,7 @@ class RemotingConnection(asyncio.Protocol):
             elif unread:
                 self.data_received(unread)
         except Exception:
-            self.abort("a fault of ours")
+            self.abort("internal error")
             raise
 
     # ---- closing ----
@@ -181,8 +173,7 @@ class RemotingConnection(asyncio.Protocol):
     def leave(self) -> None:
         """Close after the next answer: then no request is in flight, and the peer uses another server.
 
-        Differs from RocketMQ, whose graceful shutdown answers GO_AWAY to requests of 5.3.2 and later. Such a client
-        then connects to the same address again, which is that of the name server that shuts down.
+        Differs from RocketMQ, which answers GO_AWAY to 5.3.2 and later: they reconnect to the address that shuts down.
         """
         if self._phase is Phase.OPEN:
             self._phase = Phase.LEAVING
@@ -199,12 +190,13 @@ class RemotingConnection(asyncio.Protocol):
     def broker_expired(self) -> None:
         """Close after a broker of this connection expired, unless others hold their registration over it.
 
-        The connection also stays open while a request waits, which may register the broker again. Differs from
-        RocketMQ, which closes it in any case and so removes all brokers that share it (a BrokerContainer's).
+        The connection also stays open while a request waits, which may register the broker again.
+
+        Differs from RocketMQ, which always closes it and so removes all brokers that share it (a BrokerContainer's).
         """
         waits = self.is_waiting or not self._requests.is_empty or self._reading.held_bytes
-        if not (waits or any(self.heartbeats())):
-            logger.info("connection closed, its brokers have expired peer=%s", self.peer)
+        if not waits and not any(self.heartbeats()):
+            logger.info("closing connection of expired brokers peer=%s", self.peer)
             self.close("expired")
 
     def _break(self, error: RemotingError) -> None:
@@ -212,15 +204,6 @@ class RemotingConnection(asyncio.Protocol):
             self._phase = Phase.BROKEN
             self._owner.broken(self, error)
             self._services.tls.broken(error)
-
-    def _close_if_done(self) -> None:
-        """Close a broken or leaving connection if no request waits for an answer."""
-        if not self._requests.is_empty:
-            return
-        if self._phase is Phase.BROKEN:
-            self.close("protocol error")
-        elif self._phase is Phase.LEAVING and self._requests.has_answered and not self._reading.held_bytes:
-            self.close(STOPPING)
 
     def _end(self, reason: str) -> None:
         self._reason = reason
@@ -230,20 +213,17 @@ class RemotingConnection(asyncio.Protocol):
         if not self._reading.has_large_request:
             self._services.gateway.backlog.worked_on(self)
 
-    # ---- queries ----
+    # ---- state, for ``Connections`` and ``Backlog`` ----
 
     def heartbeats(self) -> Iterator[BrokerHeartbeat]:
-        """Return heartbeats of the brokers that hold their registration over this connection."""
         return self._session.heartbeats()
 
     @property
     def has_brokers(self) -> bool:
-        """Whether brokers registered over this connection."""
         return bool(self._session.registered)
 
     @property
     def is_waiting(self) -> bool:
-        """Whether the server delays the peer: it does not read the connection because of large requests."""
         return self._reading.is_waiting
 
     @property

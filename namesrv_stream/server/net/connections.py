@@ -4,16 +4,15 @@ import asyncio
 import contextlib
 import logging
 from collections import Counter
-from collections.abc import Iterator
-from ipaddress import IPv6Address, IPv6Network, ip_address
+from collections.abc import Callable, Hashable, Iterator
+from ipaddress import IPv6Address, IPv6Network
 from itertools import count
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Generic, NamedTuple, TypeVar
 
 from namesrv_stream.errors import RemotingError
 from namesrv_stream.logs import safe
 from namesrv_stream.metrics import Counters
 from namesrv_stream.server.native.lane import NativeLane
-from namesrv_stream.server.net.partial_frames import PartialFrames
 from namesrv_stream.server.peer_log import PeerLog
 from namesrv_stream.settings import RemotingSettings
 
@@ -21,27 +20,79 @@ if TYPE_CHECKING:
     from namesrv_stream.server.net.connection import RemotingConnection
 
 
+H = TypeVar("H", bound=Hashable)
+
+
+class _Held(NamedTuple):
+    since_ms: int
+    size: int
+
+
+class PartialFrames(Generic[H]):
+    """The bytes of incomplete frames, preambles and TLS handshakes of every holder, in the order in which they began.
+
+    Normal peers complete a frame within milliseconds. Above the limit in bytes, the oldest holder is therefore removed
+    first; holders for which ``is_spared`` is true come last.
+
+    Attributes:
+        size: Total number of bytes.
+    """
+
+    def __init__(self, limit: int, is_spared: Callable[[H], bool] = lambda _: False) -> None:
+        self.size = 0
+        self._limit = limit
+        self._is_spared = is_spared
+        self._held: dict[H, _Held] = {}
+
+    def hold(self, holder: H, size: int, now_ms: int, *, is_new: bool) -> list[H]:
+        """Set the bytes of ``holder``, which begin a new frame if ``is_new``; ``now_ms`` is observed time.
+
+        Remove and return the holders that exceed the limit, of which ``holder`` may be one.
+        """
+        before = self._held.get(holder)
+        if before is not None and (is_new or not size):
+            self.forget(holder)
+            before = None
+        if size:
+            self._held[holder] = _Held(before.since_ms if before else now_ms, size)
+            self.size += size - (before.size if before else 0)
+        gone = []
+        while self.size > self._limit:
+            one = next((h for h in self._held if not self._is_spared(h)), None) or next(iter(self._held))
+            self.forget(one)
+            gone.append(one)
+        return gone
+
+    def forget(self, holder: H) -> None:
+        held = self._held.pop(holder, None)
+        if held is not None:
+            self.size -= held.size
+
+    def postpone(self, holder: H, by_ms: int) -> None:
+        """Move the start of a holder's bytes, if any, to a later time: the holder was not read meanwhile."""
+        held = self._held.get(holder)
+        if held is not None:
+            self._held[holder] = held._replace(since_ms=held.since_ms + by_ms)
+
+    def older_than(self, since_ms: int) -> list[H]:
+        return [holder for holder, held in self._held.items() if held.since_ms < since_ms]
+
+
 logger = logging.getLogger(__name__)
 
 #: Reasons for which connections are closed.
 STOPPING: Final = "the server stops"
 _IDLE: Final = "idle for too long"
-_LATE: Final = "what it began to send was not complete in time"
-_CROWDED: Final = "too much incomplete is held of all connections, and this began before others"
+_LATE: Final = "its request was not complete in time"
+_CROWDED: Final = "incomplete requests of all connections exceed the limit, and its own is the oldest"
 _NOT_READING: Final = "it did not read its answers"
-_UNREAD: Final = "too many answers of all connections are not read, and of this one the most"
+_UNREAD: Final = "unread answers of all connections exceed the limit, and its own are the largest"
 #: Name of the counter for connection events.
 CONNECTION_EVENTS: Final = "rocketmq_namesrv_connection_events_total"
 
 
 class Connections:
-    """The open connections by id.
-
-    Attributes:
-        limits: Limits for each connection and for all together.
-        partial_frames: Bytes of incomplete frames of all connections.
-        native_lane: Answers route queries on connections that were handed over; None without a lane.
-    """
+    """The open connections by id, and the limits for each of them and for all together."""
 
     def __init__(
         self, limits: RemotingSettings, peer_log: PeerLog, counters: Counters, native_lane: NativeLane | None = None
@@ -75,14 +126,13 @@ class Connections:
         self._open[connection.connection_id] = connection
         limits, of_address = self.limits, self._addresses.enter(connection.host)
         if len(self._open) > limits.max_connections:
-            self._warn(
-                "connection refused, too many are open peer=%s limit=%d", connection.peer, limits.max_connections
-            )
+            text = "connection refused, too many are open peer=%s limit=%d"
+            self._warn(text, connection.peer, limits.max_connections)
             self._count("rejected")
             return False
         if of_address > limits.max_connections_per_address:
-            limit = limits.max_connections_per_address
-            self._warn("connection refused, too many of its address peer=%s limit=%d", connection.peer, limit)
+            text = "connection refused, too many of its address peer=%s limit=%d"
+            self._warn(text, connection.peer, limits.max_connections_per_address)
             self._count("rejected_address")
             return False
         self._count("admitted")
@@ -97,7 +147,6 @@ class Connections:
             self._all_left.set()
 
     def broken(self, connection: "RemotingConnection", error: RemotingError) -> None:
-        """Count and log a connection whose peer broke the protocol."""
         self._count("broken")
         text = "connection closed, its peer broke the protocol peer=%s reason=%s"
         self._warn(text, connection.peer, safe(str(error)), kind=type(error).__name__)
@@ -105,10 +154,9 @@ class Connections:
     def failed(self, connection: "RemotingConnection", code: int) -> None:
         """Log a request that failed by an internal error, the exception that is being handled."""
         text = "request failed unexpectedly peer=%s code=%d"
-        self._peer_log.tell(logger, logging.ERROR, text, connection.peer, code, kind=str(code), is_fault=True)
+        self._peer_log.log(logger, logging.ERROR, text, connection.peer, code, kind=str(code), is_fault=True)
 
     def denied(self, connection: "RemotingConnection", reason: str) -> None:
-        """Log a request that the peer may not send."""
         self._warn("request refused peer=%s reason=%s", connection.peer, safe(reason))
 
     def holds(self, connection: "RemotingConnection", size: int, *, is_new: bool) -> None:
@@ -132,7 +180,10 @@ class Connections:
         if self.native_lane is not None:
             for lent in self.native_lane.active():
                 lent.active_ms = observed_ms
-        self.close_idle(observed_ms)
+        for connection in list(self._open.values()):
+            if not connection.is_waiting and observed_ms - connection.active_ms > self.limits.idle_timeout_ms:
+                self._count("idle")
+                connection.abort(_IDLE)  # unsent answers are lost
         for connection in self.partial_frames.older_than(observed_ms - self.limits.frame_timeout_ms):
             if not connection.is_waiting:
                 self._abort(connection, _LATE, "late")
@@ -140,13 +191,6 @@ class Connections:
             if observed_ms - since_ms > self.limits.slow_reader_ms:
                 self._abort(connection, _NOT_READING, "slow_reader")
         self._bound_unread(list(self._open.values()))
-
-    def close_idle(self, observed_ms: int) -> None:
-        """Close connections without traffic for the idle timeout."""
-        for connection in list(self._open.values()):
-            if not connection.is_waiting and observed_ms - connection.active_ms > self.limits.idle_timeout_ms:
-                self._count("idle")
-                connection.abort(_IDLE)  # unsent answers are lost
 
     def close_expired(self, connection_id: int) -> None:
         """Close a connection after one of its brokers expired, unless others hold their registration over it."""
@@ -170,26 +214,23 @@ class Connections:
             connection.close(STOPPING)
 
     def unread_bytes(self) -> int:
-        """Return the bytes of all answers that peers have not read."""
         return sum(connection.unread_bytes for connection in self._open.values())
 
     def _bound_unread(self, connections: "list[RemotingConnection]") -> None:
         sizes = [(size, connection) for connection in connections if (size := connection.unread_bytes)]
         over = sum(size for size, _ in sizes) - self.limits.unread_answers_bytes
-        if over <= 0:
-            return
         # Connections without brokers are closed first, those with the most unread bytes before others.
         for size, connection in sorted(sizes, key=lambda pair: (pair[1].has_brokers, -pair[0])):
-            self._abort(connection, _UNREAD, "unread")
-            over -= size
             if over <= 0:
                 return
+            self._abort(connection, _UNREAD, "unread")
+            over -= size
 
     def _count(self, event: str) -> None:
         self._counters.count(CONNECTION_EVENTS, event)
 
     def _warn(self, text: str, *args: object, kind: str = "") -> None:
-        self._peer_log.tell(logger, logging.WARNING, text, *args, kind=kind)
+        self._peer_log.log(logger, logging.WARNING, text, *args, kind=kind)
 
     def _abort(self, connection: "RemotingConnection", reason: str, name: str) -> None:
         self._warn("connection closed, %s peer=%s", reason, connection.peer, kind=name)
@@ -215,7 +256,6 @@ class AddressCounts:
         return self._counts[peer]
 
     def leave(self, host: str) -> None:
-        """Count one connection less."""
         peer = _peer_of(host)
         self._counts[peer] -= 1
         if self._counts[peer] <= 0:
@@ -226,9 +266,7 @@ def _peer_of(host: str) -> str:
     if ":" not in host:
         return host
     try:
-        address = ip_address(host)
+        address = IPv6Address(host)
     except ValueError:
-        return host
-    if not isinstance(address, IPv6Address):
         return host
     return str(address.ipv4_mapped or IPv6Network((address, _IPV6_PREFIX), strict=False))

@@ -22,14 +22,10 @@ class Inbound:
         feed: Takes bytes and returns the frames that they complete, without prefixes. Raises a RemotingError if the
             bytes break the protocol.
         proxied_for: Address of the peer behind a proxy, "itself" if the proxy is the peer; "" without a preamble.
-
-    Args:
-        transport: Transport of the connection.
-        tls: TLS of the server.
-        max_frame_bytes: Size of the largest accepted frame, including its prefix.
     """
 
     def __init__(self, transport: asyncio.Transport, tls: ServerTls, max_frame_bytes: int) -> None:
+        """Accept frames of up to ``max_frame_bytes``, including the length prefix."""
         self.transport = transport
         self.feed: Callable[[bytes], list[bytes]] = self._feed_preamble
         self.proxied_for = ""

@@ -9,18 +9,13 @@ Without the cache a heartbeat takes 11 µs and a route query 10 µs; with it, th
 
 from collections import OrderedDict, defaultdict
 from collections.abc import Collection
-from typing import Final, NamedTuple, Protocol
+from typing import Final, NamedTuple
 
 from namesrv_stream.processor.name_server import Answer, Dependency
 from namesrv_stream.remoting.command import RemotingCommand, RequestCode, ResponseCode, SerializeType
-from namesrv_stream.remoting.frame import (
-    ResponseTemplate,
-    cut_opaque,
-    is_canonical,
-    response_template,
-    template_of,
-)
+from namesrv_stream.remoting.frame import cut_opaque, is_canonical, response_template, template_of
 from namesrv_stream.route.events import BrokerHeartbeat
+from namesrv_stream.server.native.lane import NativeLane
 
 _MAX_BYTES: Final = 32 << 20
 #: Approximate overhead of an entry in addition to its bytes.
@@ -30,44 +25,12 @@ _MAX_REQUEST_BYTES: Final = 2 * 1024
 _ROUTE_QUERY: Final = b'{"code":105,'
 
 
-class RouteCache(Protocol):
-    """A cache of responses to route queries."""
-
-    def find(self, frame: bytes) -> bytes | None:
-        """Return the response, with length prefix, to a request frame without it; None if there is none."""
-
-    def know(self, frame: bytes, topic: str, response: ResponseTemplate) -> None:
-        """Store the response to a frame that has a template."""
-
-    def forget(self, topics: Collection[str] | None) -> None:
-        """Drop the responses about these topics; None drops all."""
-
-
 class CachedResponse(NamedTuple):
-    """A cached response.
-
-    Attributes:
-        code: Code of the request.
-        heartbeat: Event that the request causes; None if there is none.
-    """
+    """The cached response to a request with this ``code``, and the event that the request causes, if any."""
 
     frame: bytes
     code: int
     heartbeat: BrokerHeartbeat | None
-
-
-class AnsweredRequest(NamedTuple):
-    """An answered request.
-
-    Attributes:
-        frame: Frame of the request, without length prefix.
-        encoded: Frame of the response.
-    """
-
-    frame: bytes
-    request: RemotingCommand
-    answer: Answer
-    encoded: bytes
 
 
 class _Entry(NamedTuple):
@@ -84,31 +47,22 @@ class _Entry(NamedTuple):
 
 
 class ResponseCache:
-    """The cached responses of one server. Used by one event loop.
+    """The cached responses of one server; ``lane``, if any, caches those to route queries. Used by one event loop."""
 
-    Args:
-        routes: Cache that stores the responses to route queries instead of this one; None if there is none.
-        max_bytes: Maximum size of this cache.
-    """
-
-    def __init__(self, routes: RouteCache | None = None, max_bytes: int = _MAX_BYTES) -> None:
-        self._routes = routes
+    def __init__(self, lane: NativeLane | None = None, max_bytes: int = _MAX_BYTES) -> None:
+        self._lane = lane
         self._max_bytes = max_bytes
         self._bytes = 0
         self._entries: OrderedDict[bytes, _Entry] = OrderedDict()
         self._keys_of: defaultdict[Dependency, set[bytes]] = defaultdict(set)
 
     def find(self, frame: bytes, scope: bytes) -> CachedResponse | None:
-        """Return the response to a request frame without length prefix; None if there is none.
-
-        Args:
-            scope: Result of ``scope_of`` for the connection.
-        """
+        """Return the response to a request frame without length prefix, from the connection with this ``scope_of``."""
         if len(frame) > _MAX_REQUEST_BYTES:
             return None
         is_route = is_route_query(frame)
-        if is_route and self._routes is not None:
-            found = self._routes.find(frame)
+        if is_route and self._lane is not None:
+            found = self._lane.find(frame)
             return None if found is None else CachedResponse(found, RequestCode.GET_ROUTEINFO_BY_TOPIC, None)
         template, opaque = cut_opaque(frame)
         key = template if is_route else scope + template
@@ -118,9 +72,8 @@ class ResponseCache:
         self._entries.move_to_end(key)
         return CachedResponse(entry.head + opaque + entry.tail, entry.code, entry.heartbeat)
 
-    def keep(self, answered: AnsweredRequest, scope: bytes) -> None:
-        """Store the response to a frame, if all requests of its template have the same answer and effect."""
-        frame, request, answer, encoded = answered
+    def keep(self, frame: bytes, request: RemotingCommand, answer: Answer, encoded: bytes, scope: bytes) -> None:
+        """Store the ``encoded`` response, if all requests of the frame's template have the same answer and effect."""
         depends_on, response, accepted = answer.depends_on, answer.response, answer.accepted
         if (
             depends_on is None
@@ -135,24 +88,25 @@ class ResponseCache:
         if cut is None:
             return
         parts = response_template(encoded)
-        if depends_on.kind == "topic" and self._routes is not None:
-            self._routes.know(frame, depends_on.name, parts)
+        if depends_on.kind == "topic" and self._lane is not None:
+            self._lane.know(frame, depends_on.name, parts)
             return
         key = cut.template if depends_on.kind == "topic" else scope + cut.template
         heartbeat = accepted[0].logged if accepted else None
         assert heartbeat is None or isinstance(heartbeat, BrokerHeartbeat)
         head = parts.lengths(len(cut.opaque)) + parts.head
-        self._put(key, _Entry(len(frame), head, parts.tail, request.code, heartbeat, depends_on))
+        entry = _Entry(len(frame), head, parts.tail, request.code, heartbeat, depends_on)
+        self._remove(key)
+        self._entries[key] = entry
+        self._keys_of[depends_on].add(key)
+        self._bytes += entry.size
+        while self._bytes > self._max_bytes:
+            self._remove(next(iter(self._entries)))
 
     def changed(self, broker_name: str | None, topics: Collection[str] | None) -> None:
-        """Drop outdated responses.
-
-        Args:
-            broker_name: Broker name whose group changed; None if any may have changed.
-            topics: Topics whose routes changed; None if any may have changed.
-        """
-        if self._routes is not None and (topics is None or topics):
-            self._routes.forget(topics)
+        """Drop outdated responses: of the broker name's group and the topics' routes; None if any may have changed."""
+        if self._lane is not None and (topics is None or topics):
+            self._lane.forget(topics)
         if broker_name is None:
             self._entries.clear()
             self._keys_of.clear()
@@ -167,14 +121,6 @@ class ResponseCache:
     def clear(self) -> None:
         """Drop all responses, because the server's options changed."""
         self.changed(None, None)
-
-    def _put(self, key: bytes, entry: _Entry) -> None:
-        self._remove(key)
-        self._entries[key] = entry
-        self._keys_of[entry.depends_on].add(key)
-        self._bytes += entry.size
-        while self._bytes > self._max_bytes:
-            self._remove(next(iter(self._entries)))
 
     def _drop(self, depends_on: Dependency) -> None:
         for key in self._keys_of.get(depends_on, set()).copy():
@@ -197,5 +143,5 @@ def is_route_query(frame: bytes) -> bool:
 
 
 def scope_of(connection_id: int) -> bytes:
-    """Return a key prefix for answers that depend on a connection, by their events and by the peer's permissions."""
+    """Return a key prefix for answers that depend on a connection, by their events and the peer's permissions."""
     return b"connection" + connection_id.to_bytes(8, "big")

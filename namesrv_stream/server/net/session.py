@@ -5,41 +5,57 @@ other answers may overtake it.
 """
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 from time import perf_counter_ns
 from typing import TYPE_CHECKING, NamedTuple
 
+from namesrv_stream.clock import Clock
 from namesrv_stream.errors import NamesrvStreamError, RequestError, SystemBusy
 from namesrv_stream.processor.broker import large_body
 from namesrv_stream.processor.dispatch import error_response, process
-from namesrv_stream.processor.name_server import Accepted, Answer, Call, DecodedBody, Peer
+from namesrv_stream.processor.name_server import Answer, Call, DecodedBody, NameServer, Peer
 from namesrv_stream.processor.register_body import RegistrationBody
 from namesrv_stream.remoting.command import RemotingCommand, ResponseCode, response_to
 from namesrv_stream.remoting.frame import decode_frame, encode_frame
-from namesrv_stream.route.events import BrokerHeartbeat, BrokerRegistered, Proof
+from namesrv_stream.route.events import BrokerHeartbeat, BrokerRegistered, Origin, Proof
 from namesrv_stream.route.model import LeaseKey
-from namesrv_stream.server.net.response_cache import AnsweredRequest, scope_of
-from namesrv_stream.server.net.services import Services
+from namesrv_stream.server.gateway.gateway import Gateway
+from namesrv_stream.server.net.connections import Connections
+from namesrv_stream.server.net.large_requests import LargeRequests
+from namesrv_stream.server.net.request_metrics import RequestMetrics
+from namesrv_stream.server.net.response_cache import ResponseCache, scope_of
+from namesrv_stream.server.tls import ServerTls
 
 if TYPE_CHECKING:
     from namesrv_stream.server.net.connection import RemotingConnection
 
 
-class LargeRequest(NamedTuple):
-    """A large request that waits for its turn.
+@dataclass(frozen=True, slots=True)
+class Services:
+    """The services that all connections of a server share; ``origin`` has no connection."""
 
-    Attributes:
-        body: Body that another process decodes first; None if there is none.
-    """
+    name_server: NameServer
+    responses: ResponseCache
+    gateway: Gateway
+    connections: Connections
+    large_requests: LargeRequests
+    tls: ServerTls
+    origin: Origin
+    figures: RequestMetrics
+    clock: Clock
+
+
+class LargeRequest(NamedTuple):
+    """A large request that waits for its turn; another process decodes its ``body`` first, if it has one."""
 
     request: RemotingCommand
     body: RegistrationBody | None
 
 
 class Session:
-    """Answers the requests of one connection.
+    """Answers the requests of one connection, which the peer ``caller`` sends.
 
     Attributes:
-        caller: Peer that sends the requests.
         registered: Brokers that registered over the connection.
         changes: Number of operators' changes that wait for the log.
     """
@@ -54,10 +70,7 @@ class Session:
         self._connection = connection
 
     def answer(self, frame: bytes) -> bytes | None:
-        """Answer a request; None if there is no answer, or not yet.
-
-        Args:
-            frame: Frame without length prefix.
+        """Answer a frame without length prefix; None if there is no answer, or not yet.
 
         Raises:
             RemotingError: The frame breaks the protocol.
@@ -69,7 +82,7 @@ class Session:
             return None if request.is_response else self._answer(request, began_ns, frame)  # never requested
         if cached.heartbeat is not None:
             try:
-                self._services.gateway.heard(cached.heartbeat)
+                self._services.gateway.accept_heartbeat(cached.heartbeat)
             except Exception:
                 return self._failed(decode_frame(frame), began_ns)
         self._services.figures.answered(cached.code, ResponseCode.SUCCESS, perf_counter_ns() - began_ns)
@@ -97,18 +110,13 @@ class Session:
         return LargeRequest(request, body)
 
     def answer_large(self, large: LargeRequest, decoded: DecodedBody | None) -> bytes | None:
-        """Answer a large request, whose body another process may have decoded."""
         return self._answer(large.request, perf_counter_ns(), decoded=decoded)
 
     def _call(self, request: RemotingCommand, decoded: DecodedBody | None = None) -> Call:
         return Call(request, self.origin, self._services.clock.monotonic_ms(), self.caller, decoded)
 
     def _answer(
-        self,
-        request: RemotingCommand,
-        began_ns: int,
-        frame: bytes | None = None,
-        decoded: DecodedBody | None = None,
+        self, request: RemotingCommand, began_ns: int, frame: bytes | None = None, decoded: DecodedBody | None = None
     ) -> bytes | None:
         try:
             answer = process(self._services.name_server, self._call(request, decoded))
@@ -117,7 +125,7 @@ class Session:
                 return None  # the answer follows later
             encoded = self._encoded(request, response, began_ns)
             if frame is not None and encoded is not None:
-                self._services.responses.keep(AnsweredRequest(frame, request, answer, encoded), self._scope)
+                self._services.responses.keep(frame, request, answer, encoded, self._scope)
             return encoded
         except Exception:
             # An internal error must not close the connection, which would remove the peer's brokers.
@@ -141,7 +149,11 @@ class Session:
         if answer.accepted:
             if answer.is_logged_first:
                 return self._change(request, answer, began_ns)
-            self._remember(answer.accepted)
+            for event, _ in answer.accepted:
+                if isinstance(event, BrokerRegistered) or (
+                    isinstance(event, BrokerHeartbeat) and event.proof is Proof.REGISTRATION
+                ):
+                    self.registered[event.lease_key] = None
             gateway.accept(answer.accepted)
         if answer.options:
             gateway.view.reconfigure(answer.options)
@@ -166,13 +178,6 @@ class Session:
             return error_response(request, error)
         self.changes += 1
         return None
-
-    def _remember(self, accepted: tuple[Accepted, ...]) -> None:
-        for event, _ in accepted:
-            if isinstance(event, BrokerRegistered) or (
-                isinstance(event, BrokerHeartbeat) and event.proof is Proof.REGISTRATION
-            ):
-                self.registered[event.lease_key] = None
 
 
 def _encode(request: RemotingCommand, response: RemotingCommand) -> bytes:

@@ -1,14 +1,41 @@
-"""A server's identity in the log: an id that survives restarts, and an epoch that grows with every start."""
+"""A server's identity in the log, and checks that prevent it from writing to a log that is not its own.
 
+The identity is an id that survives restarts, and an epoch that grows with every start.
+
+If Kafka's topic was recreated, or has lost folded records, offsets do not mean the same as in the tables. An
+acknowledged event would then count as folded at once and be forgotten. So the server treats such a Kafka as unavailable
+(ADR 0049): it answers from memory, keeps registrations in memory, refuses operators' changes, and logs why.
+
+Of two servers with the same ``server_id``, the younger one stops. The fold would treat both as one server: a closed
+connection of one would remove a broker whose heartbeats the other receives. So a server searches for a rival before it
+writes anything. It repeats this once a minute, because both may have started together, or one was without Kafka.
+Records of an earlier start of the same server can reach the log late, but all at once. So a rival counts only if it
+ticks again during the search.
+"""
+
+import asyncio
 import fcntl
 import json
 import logging
 import os
+import time
 import uuid
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
-from namesrv_stream.errors import ConfigError
+import orjson
+
+from namesrv_stream.errors import ConfigError, EventDecodeError, KafkaUnreachable
+from namesrv_stream.kafka import LogReader
+from namesrv_stream.kafka.log_reader import check_log
+from namesrv_stream.logs import safe
+from namesrv_stream.route.event_json import decode_record
+from namesrv_stream.route.events import ServerStopped, Tick
+from namesrv_stream.route.fold.folded_log import FoldedLog
+from namesrv_stream.route.fold.step import Record
+from namesrv_stream.settings import Settings
+from namesrv_stream.table_errors import DuplicateServerId, LogReplaced, LogTruncated, RecordsRemoved
 
 logger = logging.getLogger(__name__)
 
@@ -83,3 +110,140 @@ class IdentityFile:
             logger.warning("the server's identity cannot be read, it gets a new one path=%s", self._path)
             return {}
         return stored if isinstance(stored, dict) else {}
+
+
+class LogGuard:
+    """Checks the log of a partition before every session with Kafka. Any thread may call it."""
+
+    def __init__(self, settings: Settings, folded: Callable[[], FoldedLog]) -> None:
+        self._settings = settings
+        self._folded = folded
+        self._reported: dict[int, str] = {}
+        self.has_refused = False
+
+    def check(self, partition: int) -> int:
+        """Check that a partition's log is the tables' log, and return the offset of its next record; blocks.
+
+        Raises:
+            LogReplaced: It is another log, or it has another record at the offset of the last folded one.
+            LogTruncated: It ends before the last folded record.
+            NamesrvStreamError: Kafka does not answer, or its topic cannot be used.
+        """
+        try:
+            end = check_log(self._settings, self._folded(), [partition]).end[partition]
+        except (LogReplaced, LogTruncated) as error:
+            self.has_refused = True
+            if str(error) != self._reported.get(partition):
+                self._reported[partition] = str(error)
+                logger.error("Kafka's log does not belong to the tables, nothing is written to it: %s", error)
+            raise
+        self._reported.pop(partition, None)
+        return end
+
+
+#: Every server writes its ticks to every partition, so watching one partition suffices.
+_PARTITION: Final = 0
+#: A server without a tick in this period before the end of the log is not writing to it.
+_RECENT_MS: Final = 5_000
+#: Number of tick intervals for which the log is watched if a server with this id wrote to it recently.
+_WATCHED_TICKS: Final = 4
+_POLL_S: Final = 0.1
+_SEARCH_EVERY_S: Final = 60.0
+
+
+class RivalTicks:
+    """Finds ticks of other starts with the same server id in records: start → LogAppendTime, if it logged no stop."""
+
+    def __init__(self, identity: Identity) -> None:
+        self.ticks: dict[int, list[int]] = {}
+        self._identity = identity
+        self._needle = orjson.dumps(identity.server_id)
+
+    def take(self, record: Record) -> None:
+        """Examine a record. Records must be given in log order."""
+        if self._needle not in record.value:
+            return
+        try:
+            events = decode_record(record.value)
+        except EventDecodeError:
+            return  # the job writes it to the dead-letter topic
+        for event in events:
+            if isinstance(event, Tick | ServerStopped) and event.origin.server_id == self._identity.server_id:
+                epoch = event.origin.server_epoch
+                if epoch == self._identity.server_epoch:
+                    continue
+                if isinstance(event, Tick):
+                    self.ticks.setdefault(epoch, []).append(record.at_ms)
+                else:
+                    self.ticks.pop(epoch, None)
+
+
+def find_rival(settings: Settings, identity: Identity) -> int | None:
+    """Return the epoch of another server that is writing to the log with this id; None if there is none.
+
+    It blocks for two seconds if a server with this id wrote to the log within the last five; otherwise only briefly.
+
+    Raises:
+        KafkaUnreachable: No Kafka broker answers.
+        RecordsRemoved: Kafka removed the records before they were read.
+    """
+    interval_ms = settings.liveness.tick_interval_ms
+    with LogReader(settings) as reader:
+        earlier, meanwhile = RivalTicks(identity), RivalTicks(identity)
+        first, end = reader.extent(_PARTITION)
+        last = next(_read(reader, max(first, end - 1), end), None)
+        if last is not None:
+            begin = reader.offset_at(_PARTITION, last.at_ms - _RECENT_MS)
+            for record in _read(reader, end if begin is None else begin, end):
+                earlier.take(record)
+        if not earlier.ticks:
+            return None
+        until = time.monotonic() + _WATCHED_TICKS * interval_ms / 1000
+        while time.monotonic() < until:
+            time.sleep(_POLL_S)
+            begin, end = end, reader.extent(_PARTITION)[1]
+            for record in _read(reader, begin, end):
+                meanwhile.take(record)
+            for epoch, ticks in meanwhile.ticks.items():
+                if ticks[-1] - ticks[0] >= interval_ms // 2:
+                    return epoch
+    return None
+
+
+def refuse_rival(settings: Settings, identity: Identity) -> None:
+    """Search for another server with this id before this one writes to the log; blocks.
+
+    Raises:
+        DuplicateServerId: There is another server with this id.
+    """
+    try:
+        epoch = find_rival(settings, identity)
+    except (KafkaUnreachable, RecordsRemoved) as error:
+        logger.warning("search for another server with this server_id failed reason=%s", safe(str(error)))
+        return
+    if epoch is not None:
+        raise DuplicateServerId(identity.server_id, epoch)
+
+
+async def watch_for_rival(settings: Settings, identity: Identity) -> None:
+    """Search for another server with this id once a minute.
+
+    Raises:
+        DuplicateServerId: There is another server with this id, and it is older than this one.
+    """
+    while True:
+        await asyncio.sleep(_SEARCH_EVERY_S)
+        try:
+            epoch = await asyncio.to_thread(find_rival, settings, identity)
+        except (KafkaUnreachable, RecordsRemoved):
+            continue
+        if epoch is not None and epoch < identity.server_epoch:
+            raise DuplicateServerId(identity.server_id, epoch)
+        if epoch is not None:
+            text = "another server with this server_id has started later, and should end server_id=%s epoch=%d"
+            logger.error(text, identity.server_id, epoch)
+
+
+def _read(reader: LogReader, begin: int, end: int) -> Iterator[Record]:
+    for batch in reader.batches(_PARTITION, begin, end):
+        yield from batch

@@ -1,4 +1,4 @@
-"""Settings of the operating system and the interpreter for a server's process, with the measured effect of each.
+"""A server's process: settings of the system and the interpreter, with their measured effects, and listening sockets.
 
 The measurements used Python 3.11 on two cores: a server's modules, then 300 registrations with 2,000 topics each.
 Turning the collector off during imports had no effect, so it stays on.
@@ -9,12 +9,14 @@ import gc
 import logging
 import os
 import resource
+import socket
 import sys
-from collections.abc import Iterator
+from collections.abc import Sequence
 from importlib.abc import MetaPathFinder
-from typing import Final
+from typing import Final, NamedTuple
 
 from namesrv_stream.errors import NamesrvStreamError
+from namesrv_stream.ports import listen_fault, reachable_host
 
 logger = logging.getLogger(__name__)
 
@@ -84,16 +86,63 @@ def exit_code_of(failures: BaseExceptionGroup[BaseException]) -> int:
     Raises:
         NamesrvStreamError: One of the failures is such an expected error; its text says what to do.
     """
-    for failure in _leaves(failures):
-        if isinstance(failure, NamesrvStreamError):
-            raise failure from None
+    expected: BaseException | None = failures.subgroup(NamesrvStreamError)
+    while isinstance(expected, BaseExceptionGroup):
+        expected = expected.exceptions[0]
+    if expected is not None:
+        raise expected from None
     logger.critical("the server ends, a part of it failed", exc_info=failures)
     return _EXIT_FAILED
 
 
-def _leaves(failures: BaseExceptionGroup[BaseException]) -> Iterator[BaseException]:
-    for failure in failures.exceptions:
-        if isinstance(failure, BaseExceptionGroup):
-            yield from _leaves(failure)
-        else:
-            yield failure
+#: Source: rocketmq 5.3.3, NettyServerConfig.serverSocketBacklog.
+BACKLOG: Final = 1024
+
+
+def bind(host: str, port: int, section: str) -> socket.socket:
+    """Return a listening socket. It is opened first, so that a port in use is reported before anything else happens.
+
+    Raises:
+        ConfigError: The address cannot be bound; the error names the key in this section.
+    """
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    bound = socket.socket(family, socket.SOCK_STREAM)
+    bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        bound.bind((host, port))
+        bound.listen(BACKLOG)  # `bind` alone does not fail if another socket is bound but not listening
+    except OSError as error:
+        bound.close()
+        raise listen_fault(error, host, port, section) from error
+    return bound
+
+
+def address(bound: socket.socket) -> str:
+    """Return where a socket listens, ``host:port``; 0.0.0.0 or [::] means every address of this machine."""
+    return _addr(*bound.getsockname()[:2])
+
+
+class NameServerAddrs(NamedTuple):
+    """The configured list of name servers that clients can request over HTTP, and this server's remoting address."""
+
+    configured: Sequence[str]
+    listen_host: str
+    listen_port: int
+
+    def reached_by(self, host: str) -> str:
+        """Return the list, separated by ``;``, for a client that reached this server at the address ``host``.
+
+        If no list is configured, the list contains only this server. If the server listens on every address, ``host``
+        is used, because it is the only address that is known to work for that client.
+        """
+        if self.configured:
+            return ";".join(self.configured)
+        own = self.listen_host
+        host = host.removeprefix("::ffff:")  # an IPv4 client on an IPv6 socket
+        if own == "::" or (own == "0.0.0.0" and ":" not in host):
+            own = host
+        return _addr(reachable_host(own), self.listen_port)
+
+
+def _addr(host: str, port: int) -> str:
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"

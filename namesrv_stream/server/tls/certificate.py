@@ -5,6 +5,7 @@ X.690 §8.1 (tags and lengths).
 """
 
 import base64
+import re
 import ssl
 from datetime import UTC, datetime
 from pathlib import Path
@@ -26,9 +27,9 @@ _OLD_CIPHER: Final = (
 )
 
 
-_VERSION, _UTC_TIME, _GENERALIZED_TIME = 0xA0, 0x17, 0x18
-#: Elements of a TBSCertificate before its validity: serial number, signature algorithm, issuer. A version may precede.
-_BEFORE_VALIDITY: Final = 3
+#: The validity of a certificate: a SEQUENCE of two times, each a UTCTime or a GeneralizedTime. No earlier element of a
+#: certificate (version, serial number, algorithm, issuer) contains such bytes.
+_VALIDITY: Final = re.compile(rb"\x30[\x1e\x20\x22]" + 2 * rb"(\x17\x0d\d{12}Z|\x18\x0f\d{14}Z)")
 #: The two-digit years of a UTCTime start at 1950.
 _UTC_TIME_PIVOT: Final = 50
 
@@ -40,63 +41,27 @@ class Validity(NamedTuple):
     not_after_s: int
 
 
-class _Element(NamedTuple):
-    tag: int
-    begin: int
-    end: int
-
-
 def validity_of(der: bytes) -> Validity:
-    """Return the validity of a certificate.
-
-    Args:
-        der: One X.509 certificate.
+    """Return the validity of one X.509 certificate.
 
     Raises:
         ValueError: The bytes are not a certificate.
     """
-    try:
-        certificate = _element(der, 0)
-        tbs = _element(der, certificate.begin)
-        element = _element(der, tbs.begin)
-        if element.tag == _VERSION:
-            element = _element(der, element.end)
-        for _ in range(_BEFORE_VALIDITY):
-            element = _element(der, element.end)
-        begin = _element(der, element.begin)
-        return Validity(_time(der, begin), _time(der, _element(der, begin.end)))
-    except IndexError:
-        raise ValueError("a certificate that ends before its validity") from None
+    found = _VALIDITY.search(der)
+    if found is None:
+        raise ValueError("a certificate without validity")
+    return Validity(*map(_time, found.groups()))
 
 
-def _element(der: bytes, at: int) -> _Element:
-    tag, length, begin = der[at], der[at + 1], at + 2
-    if length & 0x80:
-        octets = length & 0x7F
-        length = int.from_bytes(der[begin : begin + octets], "big")
-        begin += octets
-    if begin + length > len(der):
-        raise IndexError
-    return _Element(tag, begin, begin + length)
-
-
-def _time(der: bytes, element: _Element) -> int:
-    text = der[element.begin : element.end].decode("ascii")
-    if element.tag == _UTC_TIME:
+def _time(element: bytes) -> int:
+    text = element[2:].decode("ascii")
+    if len(text) == len("yymmddhhmmssZ"):
         text = ("20" if int(text[:2]) < _UTC_TIME_PIVOT else "19") + text
-    elif element.tag != _GENERALIZED_TIME:
-        raise ValueError(f"a time with the tag {element.tag}")
     return int(datetime.strptime(text, "%Y%m%d%H%M%SZ").replace(tzinfo=UTC).timestamp())
 
 
 class Certificate(NamedTuple):
-    """A certificate with its key, ready for connections.
-
-    Attributes:
-        context: Context for connections of brokers and clients.
-        http_context: Context for the HTTP port, which requests no client certificate.
-        validity: Validity of the first certificate in the chain.
-    """
+    """A certificate with its key, and the validity of the first one in the chain. HTTP needs no client certificate."""
 
     context: ssl.SSLContext
     http_context: ssl.SSLContext
@@ -104,17 +69,12 @@ class Certificate(NamedTuple):
 
 
 class ChainFiles(NamedTuple):
-    """The files of a certificate that the server presents.
-
-    Attributes:
-        password: Password of the key, if ``password_file`` is "".
-        section: Prefix of their settings.
-    """
+    """The files of a certificate that the server presents; ``section`` is the prefix of their settings."""
 
     cert_file: str
     key_file: str
     password_file: str
-    password: str = ""
+    password: str = ""  # of the key, if there is no file
     section: str = "tls."
 
 
@@ -152,7 +112,9 @@ def load_chain(context: ssl.SSLContext, files: ChainFiles) -> None:
     Raises:
         ConfigError: A file cannot be used. The message names it and the setting, but shows no content.
     """
-    password, key = _password(files), f"{files.section}key_file"
+    password, key = files.password.encode(), f"{files.section}key_file"
+    if files.password_file:
+        password = _read(files.password_file, f"{files.section}key_password_file").strip()
     was_asked = False
 
     def give() -> bytes:  # without this callback, OpenSSL would prompt at the terminal
@@ -192,12 +154,6 @@ def _has_old_cipher(key_file: str) -> bool:
     except ValueError:
         return False
     return any(cipher in der[:64] for cipher in _OLD_CIPHERS)
-
-
-def _password(files: ChainFiles) -> bytes:
-    if not files.password_file:
-        return files.password.encode()
-    return _read(files.password_file, f"{files.section}key_password_file").strip()
 
 
 def _validity(tls: TlsSettings) -> Validity:

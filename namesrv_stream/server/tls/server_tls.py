@@ -8,7 +8,7 @@ from typing import Final
 from namesrv_stream.clock import Clock
 from namesrv_stream.errors import ConfigError, PlainNotServed, RemotingError, TlsBroken, TlsNotServed
 from namesrv_stream.metrics import Counters, Samples
-from namesrv_stream.server.tls.certificate import Certificate, files_of, read_certificate
+from namesrv_stream.server.tls.certificate import files_of, read_certificate
 from namesrv_stream.server.tls.transport import TlsTransport
 from namesrv_stream.settings import TlsSettings
 
@@ -28,11 +28,7 @@ SECURITY_EVENTS: Final = "rocketmq_namesrv_security_events_total"
 
 
 class ServerTls:
-    """TLS of one server. Used by one event loop.
-
-    Attributes:
-        counters: Counters for events of connections and files.
-    """
+    """TLS of one server. Used by one event loop."""
 
     def __init__(self, settings: TlsSettings, counters: Counters, clock: Clock) -> None:
         """Read the certificate, if the settings name one; blocks.
@@ -45,16 +41,9 @@ class ServerTls:
         self._files = files_of(settings) if settings.cert_file else ()
         self._stamps = _stamps(self._files)  # of the files in use
         self._failure = ""  # last logged error for the current files
-        self._certificate = self._read() if settings.cert_file else None
+        self._certificate = read_certificate(settings) if settings.cert_file else None
         self.counters = counters
-        self._tell_validity()
-
-    # ---- connections ----
-
-    @property
-    def is_required(self) -> bool:
-        """Whether brokers and clients must speak TLS."""
-        return self._settings.mode == "enforcing"
+        self._log_validity()
 
     def accept(self, below: asyncio.Transport) -> TlsTransport:
         """Return a TLS transport above ``below``, on which a broker or client has begun a handshake.
@@ -79,11 +68,10 @@ class ServerTls:
         Raises:
             PlainNotServed: The settings require TLS.
         """
-        if self.is_required:
+        if self._settings.mode == "enforcing":
             raise PlainNotServed
 
     def established(self) -> None:
-        """Count a completed handshake."""
         self.counters.count(SECURITY_EVENTS, "tls_handshake", "ok")
 
     def broken(self, error: RemotingError) -> None:
@@ -94,13 +82,10 @@ class ServerTls:
             self.counters.count(SECURITY_EVENTS, "tls_handshake", "failed")
 
     def sample(self, samples: Samples) -> None:
-        """Add the expiry time of the certificate to a scrape."""
         if self._certificate is not None:
             end_s = self._certificate.validity.not_after_s
             samples.add("rocketmq_namesrv_tls_certificate_expiry_timestamp_seconds", end_s)
             samples.add("rocketmq_namesrv_tls_certificate_expires_seconds", end_s)
-
-    # ---- files ----
 
     async def watch(self) -> None:
         """Reload changed files until cancelled. Files that cannot be used have no effect; the log has the reason."""
@@ -119,29 +104,25 @@ class ServerTls:
                 self._stamps = found
 
     async def reload(self) -> bool:
-        """Read the files again. Open connections keep their certificate.
+        """Read the files again, and return whether they are in use now. Open connections keep their certificate.
 
-        Returns:
-            Whether the files are in use now. A failure is logged and counted once per state of the files and reason.
+        A failure is logged and counted once per state of the files and reason.
         """
         try:
-            certificate = await asyncio.to_thread(self._read)
+            certificate = await asyncio.to_thread(read_certificate, self._settings)
         except ConfigError as error:
             if str(error) != self._failure:
                 self._failure = str(error)
                 self.counters.count(SECURITY_EVENTS, "tls_reload", "failed")
-                logger.error("certificate not reloaded, the one before stays in use reason=%s", error)
+                logger.error("certificate not reloaded, the previous one stays in use reason=%s", error)
             return False
         self.counters.count(SECURITY_EVENTS, "tls_reload", "ok")
         self._certificate, self._failure = certificate, ""
         logger.info("certificate reloaded file=%s", self._settings.cert_file)
-        self._tell_validity()
+        self._log_validity()
         return True
 
-    def _read(self) -> Certificate:
-        return read_certificate(self._settings)
-
-    def _tell_validity(self) -> None:
+    def _log_validity(self) -> None:
         if self._certificate is None:
             return
         now_s, validity = self._clock.now_ms() // 1000, self._certificate.validity
@@ -155,7 +136,7 @@ class ServerTls:
 
 
 def _stamps(files: tuple[Path, ...]) -> _Stamps:
-    return tuple(_stamp(path) for path in files)
+    return tuple(map(_stamp, files))
 
 
 def _stamp(path: Path) -> _Stamp | None:

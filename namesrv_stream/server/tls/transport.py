@@ -21,19 +21,10 @@ _WRITTEN_BYTES: Final = 256 * 1024  # limit for one encryption or decryption
 
 
 class TlsTransport(asyncio.Transport):
-    """The server's side of one TLS connection.
-
-    Attributes:
-        is_established: Whether the handshake is complete.
-    """
+    """The server's side of one TLS connection; it ``is_established`` once the handshake is complete."""
 
     def __init__(self, below: asyncio.Transport, context: ssl.SSLContext) -> None:
-        """Wait for a handshake.
-
-        Args:
-            below: Transport of the records.
-            context: Context of the connection; a later reload does not change it.
-        """
+        """Wait for a handshake on ``below``; a later reload of the certificate does not change ``context``."""
         super().__init__()
         self.is_established = False
         self._below = below
@@ -64,8 +55,11 @@ class TlsTransport(asyncio.Transport):
         pieces: list[bytes] = []
         try:
             if not self.is_established:
-                self._shake_hands(len(data))
-            self._read(pieces)
+                self._handshake(len(data))
+            while piece := self._tls.read(_WRITTEN_BYTES):
+                pieces.append(piece)
+        except ssl.SSLZeroReturnError:
+            self._has_ended = True
         except ssl.SSLWantReadError:
             pass
         except ssl.SSLError as error:
@@ -76,7 +70,7 @@ class TlsTransport(asyncio.Transport):
             self._flush()
         return b"".join(pieces) if len(pieces) != 1 else pieces[0]
 
-    def _shake_hands(self, size: int) -> None:
+    def _handshake(self, size: int) -> None:
         self._handshake_bytes += size
         try:
             self._tls.do_handshake()
@@ -87,13 +81,6 @@ class TlsTransport(asyncio.Transport):
                 raise TlsBroken(f"its handshake exceeds {_MAX_HANDSHAKE_BYTES} bytes", is_handshake=True) from None
             raise
         self.is_established = True
-
-    def _read(self, pieces: list[bytes]) -> None:
-        try:
-            while piece := self._tls.read(_WRITTEN_BYTES):
-                pieces.append(piece)
-        except ssl.SSLZeroReturnError:
-            self._has_ended = True
 
     def _flush(self) -> None:
         if self._outgoing.pending:
@@ -169,11 +156,7 @@ _LENGTH_AT: Final = 3
 
 
 class PartialRecord:
-    """Tracks record boundaries in a stream of bytes that arrives in arbitrary pieces.
-
-    Attributes:
-        size: Bytes of the incomplete record; 0 between two records.
-    """
+    """Tracks record boundaries in a stream of bytes; ``size`` is that of the incomplete record, 0 without one."""
 
     def __init__(self) -> None:
         self.size = 0
@@ -181,7 +164,6 @@ class PartialRecord:
         self._missing = 0  # bytes of a record whose length is known
 
     def feed(self, data: bytes) -> None:
-        """Process the next bytes of the stream."""
         begin = 0 if self._head else -self.size
         data = self._head + data
         end = self._missing

@@ -18,15 +18,14 @@ class Broker(NamedTuple):
     """A broker process.
 
     Attributes:
-        broker_id: The brokerId; None if another address has it now, or if it is unknown.
+        broker_id: None if another address has it now, or if it is unknown.
         timeout_ms: The timeout that the broker asked for; None for the default.
         expires_after_ms: The timeout in force, in milliseconds of observed time.
         age_ms: Observed time since this server received the last heartbeat; None if it has received none since its
             start, or if the broker was removed.
         servers: The servers that receive its heartbeats.
-        held: Why the guard keeps the broker; None if it does not.
         ended: The row that says why and when the broker was removed; None while it is live.
-        replaced_by: The address that has the brokerId of a removed broker now; None if there is none.
+        replaced_by: The address that has the brokerId of a removed broker now.
         since_ms: When it came up, epoch milliseconds; None if that was more than a day ago, if this server has not
             read the recent events yet, or if the broker was removed.
     """
@@ -58,7 +57,6 @@ class Fleet:
         self._recent_events = recent_events
 
     def settings(self) -> FoldSettings:
-        """Return the settings in force."""
         return FoldSettings().with_texts(effective_texts(self.view.table.settings))
 
     def live(self, groups: Iterable[BrokerGroup]) -> Iterator[Broker]:
@@ -80,11 +78,10 @@ class Fleet:
                     since_ms=self._recent_events.came_ms(key),
                 )
 
-    async def ended(self) -> Iterable[Broker]:
+    async def ended(self) -> Iterator[Broker]:
         """Return the processes that were removed within the last day and have not returned, the newest first.
 
-        Returns:
-            A single-use iterable: consume it in steps, as it can be very long. It computes every item on demand.
+        The result can be very long, is computed on demand, and can be read once: consume it in steps.
         """
         await self._recent_events.begin(self.view.next_offsets)
         await self._recent_events.drop_old()
@@ -93,12 +90,12 @@ class Fleet:
     def _ended(self, ended: list[tuple[LeaseKey, RouteChange]]) -> Iterator[Broker]:
         settings, table = self.settings(), self.view.table
         for key, change in reversed(ended):
-            group = table.groups.get(key.broker_name)
-            if group is not None and key.live_key in group.live_brokers:
+            group = table.group(key.broker_name)
+            if key.live_key in group.live_brokers:
                 continue  # it has just returned, but the fold has not committed that yet
-            registration = group.registrations.get(key.live_key) if group else None
+            registration = group.registrations.get(key.live_key)
             asked_ms = registration.read().timeout_ms if registration else None
             broker_id = registration.broker_id if registration and change.broker_id is None else change.broker_id
             expires_ms = settings.effective_timeout_ms(asked_ms)
-            replaced_by = group.broker_addrs.get(broker_id) if group and broker_id is not None else None
+            replaced_by = None if broker_id is None else group.broker_addrs.get(broker_id)
             yield Broker(key, broker_id, asked_ms, expires_ms, None, (), None, change, replaced_by)

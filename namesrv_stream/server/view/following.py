@@ -1,24 +1,101 @@
-"""Passes commits from the thread that follows the tables to the event loop: to the view first, then to its readers."""
+"""Passes commits from the thread that follows the tables to the event loop: to the view first, then to its readers.
+
+``TableStatus`` has the served version of the tables, its age, and the job's own figures.
+"""
 
 import asyncio
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Final, NamedTuple
 
 from namesrv_stream.clock import Clock
+from namesrv_stream.metrics import Counters, Histogram, Samples
 from namesrv_stream.route.changes import RouteChange
 from namesrv_stream.route.fold.folded_log import FoldedLog
 from namesrv_stream.route.reducer import slices_of
-from namesrv_stream.server.changes.feed import ChangeFeed
-from namesrv_stream.server.changes.position import generation_of
 from namesrv_stream.server.core import Core
-from namesrv_stream.server.metrics.tables import TableStatus
+from namesrv_stream.server.view.feed import ChangeFeed
 from namesrv_stream.server.view.recent_events import RecentEvents
+from namesrv_stream.server.view.rows import generation_of
 from namesrv_stream.settings import Settings
-from namesrv_stream.tables.job_commits import LOGGED_KINDS, JobFigures, log_commit, log_held
+from namesrv_stream.tables.job_commits import BATCH_BOUNDS_MS, LOGGED_KINDS, JobFigures, log_commit, log_held
 from namesrv_stream.tables.snapshot import Snapshot
 from namesrv_stream.tables.snapshot_follower import SnapshotFollower
 from namesrv_stream.tables.storage import tables_of
+
+
+class TableStatus:
+    """Status of the tables. It is notified of every commit and reload, on the event loop.
+
+    Attributes:
+        version: The served version of ``route_changes``; -1 if there is no table.
+        failure: Returns why the tables cannot be read; "" if they can.
+        job: The job's latest figures; None if it has committed none since this server's start.
+        refused_at_ms: When this server last noticed that the job refused a record, epoch milliseconds.
+    """
+
+    def __init__(self, snapshot: Snapshot, counters: Counters, clock: Clock) -> None:
+        self.version = snapshot.version
+        self.failure: Callable[[], str] = lambda: ""
+        self.job: JobFigures | None = None
+        self.refused_at_ms: int | None = None
+        self._moved_ms = clock.monotonic_ms()
+        self._at_ms = min(snapshot.at_ms.values(), default=0)
+        self._counters = counters
+        self._clock = clock
+
+    def count(self, changes: Iterable[RouteChange]) -> None:
+        """Count rows of a commit; a commit can come in several slices."""
+        for change in changes:
+            self._counters.count("rocketmq_namesrv_changes_total", change.kind, change.cause, str(change.gone).lower())
+
+    def committed(self, version: int, job: JobFigures | None) -> None:
+        """Record a commit that was applied; its rows are already counted."""
+        self._counters.count("rocketmq_namesrv_snapshot_commits_total")
+        self._move(version)
+        if job is not None:
+            known = self.job.dead_letters if self.job and self.job.started_ms == job.started_ms else 0
+            if job.dead_letters > known:
+                self.refused_at_ms = self._clock.now_ms()
+            self.job = job
+            self._at_ms = max(self._at_ms, job.at_ms)
+
+    def reloaded(self, snapshot: Snapshot) -> None:
+        self._counters.count("rocketmq_namesrv_snapshot_reloads_total")
+        self._move(snapshot.version)
+        self._at_ms = max(self._at_ms, min(snapshot.at_ms.values(), default=0))
+
+    def _move(self, version: int) -> None:
+        self.version = version
+        self._moved_ms = self._clock.monotonic_ms()
+
+    @property
+    def age_ms(self) -> int:
+        """Time since the last applied commit; the job commits about once a second."""
+        return self._clock.monotonic_ms() - self._moved_ms
+
+    @property
+    def lag_ms(self) -> int | None:
+        """Age of the newest folded record, in the partition that is furthest behind; None if nothing is folded.
+
+        Kafka's clock and this machine's clock can differ. If Kafka's clock is ahead, the lag is 0.
+        """
+        return max(0, self._clock.now_ms() - self._at_ms) if self._at_ms else None
+
+    def sample(self, samples: Samples) -> None:
+        samples.add("rocketmq_namesrv_snapshot_age_seconds", self.age_ms / 1000)
+        samples.add("rocketmq_namesrv_snapshot_version", self.version)
+        samples.add("rocketmq_namesrv_tables_readable", not self.failure())
+        if (lag_ms := self.lag_ms) is not None:
+            samples.add("rocketmq_namesrv_event_lag_seconds", lag_ms / 1000)
+        if self.job is not None:
+            batches = Histogram(BATCH_BOUNDS_MS, self.job.batch_counts, self.job.batch_ms)
+            samples.add("rocketmq_namesrv_job_start_timestamp_seconds", self.job.started_ms / 1000)
+            samples.add("rocketmq_namesrv_job_started_seconds", self.job.started_ms / 1000)
+            samples.add_histogram("rocketmq_namesrv_job_batch_seconds", batches, 1e-3)
+            samples.add("rocketmq_namesrv_job_records_total", self.job.records)
+            samples.add("rocketmq_namesrv_job_dead_letters_total", self.job.dead_letters)
+
 
 #: Time for the follower to finish a read; as a daemon thread, it does not keep the process alive.
 _STOP_S: Final = 1.0
@@ -35,21 +112,9 @@ class _Commit(NamedTuple):
 
 
 class Following:
-    """Follows the tables for a server, and passes the commits to the parts that need them.
+    """Follows the tables for a server, and passes the commits to the parts that need them."""
 
-    Attributes:
-        feed: The newest changes.
-        status: The served version of the tables, and the job's figures.
-        recent_events: The recent events.
-    """
-
-    def __init__(
-        self,
-        settings: Settings,
-        snapshot: Snapshot,
-        core: Core,
-        clock: Clock,
-    ) -> None:
+    def __init__(self, settings: Settings, snapshot: Snapshot, core: Core, clock: Clock) -> None:
         generation, http = generation_of(snapshot.table_id), settings.http
         self.feed = ChangeFeed(generation, snapshot.next_offsets, http.changes_kept_rows, http.changes_kept_bytes)
         self.status = TableStatus(snapshot, core.counters, clock)
@@ -59,13 +124,8 @@ class Following:
         self._read: asyncio.Queue[_Commit | Snapshot] = asyncio.Queue()
         self._room = threading.Semaphore(_READ_AHEAD)  # free places in that queue
         self._loop: asyncio.AbstractEventLoop | None = None
-        self._follower = SnapshotFollower(
-            tables_of(settings),
-            settings.poll_interval_ms,
-            self._on_reload,
-            self._on_commit,
-            known=snapshot,
-        )
+        tables, interval_ms = tables_of(settings), settings.poll_interval_ms
+        self._follower = SnapshotFollower(tables, interval_ms, self._hand_over, self._on_commit, known=snapshot)
         self.status.failure = lambda: self._follower.failure
 
     def folded_log(self) -> FoldedLog:
@@ -89,7 +149,11 @@ class Following:
         while True:
             taken = await self._read.get()
             if isinstance(taken, Snapshot):
-                self._reloaded(taken)
+                self._view.reloaded(taken.table, taken.next_offsets)
+                log_held(taken.table.held)
+                self.recent_events.reloaded()
+                self.status.reloaded(taken)
+                self.feed.reloaded(generation_of(taken.table_id), taken.next_offsets)
             else:
                 for changes, next_offsets in taken.slices:
                     self._committed(changes, next_offsets)
@@ -102,9 +166,6 @@ class Following:
     def _on_commit(self, changes: list[RouteChange], next_offsets: Mapping[int, int]) -> None:
         slices = list(slices_of(changes, next_offsets, _ROWS_A_TURN))
         self._hand_over(_Commit(slices, self._follower.version, self._follower.job))
-
-    def _on_reload(self, snapshot: Snapshot) -> None:
-        self._hand_over(snapshot)
 
     def _hand_over(self, read: "_Commit | Snapshot") -> None:
         if self._loop is not None:
@@ -120,10 +181,3 @@ class Following:
         self._last_heartbeats.committed(changes, lambda key: self._view.live(key) is not None)
         self.recent_events.committed(changes)
         self.status.count(changes)
-
-    def _reloaded(self, snapshot: Snapshot) -> None:
-        self._view.reloaded(snapshot.table, snapshot.next_offsets)
-        log_held(snapshot.table.held)
-        self.recent_events.reloaded()
-        self.status.reloaded(snapshot)
-        self.feed.reloaded(generation_of(snapshot.table_id), snapshot.next_offsets)

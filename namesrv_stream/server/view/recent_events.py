@@ -8,20 +8,26 @@ new topic table) are left out. Rows of one record about many topics become one e
 import asyncio
 from collections import OrderedDict, deque
 from collections.abc import Iterable, Iterator, Mapping
+from functools import reduce
+from operator import or_
 from typing import Final, NamedTuple
 
 from namesrv_stream.clock import Clock
 from namesrv_stream.errors import NamesrvStreamError
 from namesrv_stream.route.changes import ChangeKind, RouteChange, lease_key
 from namesrv_stream.route.liveness_settings import EFFECTIVE
-from namesrv_stream.route.model import LeaseKey
+from namesrv_stream.route.model import LeaseKey, LiveKey
 from namesrv_stream.server.steps import Steps
-from namesrv_stream.tables.layout import ROUTE_CHANGES
+from namesrv_stream.tables.change_rows import CHANGES_SCHEMA, iter_changes
+from namesrv_stream.tables.layout import PARTITIONS_PROPERTY, ROUTE_CHANGES, TOPIC_ID_PROPERTY, removed_app_id
 from namesrv_stream.tables.storage import Storage
 
 #: Removed brokers are kept for so long, in log time: as long as the fold keeps their registrations.
 WINDOW_MS: Final = 86_400_000
+#: Maximum number of events that are kept; the stored ones may have starts and ends of brokers in addition.
 _KEPT: Final = 2_000
+#: Rows that are converted to objects at a time; this takes well below a millisecond.
+_ROWS_AT_ONCE: Final = 64
 _MOST_ENDED: Final = 20_000
 #: If every partition has a row about one event, the rows are at most this far apart.
 _SAME_EVENT_MS: Final = 3_000
@@ -32,24 +38,13 @@ _MOST_DOWNS: Final = 100
 #: Maximum number of changes that arrive while the tables are read; above it, the next query reads them again.
 _MOST_WAITING: Final = 20_000
 
-KINDS: Final = frozenset(
-    kind.value
-    for kind in (
-        *(ChangeKind.BROKER_LIVE, ChangeKind.GUARD, ChangeKind.QUEUE_DATA),
-        *(ChangeKind.SETTING, ChangeKind.SERVER, ChangeKind.KV),
-    )
-)
+KINDS: Final = frozenset({"broker_live", "guard", "queue_data", "setting", "server", "kv"})
 #: Kinds of which every partition has a row. All others concern one broker or KV namespace, thus one partition.
-_OF_ALL_PARTITIONS: Final = frozenset({ChangeKind.SETTING.value, ChangeKind.SERVER.value})
+_OF_ALL_PARTITIONS: Final = frozenset({"setting", "server"})
 
 
 class TimelineEvent(NamedTuple):
-    """One row of ``route_changes`` that represents all rows of its kind from the same record.
-
-    Attributes:
-        change: The first of these rows.
-        rows: Number of rows that it represents.
-    """
+    """The first of some ``rows`` of ``route_changes``, which have the same kind and come from the same record."""
 
     change: RouteChange
     rows: int = 1
@@ -60,7 +55,7 @@ class StoredEvents(NamedTuple):
 
     Attributes:
         live: Processes that were live when the window began.
-        events: Events of the window, oldest first; computed on demand, because there can be very many.
+        events: Oldest first; computed on demand, because there can be very many.
         is_cut: Whether older rows were removed. Then it is unknown whether a process without a row was live.
     """
 
@@ -70,11 +65,7 @@ class StoredEvents(NamedTuple):
 
 
 class RecentEvents:
-    """Keeps the recent events of all brokers. Only one event loop may use it.
-
-    Attributes:
-        failure: Why the tables could not be read; "" if there was no failure.
-    """
+    """Keeps the recent events of all brokers. Only one event loop may use it."""
 
     def __init__(self, tables: Storage, clock: Clock) -> None:
         self._tables = tables
@@ -102,11 +93,7 @@ class RecentEvents:
         self._is_begun, self._waiting = False, None
 
     async def begin(self, next_offsets: Mapping[int, int]) -> None:
-        """Read the stored events, unless they have been read.
-
-        Args:
-            next_offsets: The offsets that the view covers now.
-        """
+        """Read the stored events below the offsets that the view covers now, unless they have been read."""
         async with self._beginning:
             now_ms = self._clock.monotonic_ms()
             if self._is_begun and not (self.failure and now_ms - self._read_ms >= _AGAIN_MS):
@@ -127,7 +114,7 @@ class RecentEvents:
         """Return the stored events, and the offsets up to which they were read."""
         since_ms = self._clock.now_ms() - WINDOW_MS
         try:
-            stored = await asyncio.to_thread(_read, self._tables, next_offsets, since_ms)
+            stored = await asyncio.to_thread(read_events, self._tables, next_offsets, since_ms)
             self.failure = ""
         except NamesrvStreamError as error:
             stored, self.failure, next_offsets = StoredEvents(frozenset(), (), True), str(error), {}
@@ -155,24 +142,15 @@ class RecentEvents:
         return self._known.came.get(key)
 
     def downs(self, key: LeaseKey) -> int:
-        """Return how often a process ended within the window."""
         since_ms = self._clock.now_ms() - WINDOW_MS
         return sum(at_ms >= since_ms for at_ms in self._known.downs.get(key, ()))
 
     async def drop_old(self) -> None:
-        """Forget the processes that ended before the window."""
         await self._steps.all(self._known.dropped(self._clock.now_ms() - WINDOW_MS))
 
 
 class _Known:
-    """The events since one moment, and the status of processes that follows from them.
-
-    Attributes:
-        ended: See ``RecentEvents.ended``.
-        events: The events, newest last.
-        came: Process → when it came up, epoch milliseconds.
-        downs: Process → when it ended each time, epoch milliseconds.
-    """
+    """The events since one moment, and when processes came up or ended by them (epoch milliseconds)."""
 
     def __init__(self, stored: StoredEvents) -> None:
         """Start with the processes that were live before ``stored.events``; add no events."""
@@ -196,7 +174,6 @@ class _Known:
                 yield key
 
     def take_in(self, event: TimelineEvent) -> None:
-        """Add the next event."""
         change = event.change
         if change.kind == ChangeKind.BROKER_LIVE:
             if not self._is_turn(lease_key(change), change):
@@ -234,12 +211,10 @@ class _Known:
     def _is_merged(self, event: TimelineEvent) -> bool:
         """Merge a row about a topic into the previous event if both are from one record. Return whether it did."""
         change = event.change
-        if not self.events:
+        last = self.events[-1] if self.events else None
+        if last is None or last.change[:2] != change[:2]:
             return False
-        last = self.events[-1]
         before = last.change
-        if before[:2] != change[:2]:
-            return False
         if before.kind == ChangeKind.BROKER_LIVE:
             return True  # topics appear and disappear with their broker
         if before.kind == ChangeKind.QUEUE_DATA and (before.cause, before.gone) == (change.cause, change.gone):
@@ -251,7 +226,7 @@ class _Known:
         """Return whether another partition already had the same row."""
         if change.kind not in _OF_ALL_PARTITIONS:
             return False
-        subject = _subject(change)
+        subject = change.kind, change.gone, change.cause, change.server_id, change.namespace, change.key, change.value
         at_ms, partition = self._of_all.get(subject, (0, change.partition))
         if partition != change.partition and at_ms >= change.at_ms - _SAME_EVENT_MS:
             return True
@@ -262,14 +237,35 @@ class _Known:
         return False
 
 
-def _subject(change: RouteChange) -> tuple[object, ...]:
-    return change.kind, change.gone, change.cause, change.server_id, change.namespace, change.key, change.value
+def read_events(tables: Storage, next_offsets: Mapping[int, int], since_ms: int) -> StoredEvents:
+    """Return the events since an instant and below these offsets from ``route_changes``; blocks.
 
+    Raises:
+        TableSchemaMismatch: The table is damaged, or has a different schema from what this version expects.
+    """
+    # Imported by the first query, so that servers without such queries do not load them.
+    import pyarrow.compute as pc
 
-def _read(tables: Storage, next_offsets: Mapping[int, int], since_ms: int) -> StoredEvents:
-    # Imported by the first query, so that servers without such queries do not load it.
-    from namesrv_stream.server.view.stored_events import read_events
-    from namesrv_stream.tables.delta.stored_table import reading
+    from namesrv_stream.history.database import Database
+    from namesrv_stream.tables.delta.stored_table import StoredTable, reading
 
     with reading(tables / ROUTE_CHANGES):
-        return read_events(tables, next_offsets, since_ms, KINDS)
+        table = StoredTable.open(tables, ROUTE_CHANGES, CHANGES_SCHEMA)
+        if table is None or not next_offsets:
+            return StoredEvents(frozenset(), (), False)
+        partition, offset = pc.field("partition"), pc.field("offset")
+        below = reduce(or_, ((partition == p) & (offset < end) for p, end in sorted(next_offsets.items())))
+        database = Database([table])
+        database.register("changes", table.dataset(below))
+        live = (
+            LeaseKey(row["broker_name"], LiveKey(row["cluster"], row["broker_addr"]))
+            for row in database.rows("live_before", since_ms=since_ms)
+        )
+        rows = database.query("timeline", since_ms=since_ms, kinds=sorted(KINDS), most=_KEPT)
+        topic_id = table.properties.get(TOPIC_ID_PROPERTY, "")
+        partitions = range(int(table.properties.get(PARTITIONS_PROPERTY, 0)))
+        is_cut = any(table.transaction_version(removed_app_id(topic_id, p)) for p in partitions)
+        # Events are created on demand, because the caller adds them in steps; a thread would occupy the interpreter.
+        batches = rows.to_batches(max_chunksize=_ROWS_AT_ONCE)
+        events = (e for b in batches for e in map(TimelineEvent, iter_changes(b), b["rows"].to_pylist()))
+        return StoredEvents(frozenset(live), events, is_cut)

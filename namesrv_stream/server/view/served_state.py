@@ -14,8 +14,8 @@ from namesrv_stream import __version__
 from namesrv_stream.client.server_states import PartDigest, PartitionParts, PartRows, ServerState
 from namesrv_stream.route.digest import Part, TableContent, TableDigest, TableDigester, content_of, part_rows
 from namesrv_stream.route.route_view import RouteView
-from namesrv_stream.server.metrics.tables import TableStatus
 from namesrv_stream.server.start.identity import Identity
+from namesrv_stream.server.view.following import TableStatus
 
 T = TypeVar("T")
 
@@ -27,11 +27,7 @@ class _Digested(NamedTuple):
 
 
 class ServedState:
-    """Describes a view for the comparison of servers.
-
-    Attributes:
-        partitions: Number of partitions of the topic.
-    """
+    """Describes a view for the comparison of servers."""
 
     def __init__(self, identity: Identity, view: RouteView, tables: TableStatus, partitions: int) -> None:
         self._identity = identity
@@ -40,7 +36,7 @@ class ServedState:
         self.partitions = partitions
         self._digester = TableDigester(partitions)
         self._digesting = asyncio.Lock()
-        self._telling = asyncio.Lock()  # one answer with rows at a time, because rows take memory
+        self._encoding = asyncio.Lock()  # one answer with rows at a time, because rows take memory
         self._last: _Digested | None = None
 
     @property
@@ -48,7 +44,6 @@ class ServedState:
         return self._identity.server_id
 
     async def describe(self) -> ServerState:
-        """Return the summary of the served state."""
         found = await self._digested()
         return ServerState(
             *self._identity,
@@ -62,7 +57,6 @@ class ServedState:
         )
 
     async def keys(self, partition: int) -> PartitionParts:
-        """Return the digests of all parts of one partition."""
         found = await self._digested()
         parts = sorted(item for item in found.digest.parts.items() if item[0].partition == partition)
         digests = [PartDigest(part.kind, part.name, digest) for part, digest in parts]
@@ -71,7 +65,7 @@ class ServedState:
     async def rows(self, part: Part) -> bytes:
         """Return the content of a part as JSON of ``PartRows``. A thread encodes it, because it may be megabytes."""
         found = await self._digested()
-        async with self._telling:
+        async with self._encoding:
             return await asyncio.to_thread(_rows_json, found, part)
 
     async def _digested(self) -> _Digested:

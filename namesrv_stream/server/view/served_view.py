@@ -44,7 +44,7 @@ class ServedView:
     def accept(self, event: AcceptedEvent) -> list[Pending]:
         """Apply an event immediately. Return its tickets, one for every partition it goes to."""
         tickets = self._server.view.accept(event)
-        self._judge_anew(event)
+        self._forget_settled(event)
         return tickets
 
     def closed(self, key: LeaseKey, connection: Holder) -> None:
@@ -55,7 +55,7 @@ class ServedView:
     def drop(self, pending: Pending) -> None:
         """Remove an event that will never be in the log. Nothing else would ever remove it from the view."""
         self._server.view.drop(pending)
-        self._judge_anew(pending.event)
+        self._forget_settled(pending.event)
 
     def settle(self, pending: Pending, position: tuple[int, int]) -> bool:
         """Record an event's position in the log. Return whether its commit arrived before, so that ``sweep`` is due."""
@@ -81,7 +81,8 @@ class ServedView:
                 memory.forget(lease_key(change))
             elif change.kind == ChangeKind.HOLDER and change.server_id == server_id:
                 key = lease_key(change)
-                held = holders[key] if key in holders else self._committed_holder(key)
+                live = self._server.view.committed_group(key.broker_name).live_brokers.get(key.live_key)
+                held = holders[key] if key in holders else live.holders.get(server_id) if live else None
                 if change.cause == Cause.EXPIRED and held is not None:
                     expired.append((key, held))
                 holders[key] = None if change.gone else Holder(change.server_epoch or 0, change.connection_id or 0)
@@ -97,10 +98,6 @@ class ServedView:
         live = self.live(key)
         return live is not None and live.holders.get(self._identity.server_id) == holder
 
-    def _committed_holder(self, key: LeaseKey) -> Holder | None:
-        live = self._server.view.committed_group(key.broker_name).live_brokers.get(key.live_key)
-        return live.holders.get(self._identity.server_id) if live else None
-
     def reloaded(self, table: RouteTable, next_offsets: Mapping[int, int]) -> None:
         """Replace the committed rows, because the tables were reopened."""
         self._server.view.reload(table, next_offsets)
@@ -110,11 +107,10 @@ class ServedView:
             memory.forget(key)  # removed by rows that this server never received
 
     def reconfigure(self, changes: OptionChanges) -> None:
-        """Use other options for answers from now on."""
         self._server.reconfigure(changes)
         self._responses.clear()
 
-    def _judge_anew(self, event: AcceptedEvent) -> None:
-        """After a change of settings, judge all registrations again: an unchanged one may change the view now."""
+    def _forget_settled(self, event: AcceptedEvent) -> None:
+        """After a change of settings, process all registrations again: an unchanged one may change the view now."""
         if isinstance(event, SettingsChanged):
             self._server.memory.settled.clear()

@@ -14,7 +14,7 @@ from namesrv_stream.remoting.frame import decode_frame, encode_frame
 from namesrv_stream.route.events import Origin
 from namesrv_stream.server.native.lane import open_lane
 from namesrv_stream.server.net.cached_answers import CachedRouteAnswers
-from namesrv_stream.server.net.response_cache import AnsweredRequest, ResponseCache, scope_of
+from namesrv_stream.server.net.response_cache import ResponseCache, scope_of
 from namesrv_stream.settings import RemotingSettings
 from tests.bench.contenders import OURS
 from tests.bench.figures import Figure, Spread
@@ -53,7 +53,7 @@ def query_us(shape: Shape) -> Spread:
     for frame in frames:
         request = decode_frame(frame)
         answer = process(exchange.server, Call(request, origin, 0, peer))
-        responses.keep(AnsweredRequest(frame, request, answer, encode_frame(answer.response)), scope)
+        responses.keep(frame, request, answer, encode_frame(answer.response), scope)
     asked = random.Random(1).choices(frames, k=_QUERIES)
     taken = []
     for _ in range(1 + _REPEATS):

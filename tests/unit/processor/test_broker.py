@@ -7,8 +7,8 @@ from itertools import pairwise
 import orjson
 import pytest
 
+from namesrv_stream.processor.broker import registration_hash
 from namesrv_stream.processor.name_server import Accepted, Answer, Options
-from namesrv_stream.processor.registration_hash import registration_hash
 from namesrv_stream.remoting import fastjson
 from namesrv_stream.remoting.command import ONEWAY_FLAG, RemotingCommand, RequestCode, ResponseCode
 from namesrv_stream.remoting.headers import RegisterBrokerRequestHeader

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from namesrv_stream.processor.loggable import MAX_ENTRIES, MAX_EVENT_BYTES, require_loggable
+from namesrv_stream.processor.register_body import MAX_ENTRIES, MAX_EVENT_BYTES, require_loggable
 from namesrv_stream.route.model import QueueData, TopicQueueMappingInfo
 
 SHAPE = QueueData(8, 8, 6)

@@ -4,8 +4,8 @@ from dataclasses import replace
 
 import pytest
 
+from namesrv_stream.processor.configuration import effective_config
 from namesrv_stream.processor.name_server import Access, Answer, Options, Peer
-from namesrv_stream.processor.namesrv_config import effective_config
 from namesrv_stream.remoting.command import RemotingCommand, RequestCode, ResponseCode
 from namesrv_stream.route.events import Origin, SettingsChanged
 from tests.support.name_server import Exchange

@@ -14,14 +14,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from namesrv_stream.errors import BodyDecodeError
-from namesrv_stream.processor.loggable import MAX_ENTRIES
+from namesrv_stream.processor.broker import registration_hash
 from namesrv_stream.processor.register_body import (
+    MAX_ENTRIES,
     MAX_INFLATED_BYTES,
     RegisterBrokerBody,
     decode_data_version,
     decode_register_body,
 )
-from namesrv_stream.processor.registration_hash import registration_hash
 from namesrv_stream.remoting.command import V3_0_11, V5_0_0, RequestCode
 from namesrv_stream.remoting.headers import RegisterBrokerRequestHeader
 from namesrv_stream.route.model import DataVersion, QueueData, TopicQueueMappingInfo

@@ -7,7 +7,7 @@ import orjson
 from namesrv_stream.remoting.command import RemotingCommand, RequestCode
 from namesrv_stream.remoting.frame import encode_frame
 from namesrv_stream.route.events import BrokerHeartbeat
-from namesrv_stream.server.gateway.backlog import Backlog
+from namesrv_stream.server.gateway.observed_time import Backlog
 from tests.support.name_server import a_body, a_broker_header, a_registration_request, a_topic
 from tests.support.server_rig import MemoryTransport, Rig, turn
 

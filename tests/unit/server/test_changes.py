@@ -214,7 +214,7 @@ async def test_a_change_at_a_full_queue_is_refused_and_ends_no_session() -> None
     rig = a_talking_rig(queue_records=1)
     rig.beat()
     assert_refused(rig, rig.connect(LOOPBACK))
-    assert rig.gateway.is_talking
+    assert rig.gateway.is_connected
 
 
 async def test_changes_leave_room_for_what_brokers_say() -> None:
@@ -228,7 +228,7 @@ async def test_changes_leave_room_for_what_brokers_say() -> None:
     rig.ask(rig.connect(), a_registration_request())
     await turn()
 
-    assert rig.gateway.is_talking
+    assert rig.gateway.is_connected
 
 
 async def test_a_change_at_a_stopping_server_is_refused() -> None:
@@ -244,7 +244,7 @@ async def test_a_change_larger_than_a_record_is_refused() -> None:
     assert answer.code == ResponseCode.SYSTEM_ERROR
     assert "2000" in (answer.remark or "")
     assert rig.view.table.kv == {}
-    assert rig.gateway.is_talking
+    assert rig.gateway.is_connected
 
 
 # ---- waiting for Kafka ----

@@ -199,10 +199,10 @@ async def test_idle_connections_are_closed_by_observed_time_only() -> None:
     peer = rig.connect()
     rig.clock.advance(3_600_000)
     rig.gateway.beat()
-    rig.connections.close_idle(rig.gateway.observed_ms)
+    rig.connections.beat(rig.gateway.observed_ms)
     assert not peer.is_closing()
     rig.beat(250)
-    rig.connections.close_idle(rig.gateway.observed_ms)
+    rig.connections.beat(rig.gateway.observed_ms)
     assert peer.is_closing()
 
 
@@ -213,7 +213,7 @@ async def test_a_half_open_peer_with_unread_answers_is_given_up() -> None:
     peer.is_stuck = True
     receive(peer, encode_frame(CLUSTER_INFO))
     rig.beat(250)
-    rig.connections.close_idle(rig.gateway.observed_ms)
+    rig.connections.beat(rig.gateway.observed_ms)
     assert (peer.is_aborted, len(rig.connections)) == (True, 0)
 
 
@@ -223,7 +223,7 @@ async def test_traffic_keeps_a_connection() -> None:
     for _ in range(5):
         rig.beat(200)
         rig.ask(peer, CLUSTER_INFO)
-        rig.connections.close_idle(rig.gateway.observed_ms)
+        rig.connections.beat(rig.gateway.observed_ms)
     assert not peer.is_closing()
 
 

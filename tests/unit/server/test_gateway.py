@@ -279,7 +279,7 @@ async def test_a_registration_too_large_for_kafka_is_dropped_and_stops_nothing(
         await turn()
     rig.publisher.ack()
     assert rig.publisher.kinds() == ["server_started", "broker_registered"]
-    assert rig.gateway.is_talking
+    assert rig.gateway.is_connected
     assert "broker-a" not in rig.view.table.groups
     assert rig.view.pending_count == 1  # broker-b's, until it is committed
     assert "cannot be logged" in caplog.text
@@ -293,7 +293,7 @@ async def test_a_full_queue_ends_the_session_and_loses_nothing() -> None:
         rig.ask(broker, a_registration_request(f"10.0.0.{i}:1", brokerName=f"b{i}"))
     await turn()
     rig.ask(broker, a_registration_request("10.0.0.7:1", brokerName="b7"))
-    assert not rig.gateway.is_talking
+    assert not rig.gateway.is_connected
     await turn()
     rig.beat(3)
     rig.publisher.open()
@@ -453,7 +453,7 @@ async def test_an_hour_without_a_leader_of_one_partition_leaves_the_other_as_it_
     assert kinds.count("tick") > 7_000
     assert closed_in_log(rig) == [0]
     standing = rig.gateway.status
-    assert (standing.is_talking, standing.has_started, standing.away) == (False, True, (1,))
+    assert (standing.is_connected, standing.has_started, standing.away) == (False, True, (1,))
     rig.commit()
     shown = [group.broker_name for group in rig.view.table.registered_groups()]
     assert shown == [name_in(1, 2)]
@@ -472,7 +472,7 @@ async def test_a_partition_that_is_back_is_resumed_and_told_what_it_lacks() -> N
     assert kinds[0][:3] == ["server_started", "broker_registered", "tick"]
     assert "server_resumed" not in kinds[0]
     assert kinds[1] == ["server_started", "server_resumed", "broker_registered"]
-    assert rig.gateway.is_talking
+    assert rig.gateway.is_connected
 
 
 async def test_observed_time_leaves_standstills_out() -> None:
@@ -548,7 +548,7 @@ async def test_stop_with_a_session_that_never_opens_ends_in_time() -> None:
     rig.gateway.attach(rig.publisher.publisher_of)
     rig.publisher.open()
     await rig.gateway.stop(0.01)
-    assert not rig.gateway.is_talking
+    assert not rig.gateway.is_connected
 
 
 async def test_stop_that_kafka_does_not_acknowledge_ends() -> None:
@@ -556,7 +556,7 @@ async def test_stop_that_kafka_does_not_acknowledge_ends() -> None:
     rig.talk()
     rig.publisher.acks_at_close = False
     await rig.gateway.stop(0.01)
-    assert not rig.gateway.is_talking
+    assert not rig.gateway.is_connected
 
 
 async def test_wanted_registrations_of_this_server_only_are_logged_in_full() -> None:

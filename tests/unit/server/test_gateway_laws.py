@@ -99,7 +99,7 @@ class World:
 
     async def recover(self) -> None:
         await self.run([Do("turn"), Do("beat"), Do("beat"), Do("beat"), Do("open"), Ack(None), Do("turn"), Ack(None)])
-        assert self.rig.gateway.is_talking
+        assert self.rig.gateway.is_connected
 
     def copies_in_log(self, event: AcceptedEvent) -> list[int]:
         """The partitions in which the event stands, with each of its copies."""

@@ -36,5 +36,5 @@ def test_a_long_value_is_cut_and_a_line_break_is_escaped(caplog: pytest.LogCaptu
 def test_more_entries_than_fit_are_counted(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO, "namesrv_stream")
     log_kv_table({"A": {f"k{i}": "v" for i in range(5)}}, max_entries=2)
-    assert caplog.messages[-1] == "kv table has 3 more entries, not printed"
+    assert caplog.messages[-1] == "kv table has more entries, not printed count=3"
     assert len(caplog.messages) == 4

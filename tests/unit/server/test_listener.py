@@ -5,7 +5,7 @@ import socket
 import pytest
 
 from namesrv_stream.errors import ConfigError
-from namesrv_stream.server.start.listener import NameServerAddrs, address, bind
+from namesrv_stream.server.start.process import NameServerAddrs, address, bind
 
 
 def test_a_taken_port_is_named_with_its_key() -> None:

@@ -29,7 +29,7 @@ from namesrv_stream.route.reducer import apply
 from namesrv_stream.route.route_view import RouteView
 from namesrv_stream.route.table import RouteTable
 from namesrv_stream.route.topic_route import pickup_topic_route
-from namesrv_stream.server.start.log_tail import LogTail
+from namesrv_stream.server.start.opening import LogTail
 from tests.support.builders import NAME, RW, S1, S2, Log, a_key, a_proof, a_registration, heartbeats_with, over
 from tests.support.examples import examples
 from tests.support.strategies_route import Entry, logs

@@ -20,7 +20,7 @@ from namesrv_stream.errors import ConfigError
 from namesrv_stream.processor.name_server import Options
 from namesrv_stream.remoting.command import RemotingCommand, RequestCode, ResponseCode
 from namesrv_stream.remoting.frame import decode_frame, encode_frame
-from namesrv_stream.server.native import library
+from namesrv_stream.server.native import lane as lane_module
 from namesrv_stream.server.native.lane import open_lane
 from namesrv_stream.settings import RemotingSettings, Settings
 from namesrv_stream.tools.doctor import machine
@@ -446,7 +446,7 @@ def test_answers_change_while_the_thread_sends_them() -> None:
 def library_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The compiled library of another build, which has none yet."""
     path = tmp_path / "libnative_lane.so"
-    monkeypatch.setattr(library, "_FILE", path)
+    monkeypatch.setattr(lane_module, "_FILE", path)
     return path
 
 

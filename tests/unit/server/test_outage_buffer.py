@@ -16,8 +16,7 @@ from namesrv_stream.route.events import (
 )
 from namesrv_stream.route.model import DataVersion, LiveKey, Registration
 from namesrv_stream.route.view_layers import Pending
-from namesrv_stream.server.gateway.outage_buffer import OutageBuffer
-from namesrv_stream.server.gateway.records import Item
+from namesrv_stream.server.gateway.records import Item, OutageBuffer
 
 ORIGIN = Origin("s1", 1, 1)
 LIVE = LiveKey("c0", "10.0.0.1:1")

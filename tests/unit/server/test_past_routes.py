@@ -16,7 +16,7 @@ from urllib.request import urlopen
 import pytest
 
 from namesrv_stream.clock import SystemClock
-from namesrv_stream.server.view.past_routes import PastRoutes
+from namesrv_stream.server.http.routes_page import PastRoutes
 from namesrv_stream.settings import Settings
 from namesrv_stream.tables.layout import ROUTE_ARCHIVE
 from namesrv_stream.tables.storage import Folder

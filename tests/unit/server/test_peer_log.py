@@ -13,7 +13,7 @@ REFUSED = "connection refused peer=%s limit=%d"
 
 def refuse(peer_log: PeerLog, times: int, text: str = REFUSED, kind: str = "") -> None:
     for n in range(times):
-        peer_log.tell(LOGGER, logging.WARNING, text, f"10.0.0.1:{n}", 7, kind=kind)
+        peer_log.log(LOGGER, logging.WARNING, text, f"10.0.0.1:{n}", 7, kind=kind)
 
 
 def told(caplog: pytest.LogCaptureFixture) -> list[str]:
@@ -80,7 +80,7 @@ def test_a_fault_of_ours_is_told_with_its_traceback(caplog: pytest.LogCaptureFix
     try:
         raise RuntimeError("a bug")
     except RuntimeError:
-        PeerLog().tell(LOGGER, logging.ERROR, "request failed peer=%s", "10.0.0.1:1", is_fault=True)
+        PeerLog().log(LOGGER, logging.ERROR, "request failed peer=%s", "10.0.0.1:1", is_fault=True)
     assert caplog.records[0].exc_info
     assert "a bug" in caplog.text
 

@@ -13,8 +13,7 @@ from namesrv_stream.clock import ManualClock
 from namesrv_stream.route.changes import Cause, ChangeKind, RouteChange
 from namesrv_stream.route.events import KvPut
 from namesrv_stream.route.model import DataVersion, LeaseKey
-from namesrv_stream.server.view.recent_events import KINDS, WINDOW_MS, RecentEvents
-from namesrv_stream.server.view.stored_events import read_events
+from namesrv_stream.server.view.recent_events import WINDOW_MS, RecentEvents, read_events
 from namesrv_stream.tables.storage import Folder, tables_of
 from tests.support.builders import NAME, RW, S1, Log, a_key, a_registration
 from tests.support.history_tables import HistoryOfLogs
@@ -269,7 +268,7 @@ def test_what_is_read_becomes_rows_as_it_is_taken_in(tmp_path: Path) -> None:
     tables.commit()
     log.output.changes.clear()
     of_others = _changes_alive()
-    stored = read_events(tables_of(tables.settings), tables.ends(), log.now_ms, KINDS)
+    stored = read_events(tables_of(tables.settings), tables.ends(), log.now_ms)
     assert next(iter(stored.events)).change.broker_name == "b0"
     assert _changes_alive() - of_others < 500
     assert len(list(stored.events)) == 2_999

@@ -5,7 +5,7 @@ import pytest
 from namesrv_stream.metric_catalogue import METRICS
 from namesrv_stream.metrics import Samples
 from namesrv_stream.remoting.command import RequestCode, ResponseCode
-from namesrv_stream.server.metrics.requests import BOUNDS_NS, RequestMetrics
+from namesrv_stream.server.net.request_metrics import BOUNDS_NS, RequestMetrics
 
 
 def test_a_value_at_a_bound_is_within_it() -> None:

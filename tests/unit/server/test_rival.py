@@ -3,8 +3,7 @@
 from namesrv_stream.route.event_json import encode_event
 from namesrv_stream.route.events import Event, Origin, ServerStarted, ServerStopped, Tick
 from namesrv_stream.route.fold.step import Record
-from namesrv_stream.server.start.identity import Identity
-from namesrv_stream.server.start.log_guard import Sightings
+from namesrv_stream.server.start.identity import Identity, RivalTicks
 from namesrv_stream.table_errors import DuplicateServerId
 
 OURS = Identity("s1", 200)
@@ -12,7 +11,7 @@ OTHER = Origin("s1", 100)
 
 
 def seen(*events: Event) -> dict[int, list[int]]:
-    sightings = Sightings(OURS)
+    sightings = RivalTicks(OURS)
     for number, event in enumerate(events):
         sightings.take(Record(0, number, 1_000 * number, encode_event(event)))
     return sightings.ticks
@@ -31,7 +30,7 @@ def test_other_servers_and_our_own_start_are_left_alone() -> None:
 
 
 def test_what_is_no_record_of_ours_is_left_out() -> None:
-    sightings = Sightings(OURS)
+    sightings = RivalTicks(OURS)
     sightings.take(Record(0, 0, 0, b'"s1"'))
     assert sightings.ticks == {}
 

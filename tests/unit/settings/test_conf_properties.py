@@ -6,7 +6,7 @@ from typing import NamedTuple
 import pytest
 
 from namesrv_stream.errors import ConfigError
-from namesrv_stream.processor.namesrv_config import ROCKETMQ_DEFAULTS
+from namesrv_stream.processor.configuration import ROCKETMQ_DEFAULTS
 from namesrv_stream.settings import LoadedSettings, Settings, load_settings, rocketmq_config
 from namesrv_stream.settings.conf_file import COUNTERPARTS, WITHOUT_MEANING
 

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from namesrv_stream.processor.namesrv_config import OPTION_OF
+from namesrv_stream.processor.configuration import OPTION_OF
 from namesrv_stream.settings.names import all_keys, is_advanced, public_path
 from tests.support.settings_tables import ADVANCED_DOCUMENT, DOCUMENT, sections, with_tables
 

@@ -14,18 +14,16 @@ from namesrv_stream.clock import Clock
 from namesrv_stream.instants import duration, instant
 from namesrv_stream.route.changes import Cause
 from namesrv_stream.route.route_view import RouteView
-from namesrv_stream.server.http.console.formatting import WHY_ENDED, plain
-from namesrv_stream.server.http.console.question import SHOWN, STATES, Question, Tone
+from namesrv_stream.server.http.console.query import SHOWN, STATES, WHY_ENDED, Question, Tone, plain
 from namesrv_stream.server.steps import Kept, Steps
 from namesrv_stream.server.view.fleet import Broker, Fleet
 from namesrv_stream.server.view.recent_events import RecentEvents
-from namesrv_stream.text_table import times
+from namesrv_stream.text_table import counted, times
 
 #: How long a snapshot is used. Every open console asks every few seconds, and after every change.
 _FRESH_MS: Final = 900
 #: Statuses of a broker; those that need attention come first.
 ORDER: Final = ("held", "late", "gone", "unknown", "alive", "replaced", "left")
-_RANK: Final = {status: rank for rank, status in enumerate(ORDER)}
 LIVE: Final = ("alive", "unknown", "late", "held")
 
 #: Values of ``?state=`` that mean several statuses.
@@ -37,8 +35,8 @@ STATUSES_OF: Final[Mapping[str, Sequence[str]]] = {
 
 
 def status_of(broker: Broker) -> str:
-    """Return one of ``ORDER``. *late*: its heartbeat is older than half of its timeout. *left*: it unregistered.
-    *replaced*: another address has its brokerId. The last two are normal."""
+    """Return one of ``ORDER``: *late* if the heartbeat is older than half of the timeout, *left* if it unregistered,
+    *replaced* if another address has its brokerId. The last two are normal."""
     if broker.ended is not None:
         if broker.ended.cause == Cause.UNREGISTERED:
             return "left"
@@ -58,11 +56,9 @@ class FleetSnapshot:
     counts: Counter[tuple[str, str]]
 
     def count(self, *statuses: str) -> int:
-        """Return the number of brokers that have one of these statuses."""
         return sum(count for (_, status), count in self.counts.items() if status in statuses)
 
     def count_in(self, cluster: str, *statuses: str) -> int:
-        """Return the number of brokers of a cluster that have one of these statuses."""
         return sum(self.counts[cluster, status] for status in statuses)
 
 
@@ -109,13 +105,13 @@ class FleetSnapshots:
         async for some in self._steps.lists(found for found in snapshot.brokers if _fits(found[1], question)):
             counts.update(status for status, _ in some)
             wanted = [found for found in some if found[0] in statuses]
-            kept = heapq.nsmallest(most, [*kept, *wanted], key=_by_urgency)
+            kept = heapq.nsmallest(most, [*kept, *wanted], key=_urgency)
         return Picked(kept, counts)
 
 
-def _by_urgency(found: tuple[str, Broker]) -> tuple[Any, ...]:
+def _urgency(found: tuple[str, Broker]) -> tuple[Any, ...]:
     status, broker = found
-    return _RANK[status], -(broker.ended.at_ms if broker.ended else 0), *_names(broker)
+    return ORDER.index(status), -(broker.ended.at_ms if broker.ended else 0), *_names(broker)
 
 
 def _names(broker: Broker) -> tuple[str, str, str]:
@@ -130,7 +126,7 @@ def _fits(broker: Broker, question: Question) -> bool:
 
 
 #: Status → label on the card, and tone.
-_WORDS: Final[dict[str, tuple[str, Tone]]] = {
+_LABELS: Final[dict[str, tuple[str, Tone]]] = {
     "alive": ("alive", "good"),
     "late": ("late", "warn"),
     "held": ("protected", "warn"),
@@ -144,7 +140,6 @@ _WORDS: Final[dict[str, tuple[str, Tone]]] = {
 async def brokers(
     picked: Picked, question: Question, *, recent_events: RecentEvents, clock: Clock, steps: Steps
 ) -> dict[str, Any]:
-    """Return the variables of the template ``brokers``."""
     now_ms = clock.now_ms()
     larger = next((name for name, most in SHOWN.items() if most > SHOWN[question.shown]), None)
     total = picked.count(question.state)
@@ -154,18 +149,18 @@ async def brokers(
         "total": total,
         "left_out": left_out,
         "more": larger if left_out else None,
-        "states": [(state, word, picked.count(state)) for state, word in STATES.items()],
+        "states": [(state, label, picked.count(state)) for state, label in STATES.items()],
         "failure": recent_events.failure,
     }
 
 
 def _card(status: str, broker: Broker, recent_events: RecentEvents, now_ms: int) -> dict[str, Any]:
-    word, tone = _WORDS[status]
+    label, tone = _LABELS[status]
     lines = list(_ended_lines(broker)) if broker.ended else _live_lines(broker, recent_events, now_ms)
     downs = recent_events.downs(broker.key)
     if downs > (broker.ended is not None):
         lines.append(f"went down {times(downs)} in the last day")
-    return {"status": status, "word": word, "tone": tone, "broker": broker, "lines": lines}
+    return {"status": status, "label": label, "tone": tone, "broker": broker, "lines": lines}
 
 
 def _ended_lines(broker: Broker) -> list[str]:
@@ -184,10 +179,10 @@ def _live_lines(broker: Broker, recent_events: RecentEvents, now_ms: int) -> lis
         lines.append(f"ends as {plain(hold.goes_with)} at {instant(hold.until_ms)} or later")
     if broker.age_ms is None:
         others, after = ", ".join(broker.servers), duration(broker.expires_after_ms)
-        lines.append(f"not heard by this server since its start; heard by {others}; expires after {after} unheard")
+        lines.append(f"no heartbeat at this server since its start, but at {others}; expires after {after} without one")
         return lines
-    count, came_ms = len(broker.servers), recent_events.came_ms(broker.key)
+    came_ms = recent_events.came_ms(broker.key)
     up = "up for more than a day" if came_ms is None else f"up for {duration(max(0, now_ms - came_ms))}"
-    hear = "1 server hears it" if count == 1 else f"{count} servers hear it"
-    lines.append("; ".join([up, hear] + ["a timeout of its own"] * (broker.timeout_ms is not None)))
+    servers = f"heartbeats at {counted(len(broker.servers), 'server')}"
+    lines.append("; ".join([up, servers] + ["own timeout"] * (broker.timeout_ms is not None)))
     return lines

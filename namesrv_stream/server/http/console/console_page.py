@@ -6,6 +6,7 @@ ones. So everything is rendered in one place, and the page works without the scr
 
 import asyncio
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from importlib.resources import files
 from typing import TYPE_CHECKING, Any, Final
 
@@ -14,31 +15,55 @@ from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 
 from namesrv_stream import __version__
+from namesrv_stream.clock import Clock
+from namesrv_stream.processor.name_server import NameServer
+from namesrv_stream.server.http.answers import Problem, conditional
 from namesrv_stream.server.http.console.brokers import FleetSnapshots, brokers
-from namesrv_stream.server.http.console.formatting import FILTERS, shown
-from namesrv_stream.server.http.console.question import SHOWN, WINDOWS, Question
-from namesrv_stream.server.http.console.servers import OtherServers
+from namesrv_stream.server.http.console.later_parts import OtherServers, WhatIf
+from namesrv_stream.server.http.console.query import FILTERS, SHOWN, WINDOWS, Question, shown
 from namesrv_stream.server.http.console.summary import pipeline, summary
 from namesrv_stream.server.http.console.timeline import timeline
 from namesrv_stream.server.http.console.topics import Offer, offers_now, offers_of, route_diff, topics
-from namesrv_stream.server.http.console.what_if import WhatIf
 from namesrv_stream.server.http.operation import answers
-from namesrv_stream.server.http.responses import Problem, conditional
-from namesrv_stream.server.http.sources import Sources
+from namesrv_stream.server.http.routes_page import REFUSALS, PastRoutes
 from namesrv_stream.server.http.status_page import StatusPage
+from namesrv_stream.server.peer_log import PeerLog
+from namesrv_stream.server.server_metrics import ServerMetrics
+from namesrv_stream.server.start.process import NameServerAddrs
 from namesrv_stream.server.steps import Steps
+from namesrv_stream.server.tls import ServerTls
+from namesrv_stream.server.view.feed import ChangeFeed
 from namesrv_stream.server.view.fleet import Fleet
-from namesrv_stream.server.view.past_routes import REFUSALS
+from namesrv_stream.server.view.recent_events import RecentEvents
+from namesrv_stream.server.view.served_state import ServedState
+from namesrv_stream.settings import Settings
 
 if TYPE_CHECKING:
     from namesrv_stream.history.past_route import PastRoute
+
+
+@dataclass(frozen=True, slots=True)
+class Sources:
+    """Parts of the server that the pages read. ``tls`` is used only if ``http.tls`` is set."""
+
+    server: NameServer
+    name_server_addrs: NameServerAddrs
+    state: ServedState
+    past_routes: PastRoutes
+    feed: ChangeFeed
+    recent_events: RecentEvents
+    figures: ServerMetrics
+    tls: ServerTls
+    clock: Clock
+    settings: Settings
+    peer_log: PeerLog
+
 
 PARTS: Final = ("summary", "brokers", "topics", "route", "timeline", "pipeline", "servers", "what-if")
 #: Parts that the script loads after the page, because other servers and the history can be slow.
 _LATER: Final = ("servers", "what-if")
 _STATIC: Final = {".css": "text/css", ".js": "text/javascript", ".svg": "image/svg+xml"}
 _HTML: Final = "text/html"
-_MOST_LINES: Final = 300
 #: Only this server's scripts and styles, nothing from other sites, and no embedding in frames.
 HEADERS: Final = {
     "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; "
@@ -64,36 +89,24 @@ class ConsolePage:
         self._loading = asyncio.Lock()
         self._templates: dict[str, Template] | None = None
         self._static = _read_static()
-        self._makers = {
-            "summary": self._summary,
-            "brokers": self._brokers,
-            "topics": self._topics,
-            "route": self._route,
-            "timeline": self._timeline,
-            "pipeline": self._pipeline,
-            "servers": self._servers,
-            "what-if": self._what_if,
-        }
 
     @answers("/", (_HTML, None))
     async def page(self, _: Request, query: Question) -> Response:
         """Return the console's page."""
         parts = [name for name in PARTS if name not in _LATER or (name == "what-if" and query.past)]
         position = self._from.feed.end.token()  # taken first: the script shows later changes again
-        shown = {name.replace("-", "_"): await self._makers[name](query) for name in parts}
+        shown = {name.replace("-", "_"): await self._part(name, query) for name in parts}
         later = [name for name in PARTS if name not in parts]
-        return await self._answer(
-            "page", query, shown | {"position": position, "later": later, "windows": list(WINDOWS)}
-        )
+        shown |= {"position": position, "later": later, "windows": list(WINDOWS)}
+        return await self._answer("page", query, shown)
 
     @answers("/console/parts/{part}", (_HTML, None), errors=(404,))
     async def part(self, request: Request, query: Question) -> Response:
         """Return one part of the console's page, for the console's own script."""
         name = request.path_params["part"]
-        if name not in self._makers:
+        if name not in PARTS:
             raise Problem(404, f"no part {name}: there are {', '.join(PARTS)}")
-        shown = await self._makers[name](query)
-        return await self._answer(name, query, {name.replace("-", "_"): shown})
+        return await self._answer(name, query, {name.replace("-", "_"): await self._part(name, query)})
 
     @answers("/console/static/{name}", ("text/css", None), statuses=(200, 304), errors=(404,))
     async def static(self, request: Request) -> Response:
@@ -108,13 +121,8 @@ class ConsolePage:
 
     async def _answer(self, name: str, question: Question, parts: Mapping[str, Any]) -> Response:
         templates = await self._loaded()
-        texts = templates[name].generate(
-            **parts,
-            q=question,
-            version=__version__,
-            server_id=self._from.state.server_id,
-            now_ms=self._from.clock.now_ms(),
-        )
+        common = {"version": __version__, "server_id": self._from.state.server_id, "now_ms": self._from.clock.now_ms()}
+        texts = templates[name].generate(**parts, q=question, **common)
         pieces = (text.encode("utf-8", "replace") for text in texts)
         return StreamingResponse(self._steps.joined(pieces), media_type=_HTML, headers=HEADERS)
 
@@ -125,33 +133,30 @@ class ConsolePage:
                 self._templates = await asyncio.to_thread(_load_templates)
             return self._templates
 
-    # ---- parts ----
-
-    async def _summary(self, _: Question) -> dict[str, Any]:
-        return summary(self._from.figures, await self._fleets.newest(), self._status.parts())
-
-    async def _brokers(self, question: Question) -> dict[str, Any]:
-        picked = await self._fleets.pick(await self._fleets.newest(), question, SHOWN[question.shown])
-        return await brokers(
-            picked, question, recent_events=self._from.recent_events, clock=self._from.clock, steps=self._steps
-        )
-
-    async def _topics(self, question: Question) -> dict[str, Any]:
-        return await topics(self._from.server, question, self._steps)
-
-    async def _timeline(self, question: Question) -> dict[str, Any]:
-        await self._from.recent_events.begin(self._from.server.view.next_offsets)
-        return await timeline(self._from.recent_events, question, self._from.clock, self._steps)
-
-    async def _pipeline(self, _: Question) -> dict[str, Any]:
-        return pipeline(self._from.figures, self._status.parts(), self._from.clock)
-
-    async def _servers(self, _: Question) -> list[dict[str, Any]]:
-        return await self._others.compared()
-
-    async def _what_if(self, question: Question) -> dict[str, Any]:
-        timeout_ms = self._fleet.settings().default_timeout_ms
-        return await self._what_ifs.shown(question.past, timeout_ms, await self._fleets.newest())
+    async def _part(self, name: str, question: Question) -> Any:
+        """Return the variables of a part's template."""
+        sources, clock, steps = self._from, self._from.clock, self._steps
+        recent_events, fleet = sources.recent_events, self._fleets.newest
+        match name:
+            case "summary":
+                return summary(sources.figures, await fleet(), self._status.parts())
+            case "brokers":
+                picked = await self._fleets.pick(await fleet(), question, SHOWN[question.shown])
+                return await brokers(picked, question, recent_events=recent_events, clock=clock, steps=steps)
+            case "topics":
+                return await topics(sources.server, question, steps)
+            case "timeline":
+                await recent_events.begin(sources.server.view.next_offsets)
+                return await timeline(recent_events, question, clock, steps)
+            case "pipeline":
+                return pipeline(sources.figures, self._status.parts(), clock)
+            case "servers":
+                return await self._others.compared()
+            case "what-if":
+                timeout_ms = self._fleet.settings().default_timeout_ms
+                return await self._what_ifs.shown(question.past, timeout_ms, await fleet())
+            case _:
+                return await self._route(question)
 
     async def _route(self, question: Question) -> dict[str, Any]:
         topic, server = question.topic, self._from.server
@@ -171,7 +176,7 @@ class ConsolePage:
         is_found = any(group.is_registered for group, _ in offering)
         acting = server.answers.support_acting_master
         now = offers_now(offering if is_found else (), topic, support_acting_master=acting)
-        diff = await route_diff(now, before, is_compared=is_compared, most=_MOST_LINES, steps=self._steps)
+        diff = await route_diff(now, before, is_compared=is_compared, steps=self._steps)
         return diff | {"found": is_found, "is_compared": is_compared, "then": then, "problem": problem}
 
 
@@ -196,9 +201,5 @@ def _load_templates() -> dict[str, Template]:
 def _read_static() -> dict[str, tuple[bytes, str]]:
     """Return the static files: name → content and media type."""
     folder = files("namesrv_stream.server.http.console").joinpath("static")
-    found = {}
-    for file in folder.iterdir():
-        media_type = _STATIC.get(f".{file.name.rpartition('.')[2]}")
-        if media_type is not None:
-            found[file.name] = (file.read_bytes(), media_type)
-    return found
+    kinds = {file: _STATIC.get(f".{file.name.rpartition('.')[2]}") for file in folder.iterdir()}
+    return {file.name: (file.read_bytes(), media_type) for file, media_type in kinds.items() if media_type}

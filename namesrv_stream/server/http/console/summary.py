@@ -8,16 +8,16 @@ from namesrv_stream.clock import Clock
 from namesrv_stream.instants import duration
 from namesrv_stream.server.http.answers import PartHealth
 from namesrv_stream.server.http.console.brokers import LIVE, FleetSnapshot
-from namesrv_stream.server.http.console.question import Tone
+from namesrv_stream.server.http.console.query import Tone
 from namesrv_stream.server.http.status_page import worst
-from namesrv_stream.server.metrics.scrape import ServerMetrics
+from namesrv_stream.server.server_metrics import ServerMetrics
 from namesrv_stream.tables.job_commits import BATCH_BOUNDS_MS, JobFigures
-from namesrv_stream.text_table import counted, plural
+from namesrv_stream.text_table import counted, plural, times
 
 _MEANING: Final = {
     "server": "answers brokers and clients",
-    "kafka": "takes every event",
-    "tables": "are what the job has folded",
+    "kafka": "accepts every event",
+    "tables": "contain what the job has folded",
     "job": "folds events into routes",
     "guard": "keeps brokers when too many seem to end at once",
 }
@@ -25,14 +25,10 @@ TONES: Final[dict[str, Tone]] = {"ok": "good", "degraded": "warn", "failed": "ba
 
 
 def pipeline(figures: ServerMetrics, parts: Sequence[PartHealth], clock: Clock) -> dict[str, Any]:
-    """Return the variables of the template ``pipeline``."""
     refused: Tone = next((TONES[part.state] for part in parts if part.name == "job" and part.reason), "calm")
-    return {
-        "parts": [
-            (part, TONES[part.state], part.reason or part.detail or _MEANING.get(part.name, "")) for part in parts
-        ],
-        "figures": [*_own_figures(figures), *_job_figures(figures.tables.job, refused, clock.now_ms())],
-    }
+    texts = [(part, TONES[part.state], part.reason or part.detail or _MEANING.get(part.name, "")) for part in parts]
+    shown = [*_own_figures(figures), *_job_figures(figures.tables.job, refused, clock.now_ms())]
+    return {"parts": texts, "figures": shown}
 
 
 def _figure(label: str, value: object, note: str, *, warn: bool = False) -> dict[str, Any]:
@@ -43,32 +39,16 @@ def _figure(label: str, value: object, note: str, *, warn: bool = False) -> dict
 def _own_figures(figures: ServerMetrics) -> list[dict[str, Any]]:
     gateway, tables = figures.gateway.status, figures.tables
     lag_ms, unpublished = tables.lag_ms, gateway.unpublished_brokers + gateway.unpublished_changes
+    age, lag = duration(tables.age_ms), "unknown" if lag_ms is None else duration(lag_ms)
+    version = f"version {tables.version:,}; the job commits each second"
+    oldest = f"records that wait for Kafka; the oldest for {duration(gateway.oldest_age_ms)}"
+    lost = f"kept while Kafka was unavailable; the connection was lost {times(gateway.lost_sessions)}"
     return [
-        _figure(
-            "snapshot",
-            duration(tables.age_ms) if tables.version >= 0 else "none",
-            f"version {tables.version:,}; the job commits each second",
-            warn=tables.age_ms > 10_000,
-        ),
-        _figure(
-            "event lag",
-            "unknown" if lag_ms is None else duration(lag_ms),
-            "age of the newest folded record, by Kafka's stamp",
-            warn=lag_ms is not None and lag_ms > 10_000,
-        ),
-        _figure(
-            "publish queue",
-            gateway.queued_records,
-            f"records that wait for Kafka; the oldest for {duration(gateway.oldest_age_ms)}",
-            warn=gateway.oldest_age_ms > 2_000,
-        ),
+        _figure("snapshot", age if tables.version >= 0 else "none", version, warn=tables.age_ms > 10_000),
+        _figure("event lag", lag, "age of the newest folded record, by Kafka's stamp", warn=(lag_ms or 0) > 10_000),
+        _figure("publish queue", gateway.queued_records, oldest, warn=gateway.oldest_age_ms > 2_000),
         _figure("not folded yet", figures.view.pending_count, "events that this server accepted"),
-        _figure(
-            "unpublished events",
-            unpublished,
-            f"kept while Kafka was away; it was lost {gateway.lost_sessions:,} times",
-            warn=unpublished > 0,
-        ),
+        _figure("unpublished events", unpublished, lost, warn=unpublished > 0),
     ]
 
 
@@ -99,7 +79,6 @@ _BAR: Final = ("alive", "unknown", "late", "held", "gone", "replaced", "left")
 
 
 def summary(figures: ServerMetrics, fleet: FleetSnapshot, parts: Sequence[PartHealth]) -> dict[str, Any]:
-    """Return the variables of the template ``summary``."""
     state, attention = worst(parts), fleet.count("gone", "late")
     names = sorted({cluster for cluster, _ in fleet.counts}, key=lambda name: (*_urgency(fleet, name), name))
     return {
@@ -144,9 +123,9 @@ def _tiles(figures: ServerMetrics, fleet: FleetSnapshot) -> list[tuple[str, int,
     """Return the tiles: label, number, note, tone, and the state that their link selects in the list of brokers."""
     late, held, gone, unknown = (fleet.count(status) for status in ("late", "held", "gone", "unknown"))
     alive, left = fleet.count("alive", "late", "unknown"), fleet.count("left", "replaced")
-    heard = f"{unknown:,} not heard by this server" if unknown else "all heard by this server"
+    known = f"{unknown:,} without a heartbeat at this server" if unknown else "all with heartbeats at this server"
     return [
-        ("alive", alive, heard if alive else "no broker has registered", "good" if alive else "calm", ""),
+        ("alive", alive, known if alive else "no broker has registered", "good" if alive else "calm", ""),
         ("late", late, "older than half their timeout", "warn" if late else "calm", "late"),
         ("protected", held, "kept by the mass-expiry guard", "warn" if held else "calm", "held"),
         ("down", gone, "in the last day, without unregistering", "bad" if gone else "calm", "ended"),
@@ -156,7 +135,7 @@ def _tiles(figures: ServerMetrics, fleet: FleetSnapshot) -> list[tuple[str, int,
 
 
 def _urgency(fleet: FleetSnapshot, cluster: str) -> tuple[int, int]:
-    """Return the sort key of a cluster: most brokers that need attention first, then the largest."""
+    """Sort clusters with most brokers that need attention first, then the largest."""
     return -fleet.count_in(cluster, "held", "late", "gone"), -fleet.count_in(cluster, "alive", "unknown")
 
 

@@ -9,11 +9,12 @@ from namesrv_stream.processor.name_server import NameServer
 from namesrv_stream.route.group import BrokerGroup
 from namesrv_stream.route.model import QueueData
 from namesrv_stream.route.topic_route import TopicRoute, broker_data_for_clients, is_system_topic
-from namesrv_stream.server.http.console.question import TOPIC_SETS, Question
+from namesrv_stream.server.http.console.query import TOPIC_SETS, Question
 from namesrv_stream.server.steps import Steps
 
 _MOST_TOPICS: Final = 50
 _MOST_BROKERS: Final = 6
+_MOST_LINES: Final = 300
 
 
 async def topics(server: NameServer, question: Question, steps: Steps) -> dict[str, Any]:
@@ -69,17 +70,10 @@ async def route_diff(
     before: Iterable[tuple[str, Offer]],
     *,
     is_compared: bool,
-    most: int,
     steps: Steps,
+    most: int = _MOST_LINES,
 ) -> dict[str, Any]:
-    """Return the variables of the template ``route`` about a topic's broker names, which can be thousands.
-
-    Args:
-        now: Current offers by broker name; empty if there is no route.
-        before: Past offers by broker name.
-        is_compared: Whether the route is compared with a past one.
-        most: Maximum number of lines.
-        steps: Splits the work into short steps.
+    """Return the variables of the template ``route`` about a topic's current and past offers, which can be thousands.
 
     Returns:
         ``lines``, first those that differ, sorted by broker name; the number ``left_out``; ``counts`` of all by kind.
@@ -121,7 +115,6 @@ def offers_now(
 
 
 def offers_of(route: TopicRoute) -> Iterator[tuple[str, Offer]]:
-    """Yield the offers in a route."""
     brokers = {broker.broker_name: broker for broker in route.broker_datas}
     for name, queue in route.queue_datas.items():
         broker = brokers.get(name)
@@ -130,10 +123,7 @@ def offers_of(route: TopicRoute) -> Iterator[tuple[str, Offer]]:
 
 
 def _offer(cluster: str, addrs: Mapping[int, str], queue: QueueData) -> Offer:
-    told = ", ".join(f"{broker_id}={addr}" for broker_id, addr in sorted(addrs.items()))
-    return Offer(cluster, told, str(queue.read_queue_nums), str(queue.write_queue_nums), _perm(queue.perm))
-
-
-def _perm(perm: int) -> str:
-    """Return RocketMQ's permission bits as letters: 6 is ``RW-``."""
-    return f"{'R' if perm & 4 else '-'}{'W' if perm & 2 else '-'}{'X' if perm & 1 else '-'}"
+    texts = ", ".join(f"{broker_id}={addr}" for broker_id, addr in sorted(addrs.items()))
+    # RocketMQ's permission bits as letters: 6 is ``RW-``.
+    perm = "".join(letter if queue.perm & bit else "-" for letter, bit in (("R", 4), ("W", 2), ("X", 1)))
+    return Offer(cluster, texts, str(queue.read_queue_nums), str(queue.write_queue_nums), perm)

@@ -43,7 +43,7 @@ async def test_a_server_is_not_ready_before_kafka_takes_its_records_and_says_why
         served.rig.talk()
         after = await served.get("/readyz")
     assert (before.status, text.status, after.status) == (503, 503, 200)
-    assert before.json()["reasons"][0].startswith("kafka: Kafka has not taken records since this server's start")
+    assert before.json()["reasons"][0].startswith("kafka: Kafka has accepted no records since this server's start")
     assert text.body.startswith(b"not ready\n[+] server ok\n[-] kafka failed: ")
     assert after.json()["ready"]
 
@@ -68,7 +68,7 @@ async def test_a_server_that_loses_one_partition_says_which() -> None:
         ready, health = await served.get("/readyz"), (await served.get("/healthz")).json()
     (kafka,) = [part for part in health["parts"] if part["name"] == "kafka"]
     assert (ready.status, kafka["state"]) == (200, "degraded")
-    assert kafka["reason"].startswith("Kafka takes no records of partitions 1: no leader; ")
+    assert kafka["reason"].startswith("Kafka accepts no records of partitions 1: no leader; ")
     assert "none of their brokers expires" in kafka["reason"]
 
 

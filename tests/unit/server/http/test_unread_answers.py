@@ -14,8 +14,8 @@ from uvicorn.server import ServerState
 from namesrv_stream.metrics import Counters
 from namesrv_stream.server.http.limits import Limits
 from namesrv_stream.server.http.protocol import HttpProtocol, Port
-from namesrv_stream.server.metrics.scrape import HttpLoad
 from namesrv_stream.server.peer_log import PeerLog
+from namesrv_stream.server.server_metrics import HttpLoad
 from namesrv_stream.settings import HttpSettings
 from tests.support.http_rig import eventually
 

@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from namesrv_stream.server.net.partial_frames import PartialFrames
+from namesrv_stream.server.net.connections import PartialFrames
 
 
 def test_the_oldest_go_where_there_is_too_much() -> None:

@@ -12,7 +12,7 @@ from namesrv_stream.processor.name_server import Accepted, Options
 from namesrv_stream.remoting.command import ONEWAY_FLAG, RemotingCommand, RequestCode, ResponseCode, SerializeType
 from namesrv_stream.remoting.frame import decode_frame, encode_frame
 from namesrv_stream.remoting.headers import ORDER_TOPIC_CONFIG
-from namesrv_stream.server.net.response_cache import AnsweredRequest, ResponseCache, scope_of
+from namesrv_stream.server.net.response_cache import ResponseCache, scope_of
 from tests.support.examples import examples
 from tests.support.name_server import (
     Exchange,
@@ -49,8 +49,8 @@ class CachedServer:
     def keep(self, frame: bytes, connection: int = 1) -> None:
         request = decode_frame(frame)
         answer = self.exchange.send(request, connection)
-        answered = AnsweredRequest(frame, request, answer, encode_frame(answer.response))
-        self.responses.keep(answered, scope_of(connection))
+        answered = (frame, request, answer, encode_frame(answer.response))
+        self.responses.keep(*answered, scope_of(connection))
 
     def has(self, frame: bytes, connection: int = 1) -> bool:
         """Whether a response is cached; then it is the one that the processors give."""

@@ -23,7 +23,7 @@ const parts = new Parts();
 let refreshedAt = 0;
 let planned = null;
 
-function say(state, text) {
+function show(state, text) {
   live.dataset.state = state;
   liveText.textContent = text;
 }
@@ -36,8 +36,8 @@ async function refresh() {
   planned = null;
   if (document.hidden) return;
   refreshedAt = Date.now();
-  const told = await Promise.all(LIVING.map((name) => parts.refresh(name)));
-  if (told.every(Boolean) && feed.isOpen) say("live", `live, ${timeOfDay()}`);
+  const refreshed = await Promise.all(LIVING.map((name) => parts.refresh(name)));
+  if (refreshed.every(Boolean) && feed.isOpen) show("live", `live, ${timeOfDay()}`);
   tickAges();
 }
 
@@ -46,8 +46,8 @@ function refreshSoon() {
   planned = setTimeout(refresh, Math.max(GATHER_MS, refreshedAt + LEAST_BETWEEN_MS - Date.now()));
 }
 
-// What a screen reader is told: who came and went, not every figure that moved.
-function tell(rows) {
+// What a screen reader announces: brokers that came up or went down, not every changed figure.
+function announce(rows) {
   const turns = rows.filter((row) => row.kind === "broker_live" && (row.gone || row.cause === "returned"));
   if (!turns.length) return;
   const named = turns.slice(0, MOST_NAMED).map((row) => `${row.broker_name} ${row.gone ? "is down" : "is back"}: ${row.cause}`);
@@ -56,10 +56,10 @@ function tell(rows) {
 }
 
 const feed = new Feed(document.body.dataset.position, {
-  opened: () => say("live", `live, ${timeOfDay()}`),
-  lost: () => say("lost", `the server does not answer since ${timeOfDay()}; this is what it said last`),
+  opened: () => show("live", `live, ${timeOfDay()}`),
+  lost: () => show("lost", `no answer from the server since ${timeOfDay()}; the page shows its last state`),
   changed: (rows) => {
-    tell(rows);
+    announce(rows);
     refreshSoon();
   },
 });

@@ -171,7 +171,7 @@ async def test_a_broker_is_shown_with_its_age_and_timeout(tmp_path: Path) -> Non
         brokers = (await served.get("/brokers")).json()
     [age] = [attributes for attributes in page.of("p") if "data-age-ms" in attributes]
     assert (age["data-age-ms"], age["data-timeout-ms"]) == ("6000", "10000")
-    assert "heard 6 s ago, expires after 10 s" in page.text
+    assert "last heartbeat 6 s ago, expires after 10 s" in page.text
     assert "late" in page.text
     assert [(b["state"], b["age_ms"], b["expires_after_ms"]) for b in brokers] == [("alive", 6_000, 10_000)]
 
@@ -181,7 +181,7 @@ async def test_an_age_that_nobody_knows_is_said_to_be_unknown(tmp_path: Path) ->
     async with served.serving():
         page = await _page(served, "/console/parts/brokers")
         brokers = (await served.get("/brokers")).json()
-    assert "not heard by this server since its start; heard by s1; expires after 2 min 00 s unheard" in page.text
+    assert "no heartbeat at this server since its start, but at s1; expires after 2 min 00 s without one" in page.text
     assert [b["age_ms"] for b in brokers] == [None, None]
 
 

@@ -12,7 +12,7 @@ from namesrv_stream.route.group import BrokerGroup
 from namesrv_stream.route.table import RouteTable
 from namesrv_stream.route.topic_route import pickup_topic_route
 from namesrv_stream.server.http.console.brokers import FleetSnapshots
-from namesrv_stream.server.http.console.question import Question
+from namesrv_stream.server.http.console.query import Question
 from namesrv_stream.server.http.console.timeline import timeline
 from namesrv_stream.server.http.console.topics import Offer, offers_now, offers_of, route_diff
 from namesrv_stream.server.steps import Steps

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from namesrv_stream.server.changes.position import BadToken, Place, Position, generation_of, parse_token, position_at
+from namesrv_stream.server.view.rows import BadToken, Place, Position, generation_of, parse_token, position_at
 
 PLACES = st.builds(Place, st.integers(0, 10**12), st.integers(0, 10**6))
 _NO_TOKENS = (

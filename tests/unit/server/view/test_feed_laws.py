@@ -22,11 +22,10 @@ from namesrv_stream.route.changes import RouteChange
 from namesrv_stream.route.digest import digest_of
 from namesrv_stream.route.events import KvPut, TopicDeleted
 from namesrv_stream.route.table import RouteTable
-from namesrv_stream.server.changes.feed import ChangeFeed, Piece
-from namesrv_stream.server.changes.follower import CatchUp, Follower, PositionGone
-from namesrv_stream.server.changes.position import Position, generation_of, parse_token, position_at
-from namesrv_stream.server.changes.rows import RowFilter, parse_kinds
 from namesrv_stream.server.steps import Steps
+from namesrv_stream.server.view.feed import ChangeFeed, Piece
+from namesrv_stream.server.view.follower import CatchUp, Follower, PositionGone
+from namesrv_stream.server.view.rows import Position, RowFilter, generation_of, parse_kinds, parse_token, position_at
 from namesrv_stream.tables.storage import Folder
 from namesrv_stream.tables.stored_changes import StoredChanges
 from tests.support.builders import RW, S1, a_registration
@@ -165,7 +164,7 @@ def test_what_a_follower_has_folded_is_what_its_server_has(
 
 async def _live(steps: list[tuple[str, int, int]], kept_rows: int, piece_bytes: int) -> None:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("namesrv_stream.server.changes.follower._PIECE_BYTES", piece_bytes)
+        patch.setattr("namesrv_stream.server.view.follower._PIECE_BYTES", piece_bytes)
         servers = [Server(kept_rows), Server(kept_rows)]
         client = Client(servers[0])
         for step, which, count in steps:

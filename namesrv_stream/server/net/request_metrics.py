@@ -1,7 +1,7 @@
-"""Counts and latencies of requests. They are plain numbers, so counting is cheap enough for every request."""
+"""TODO"""
 
 from bisect import bisect_left
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from enum import IntEnum
 from typing import Final
 
@@ -41,36 +41,35 @@ class RequestMetrics:
     """Counts and latencies by request and response code.
 
     Args:
-        elsewhere: Returns figures of the route queries that the native lane answered: counts by ``BOUNDS_NS``, followed
+        lane: Returns the figures of the route queries that the native lane answered: counts by ``BOUNDS_NS``, followed
             by the count above the last bound, and their total nanoseconds.
     """
 
-    __slots__ = ("_by_code", "_elsewhere", "_route", "_told")
+    __slots__ = ("_by_code", "_lane", "_of_lane", "_route")
 
-    def __init__(self, elsewhere: Callable[[], tuple[Sequence[int], int]] | None = None) -> None:
+    def __init__(self, lane: Callable[[], tuple[Sequence[int], int]] | None = None) -> None:
         self._route = Histogram(BOUNDS_NS)
-        self._elsewhere = elsewhere
-        self._told = Histogram(BOUNDS_NS)  # the figures that `elsewhere` returned last
+        self._lane = lane
+        self._of_lane = Histogram(BOUNDS_NS)  # the figures that `lane` returned last
         self._by_code = {ROUTE: self._route}
 
     def answered(self, request_code: int, response_code: int, took_ns: int) -> None:
         """Count an answer, and the time since processing of its request began."""
         histogram = self._by_code.get((request_code, response_code))
         if histogram is None:
-            histogram = self._new(request_code, response_code)
+            request_code = request_code if request_code in _REQUEST_CODES else _UNKNOWN
+            histogram = self._by_code.setdefault((request_code, response_code), Histogram(BOUNDS_NS))
         histogram.counts[bisect_left(BOUNDS_NS, took_ns)] += 1
         histogram.total += took_ns
 
     def count(self, response_code: ResponseCode) -> int:
-        """Return the number of requests with this response code."""
-        self._ask_elsewhere()
+        self._add_lane()
         return sum(sum(found.counts) for (_, response), found in self._by_code.items() if response == response_code)
 
     def sample(self, samples: Samples) -> None:
-        """Add all metrics to a scrape."""
-        self._ask_elsewhere()
+        self._add_lane()
         route = Histogram(BOUNDS_NS)
-        for request_code, response_code, histogram in self._sorted():
+        for (request_code, response_code), histogram in sorted(self._by_code.items()):
             request, response = _name(RequestCode, request_code), _name(ResponseCode, response_code)
             kind, result = _TYPE_OF.get(request_code, "admin"), _RESULT_OF.get(response_code, "error")
             samples.add("rocketmq_namesrv_requests_total", sum(histogram.counts), kind, request, response, result)
@@ -80,21 +79,14 @@ class RequestMetrics:
                 route.total += histogram.total
         samples.add_histogram("rocketmq_namesrv_route_end_to_end_latency", route, 1e-3)
 
-    def _ask_elsewhere(self) -> None:
-        if self._elsewhere is None:
+    def _add_lane(self) -> None:
+        if self._lane is None:
             return
-        counts, total = self._elsewhere()
-        for at, (told, before) in enumerate(zip(counts, self._told.counts, strict=True)):
-            self._route.counts[at] += told - before
-        self._route.total += total - self._told.total
-        self._told = Histogram(BOUNDS_NS, counts, total)
-
-    def _new(self, request_code: int, response_code: int) -> Histogram:
-        request_code = request_code if request_code in _REQUEST_CODES else _UNKNOWN
-        return self._by_code.setdefault((request_code, response_code), Histogram(BOUNDS_NS))
-
-    def _sorted(self) -> Iterator[tuple[int, int, Histogram]]:
-        return ((*codes, histogram) for codes, histogram in sorted(self._by_code.items()))
+        counts, total = self._lane()
+        for at, (count, before) in enumerate(zip(counts, self._of_lane.counts, strict=True)):
+            self._route.counts[at] += count - before
+        self._route.total += total - self._of_lane.total
+        self._of_lane = Histogram(BOUNDS_NS, counts, total)
 
 
 _REQUEST_CODES: Final = frozenset(map(int, RequestCode))

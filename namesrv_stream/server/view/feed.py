@@ -1,10 +1,4 @@
-"""The newest committed rows in memory. All followers share this buffer and have none of their own.
-
-A follower is a position. It reads on at any time, and waits here when it has read everything. A slow follower costs
-nothing. If the buffer no longer contains its rows, they are read from the tables (``follower.CatchUp``). The buffer
-contains every row from ``begin`` on. So it starts again empty if the tables were reopened, because the rows in between
-are unknown.
-"""
+"""TODO"""
 
 import asyncio
 from bisect import bisect_left
@@ -14,8 +8,7 @@ from itertools import islice
 from typing import Final, NamedTuple
 
 from namesrv_stream.route.changes import RouteChange
-from namesrv_stream.server.changes.position import Position, position_at
-from namesrv_stream.server.changes.rows import encode_row
+from namesrv_stream.server.view.rows import Position, encode_row, position_at
 
 #: Approximate memory of a row without its value, and of a commit without its rows.
 _ROW_BYTES: Final = 700
@@ -44,11 +37,9 @@ class _Commit:
 
 
 class Piece(NamedTuple):
-    """The rows that a follower reads at once.
+    """The encoded rows that a follower reads at once, in log order within each partition.
 
     Attributes:
-        rows: Encoded rows, in log order within each partition.
-        position: The follower's position behind these rows.
         is_whole: Whether no rows of the same commit follow. Then the rows so far are a state that existed.
         mark: Where the piece ends in the buffer, for the next read.
     """
@@ -60,21 +51,13 @@ class Piece(NamedTuple):
 
 
 class ChangeFeed:
-    """Keeps the newest rows for all followers. Only one event loop may use it.
+    """Keeps the newest rows for all followers: every row from ``begin`` to ``end``. Only one event loop may use it.
 
-    Attributes:
-        begin: The position from which on the buffer contains every row.
-        end: The position behind the last row. A follower can be ahead of it if it comes from another server.
-        is_closed: Whether the server is stopping.
-
-    Args:
-        generation: Generation of the tables; see ``position``.
-        next_offsets: The offsets that the view covers; all rows that arrive are behind them.
-        max_rows: Maximum number of rows that are kept.
-        max_bytes: Approximate maximum memory of these rows; the newest commit is always kept.
+    A follower can be ahead of ``end`` if it comes from another server.
     """
 
     def __init__(self, generation: str, next_offsets: Mapping[int, int], max_rows: int, max_bytes: int) -> None:
+        """Start at the offsets that the view covers. The memory is approximate; the newest commit is always kept."""
         self.begin = self.end = position_at(generation, next_offsets)
         self.is_closed = False
         self._max_rows = max_rows
@@ -96,7 +79,10 @@ class ChangeFeed:
         while len(self._commits) > 1 and (
             self._rows + len(self._commits) > self._max_rows or self._bytes > self._max_bytes
         ):
-            self._drop_oldest()
+            oldest = self._commits.popleft()
+            self._rows -= len(oldest.rows)
+            self._bytes -= oldest.size
+            self.begin = oldest.end
         self._wake()
 
     def reloaded(self, generation: str, next_offsets: Mapping[int, int]) -> None:
@@ -136,11 +122,8 @@ class ChangeFeed:
     ) -> Piece:
         """Return the next rows behind a position that the feed ``reaches``; few or none if few are wanted.
 
-        Args:
-            position: The follower's position.
-            wants: Returns whether the follower wants a row.
-            max_bytes: Approximate size of the rows, wanted or not, that one call examines; it examines at least one.
-            mark: The mark of the piece that ended at this position, if any; it saves a search within the commit.
+        It examines at least one row, and rows of about ``max_bytes``, wanted or not. The mark of the piece that ended
+        at this position saves a search within the commit.
         """
         found: list[bytes] = []
         seen = number = 0
@@ -163,12 +146,6 @@ class ChangeFeed:
             if seen >= max_bytes:
                 break
         return Piece(found, position, True, (number, 0))
-
-    def _drop_oldest(self) -> None:
-        commit = self._commits.popleft()
-        self._rows -= len(commit.rows)
-        self._bytes -= commit.size
-        self.begin = commit.end
 
     def _wake(self) -> None:
         self._moved.set()

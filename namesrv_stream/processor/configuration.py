@@ -1,21 +1,33 @@
-"""Processors that show and change the server's configuration, with RocketMQ's own keys.
+"""Processors of the server's configuration, with RocketMQ's own keys, and of the key-value (KV) table.
 
 Only safe settings can change at run time. The switches of this server stay in force until it restarts. The fold
 depends on deleteTopicWithBrokerRegistration, so a change of it goes through the log. No path is ever taken from a
 request, and nothing is written to disk or executed (CVE-2023-33246, CVE-2023-37582).
 
-Source: rocketmq 5.3.3, DefaultRequestProcessor, Configuration, NamesrvConfig, NettyServerConfig; nameserver.md §5.4.
+Operators store values for brokers and clients in the KV table, for example the order of queues.
+
+Source: rocketmq 5.3.3, DefaultRequestProcessor, Configuration, KVConfigManager, NamesrvConfig, NettyServerConfig;
+nameserver.md §5.4.
 """
 
 import re
 from collections.abc import Mapping
 from typing import Final
 
-from namesrv_stream.errors import NoPermission, RequestRefused
+from namesrv_stream.errors import NoPermission, QueryNotFound, RequestRefused
 from namesrv_stream.processor.name_server import Answer, Call, NameServer, operator_change
+from namesrv_stream.processor.route_body import encode_kv_table
 from namesrv_stream.remoting import java_properties
 from namesrv_stream.remoting.command import response_to
-from namesrv_stream.route.events import SettingsChanged
+from namesrv_stream.remoting.headers import (
+    DeleteKVConfigRequestHeader,
+    GetKVConfigRequestHeader,
+    GetKVConfigResponseHeader,
+    GetKVListByNamespaceRequestHeader,
+    PutKVConfigRequestHeader,
+)
+from namesrv_stream.route.events import KvDeleted, KvPut, SettingsChanged
+from namesrv_stream.route.table import HELD_NAMESPACE, held_entries
 
 #: RocketMQ's default values of the keys that have no effect here. This server has no such files, so paths are empty.
 ROCKETMQ_DEFAULTS: Final[Mapping[str, str]] = {
@@ -70,7 +82,6 @@ _DELETE_TOPIC_SETTING: Final = "delete_topic_with_broker_registration"
 # Source: rocketmq 5.3.3, DefaultRequestProcessor's constructor; the value of configBlackList adds to these.
 _BLACK_LIST: Final = frozenset({"configBlackList", "configStorePath", "kvConfigPath", "rocketmqHome"})
 
-_NUMBERS: Final = frozenset({"waitSecondsForService"})
 _DIGITS: Final = re.compile(r"\+?[0-9]{1,9}")
 
 
@@ -105,8 +116,15 @@ def update_namesrv_config(server: NameServer, call: Call) -> Answer:
             "UPDATE_NAMESRV_CONFIG is off: admin.enable_config_update=true in the configuration allows it"
         )
     response = response_to(call.request)
-    wanted = _properties(call.request.body)
-    _refuse_unsafe(wanted, effective_config(server)["configBlackList"])
+    try:
+        wanted = java_properties.loads(call.request.body or b"")
+    except ValueError as error:
+        raise RequestRefused("string2Properties error") from error
+    if not wanted.keys().isdisjoint(_BLACK_LIST.union(effective_config(server)["configBlackList"].split(";"))):
+        raise NoPermission("Can not update config in black list.")
+    others = sorted(wanted.keys() - OPTION_OF.keys() - {_DELETE_TOPIC})
+    if others:
+        raise NoPermission(f"Can not update config at run time: {', '.join(others)[:1000]}")
     values = {key: _value(key, text) for key, text in wanted.items()}
     changed = {OPTION_OF[key]: value for key, value in values.items() if key in OPTION_OF}
     if _DELETE_TOPIC not in values:
@@ -116,24 +134,9 @@ def update_namesrv_config(server: NameServer, call: Call) -> Answer:
     return operator_change(response, event, options=changed)
 
 
-def _properties(body: bytes | None) -> Mapping[str, str]:
-    try:
-        return java_properties.loads(body or b"")
-    except ValueError as error:
-        raise RequestRefused("string2Properties error") from error
-
-
-def _refuse_unsafe(keys: Mapping[str, str], configured_black_list: str) -> None:
-    if not keys.keys().isdisjoint(_BLACK_LIST.union(configured_black_list.split(";"))):
-        raise NoPermission("Can not update config in black list.")
-    others = sorted(keys.keys() - OPTION_OF.keys() - {_DELETE_TOPIC})
-    if others:
-        raise NoPermission(f"Can not update config at run time: {', '.join(others)[:1000]}")
-
-
 def _value(key: str, text: str) -> int | bool:
     value = text.strip()
-    if key in _NUMBERS:
+    if key == "waitSecondsForService":
         if _DIGITS.fullmatch(value):
             return int(value)
         expected = "a whole number of at most nine digits"
@@ -146,3 +149,61 @@ def _value(key: str, text: str) -> int | bool:
 
 def _text(value: object) -> str:
     return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def put_kv_config(_: NameServer, call: Call) -> Answer:
+    """Answer 100. Blank texts are valid.
+
+    Differs from RocketMQ: a missing value is refused. Java stores a null that no query ever returns.
+
+    Raises:
+        RequestRefused: A field is missing.
+    """
+    header = PutKVConfigRequestHeader.from_ext_fields(call.request.ext_fields)
+    if header.namespace is None or header.key is None:
+        raise RequestRefused("namespace or key is null")
+    if header.value is None:
+        raise RequestRefused("value is null")
+    return operator_change(response_to(call.request), KvPut(call.origin, header.namespace, header.key, header.value))
+
+
+def get_kv_config(server: NameServer, call: Call) -> Answer:
+    """Answer 101.
+
+    Raises:
+        QueryNotFound: The entry does not exist.
+    """
+    header = GetKVConfigRequestHeader.from_ext_fields(call.request.ext_fields)
+    value = server.table.kv.get(header.namespace or "", {}).get(header.key or "")
+    if value is None or header.namespace is None or header.key is None:
+        raise QueryNotFound(f"No config item, Namespace: {_java(header.namespace)} Key: {_java(header.key)}")
+    return Answer(response_to(call.request, ext_fields=GetKVConfigResponseHeader(value).to_ext_fields()))
+
+
+def delete_kv_config(_: NameServer, call: Call) -> Answer:
+    """Answer 102, always with SUCCESS. An empty namespace remains. Without namespace or key nothing is deleted."""
+    header = DeleteKVConfigRequestHeader.from_ext_fields(call.request.ext_fields)
+    response = response_to(call.request)
+    if header.namespace is None or header.key is None:
+        return Answer(response)
+    return operator_change(response, KvDeleted(call.origin, header.namespace, header.key))
+
+
+def get_kv_list_by_namespace(server: NameServer, call: Call) -> Answer:
+    """Answer 219. The brokers that the mass-expiry guard holds have their own namespace, which exists even if empty.
+
+    Raises:
+        QueryNotFound: No value was ever put into the namespace.
+    """
+    header = GetKVListByNamespaceRequestHeader.from_ext_fields(call.request.ext_fields)
+    entries = None if header.namespace is None else server.table.kv.get(header.namespace)
+    if header.namespace == HELD_NAMESPACE and (server.table.held or entries is None):
+        entries = held_entries(server.table)
+    if entries is None:
+        raise QueryNotFound(f"No config item, Namespace: {_java(header.namespace)}")
+    return Answer(response_to(call.request, body=encode_kv_table(entries)))
+
+
+def _java(text: str | None) -> str:
+    """Return ``text`` as Java writes it into a remark."""
+    return "null" if text is None else text

@@ -1,21 +1,21 @@
-"""All metrics of a server, collected when Prometheus scrapes it."""
+"""TODO"""
 
 from bisect import bisect_left
 from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Final, NamedTuple
+from typing import Final
 
 from namesrv_stream import __version__
 from namesrv_stream.metrics import Histogram, Samples
 from namesrv_stream.remoting.command import ResponseCode
 from namesrv_stream.server.core import Core
-from namesrv_stream.server.metrics.tables import TableStatus
 from namesrv_stream.server.native.lane import LaneStatus
 from namesrv_stream.server.net.connections import CONNECTION_EVENTS
 from namesrv_stream.server.start.identity import Identity
 from namesrv_stream.server.steps import Steps
 from namesrv_stream.server.view.fleet import Fleet
+from namesrv_stream.server.view.following import TableStatus
 
 #: Maximum number of clusters with their own series, largest first; brokers can send any number of cluster names.
 _MAX_CLUSTERS: Final = 100
@@ -24,25 +24,13 @@ _STATES: Final = ("alive", "held", "gone")
 _LAG_BOUNDS_MS: Final = (1, 5, 10, 25, 50, 100, 250, 500, 1_000, 2_000)
 
 
-class _Silence(NamedTuple):
-    """Age of the oldest heartbeat in a cluster; ``share`` is the largest elapsed fraction of a broker's timeout."""
-
-    age_ms: int = 0
-    share: float = 0.0
-
-    def and_of(self, age_ms: int, share: float) -> "_Silence":
-        return _Silence(max(self.age_ms, age_ms), max(self.share, share))
+#: Age of the oldest heartbeat in a cluster, and the largest elapsed fraction of a broker's timeout.
+_Silence = tuple[int, float]
 
 
 @dataclass(slots=True)
 class HttpLoad:
-    """The current load of the HTTP port.
-
-    Attributes:
-        inflight: Number of requests that are being answered, without streams.
-        streams: Number of followers of /changes, including those that wait for an answer.
-        connections: Returns the number of open connections.
-    """
+    """The current load of the HTTP port: requests that are being answered, followers of /changes, open connections."""
 
     inflight: int = 0
     streams: int = 0
@@ -53,12 +41,7 @@ class ServerMetrics:
     """Collects a server's metrics. Only one event loop may use it; ``text`` may be called at any time."""
 
     def __init__(
-        self,
-        identity: Identity,
-        core: Core,
-        fleet: Fleet,
-        tables: TableStatus,
-        native_lane: LaneStatus,
+        self, identity: Identity, core: Core, fleet: Fleet, tables: TableStatus, native_lane: LaneStatus
     ) -> None:
         self.view = fleet.view
         self.fleet = fleet
@@ -75,12 +58,10 @@ class ServerMetrics:
         self._steps = Steps()
 
     def beat_came_late(self, late_ms: float) -> None:
-        """Record the delay of the event loop's beat."""
         self._loop_lag.counts[bisect_left(_LAG_BOUNDS_MS, late_ms)] += 1
         self._loop_lag.total += late_ms
 
     async def text(self) -> bytes:
-        """Return all metrics in Prometheus' text format."""
         counts, silences = await self._count_brokers()
         samples = Samples()
         self._sample_brokers(samples, counts, silences)
@@ -106,7 +87,8 @@ class ServerMetrics:
                 # A broker that now uses another server is still known here, but its age here means nothing.
                 if broker.age_ms is not None and self._identity.server_id in broker.servers:
                     share = broker.age_ms / broker.expires_after_ms
-                    silences[cluster] = silences.get(cluster, _Silence()).and_of(broker.age_ms, share)
+                    age_ms, most = silences.get(cluster, (0, 0.0))
+                    silences[cluster] = max(age_ms, broker.age_ms), max(most, share)
         ended = (live_key for group in groups for live_key in group.registrations if live_key not in group.live_brokers)
         async for keys in self._steps.lists(ended):
             counts.update((live_key.cluster, "gone") for live_key in keys)
@@ -127,10 +109,11 @@ class ServerMetrics:
         oldest: dict[str, _Silence] = {}
         for cluster, silence in silences.items():
             name = cluster if cluster in shown else _OTHER_CLUSTERS
-            oldest[name] = oldest.get(name, _Silence()).and_of(*silence)
-        for cluster, silence in sorted(oldest.items()):
-            samples.add("rocketmq_namesrv_oldest_heartbeat_age_seconds", silence.age_ms / 1000, cluster)
-            samples.add("rocketmq_namesrv_oldest_heartbeat_timeout_ratio", silence.share, cluster)
+            age_ms, share = oldest.get(name, (0, 0.0))
+            oldest[name] = max(age_ms, silence[0]), max(share, silence[1])
+        for cluster, (age_ms, share) in sorted(oldest.items()):
+            samples.add("rocketmq_namesrv_oldest_heartbeat_age_seconds", age_ms / 1000, cluster)
+            samples.add("rocketmq_namesrv_oldest_heartbeat_timeout_ratio", share, cluster)
         active = sum(count for (_, state), count in counts.items() if state != "gone")
         samples.add("rocketmq_namesrv_active_brokers", active)
         samples.add("rocketmq_namesrv_topics", self.view.table.topic_count)
@@ -156,7 +139,7 @@ class ServerMetrics:
     def _sample_gateway(self, samples: Samples) -> None:
         gateway = self.gateway.status
         for name, value in (
-            ("kafka_up", gateway.is_talking),
+            ("kafka_up", gateway.is_connected),
             ("kafka_sessions_lost_total", gateway.lost_sessions),
             ("blind", gateway.is_blind),
             ("publish_queue_records", gateway.queued_records),

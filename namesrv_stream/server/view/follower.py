@@ -1,4 +1,4 @@
-"""A follower of the changes. It reads the feed; after a restart, a reload or a long absence it reads the tables."""
+"""TODO"""
 
 import asyncio
 from collections.abc import Callable
@@ -7,10 +7,9 @@ from typing import Final
 
 from namesrv_stream.errors import StoreUnreachable
 from namesrv_stream.route.changes import RouteChange
-from namesrv_stream.server.changes.feed import NO_MARK, ChangeFeed, Piece
-from namesrv_stream.server.changes.position import Position, generation_of
-from namesrv_stream.server.changes.rows import RowFilter, encode_row
 from namesrv_stream.server.steps import Steps
+from namesrv_stream.server.view.feed import NO_MARK, ChangeFeed, Piece
+from namesrv_stream.server.view.rows import Position, RowFilter, encode_row, generation_of
 from namesrv_stream.table_errors import TableSchemaMismatch
 from namesrv_stream.tables.change_rows import decode_changes
 from namesrv_stream.tables.storage import Storage
@@ -32,10 +31,8 @@ class CatchUp:
     ) -> Piece | None:
         """Return the next rows between a position and an end; the end has the same generation and lies ahead.
 
-        It reads one partition after another. So only the last piece, which reaches the end, completes a state.
-
-        Returns:
-            The piece; None if the tables do not contain all of these rows (any more), or if there are too many.
+        It reads one partition after another. So only the last piece, which reaches the end, completes a state. Return
+        None if the tables do not contain all of these rows (any more), or if there are too many.
         """
         loop = asyncio.get_running_loop()
         return await loop.run_in_executor(self._thread, self._read, position, end, wants, max_bytes)
@@ -90,23 +87,15 @@ _PIECE_BYTES: Final = 256 << 10
 
 
 class PositionGone(Exception):
-    """The rows behind a position are no longer available, so the follower must start again with the whole state.
-
-    Attributes:
-        reason: The reason in one word, for metrics.
-    """
+    """The rows behind a position are no longer available, so the follower must start again with the whole state."""
 
     def __init__(self, reason: str, text: str) -> None:
         super().__init__(text)
-        self.reason = reason
+        self.reason = reason  # in one word, for metrics
 
 
 class Follower:
-    """Reads the rows behind a position, piece by piece. Only one event loop may use it.
-
-    Attributes:
-        position: The position behind everything that was read.
-    """
+    """Reads the rows behind its position, piece by piece. Only one event loop may use it."""
 
     def __init__(
         self, feed: ChangeFeed, catch_up: CatchUp, choice: RowFilter, position: Position, steps: Steps
@@ -115,7 +104,7 @@ class Follower:
         self._steps = steps
         self._feed = feed
         self._catch_up = catch_up
-        self._wanted = choice
+        self._choice = choice
         self._mark = NO_MARK
 
     def check(self) -> None:
@@ -148,9 +137,9 @@ class Follower:
         async with self._steps.step():  # because a commit wakes all followers at once
             self.check()
             if feed.reaches(position):
-                return feed.read(position, self._wanted.wants, _PIECE_BYTES, self._mark)
+                return feed.read(position, self._choice.wants, _PIECE_BYTES, self._mark)
             begin = feed.begin
-        piece = await self._catch_up.read(position, begin, self._wanted.wants, _PIECE_BYTES)
+        piece = await self._catch_up.read(position, begin, self._choice.wants, _PIECE_BYTES)
         if piece is None and begin.generation == feed.end.generation:
-            raise PositionGone("too_old", "the rows behind that position are not kept any more, or are too many")
+            raise PositionGone("too_old", "the rows behind that position are no longer kept, or are too many")
         return piece
