@@ -17,10 +17,10 @@ from namesrv_stream.settings import Settings, to_toml
 from namesrv_stream.tables.schema.history_columns import BROKER_EVENTS
 from tests.support.builders import RW, a_proof, a_registration
 from tests.support.command_line import run_command
-from tests.support.damage import rewrite_rows
 from tests.support.kafka import REPOSITORY
 from tests.support.processes import Process, wait_until
 from tests.support.spark import EventProducer, event_producer, has_folded, own_settings
+from tests.support.table_edits import rewrite_rows
 
 pytestmark = [pytest.mark.integration, pytest.mark.kafka, pytest.mark.spark]
 

@@ -13,7 +13,7 @@ from namesrv_stream.route.digest import digest_of
 from namesrv_stream.route.table import RouteTable
 from tests.support.followed import row_of
 from tests.support.processes import wait_until
-from tests.support.quiet_brokers import QuietBrokers
+from tests.support.scripted_brokers import QuietBrokers
 from tests.support.second_server import SecondServer
 from tests.support.stack import Stack
 

@@ -25,7 +25,7 @@ from tests.support.builders import S1
 from tests.support.kafka import KafkaProcess, settings_for
 from tests.support.offline_fold import fold_offline, places_of, read_records
 from tests.support.processes import wait_until
-from tests.support.quiet_brokers import QuietBrokers
+from tests.support.scripted_brokers import QuietBrokers
 
 pytestmark = [pytest.mark.kafka, pytest.mark.integration]
 

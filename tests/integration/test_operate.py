@@ -19,7 +19,7 @@ from kafka import KafkaProducer
 from namesrv_stream.kafka import LogReader, bootstrap_servers, producer_config
 from tests.support.command_line import Finished, run_command
 from tests.support.processes import wait_until
-from tests.support.quiet_brokers import QuietBrokers
+from tests.support.scripted_brokers import QuietBrokers
 from tests.support.second_server import SecondServer
 from tests.support.stack import Stack
 

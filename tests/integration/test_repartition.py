@@ -34,8 +34,8 @@ from tests.support.builders import S1, a_registration, over
 from tests.support.command_line import Finished, run_command
 from tests.support.kafka import REPOSITORY, settings_for
 from tests.support.processes import Process, wait_until
-from tests.support.quiet_brokers import QuietBrokers
 from tests.support.remoting_client import RemotingClient
+from tests.support.scripted_brokers import QuietBrokers
 from tests.support.spark import event_producer, own_settings, wait_folded, written_changes
 
 pytestmark = [pytest.mark.integration, pytest.mark.kafka, pytest.mark.spark, pytest.mark.timeout(1_800)]

@@ -18,7 +18,6 @@ from namesrv_stream.settings import Settings, to_toml
 from namesrv_stream.tables.schema.layout import ROUTE_CHANGES
 from tests.support.builders import RW, a_registration
 from tests.support.command_line import Finished, run_command
-from tests.support.damage import rewrite_rows
 from tests.support.kafka import REPOSITORY
 from tests.support.processes import Process, wait_until
 from tests.support.remoting_client import RemotingClient
@@ -29,6 +28,7 @@ from tests.support.spark import (
     wait_folded,
     written_changes,
 )
+from tests.support.table_edits import rewrite_rows
 
 pytestmark = [pytest.mark.integration, pytest.mark.kafka, pytest.mark.spark]
 

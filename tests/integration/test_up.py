@@ -35,7 +35,7 @@ class Up:
         self.out = ""
         self.err = ""
         self.process = subprocess.Popen(
-            [sys.executable, "-m", "tests.support.up_with_stand_ins", *texts, *flags],
+            [sys.executable, "-m", "tests.support.up_with_fake_parts", *texts, *flags],
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,

@@ -9,9 +9,9 @@ from namesrv_stream.remoting.codes import RequestCode, ResponseCode
 from namesrv_stream.remoting.command import RemotingCommand
 from tests.support.name_server import a_broker_header, a_registration_request
 from tests.support.processes import free_port, wait_until
-from tests.support.receiver import Receiver
 from tests.support.remoting_client import RemotingClient
 from tests.support.stack import Stack
+from tests.support.webhook_receiver import Receiver
 
 pytestmark = [pytest.mark.integration, pytest.mark.kafka, pytest.mark.spark, pytest.mark.timeout(600)]
 

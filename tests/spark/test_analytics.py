@@ -9,13 +9,13 @@ import polars as pl
 import pytest
 from pyspark.sql import SparkSession
 
-from tests.support.analytics import DUCKDB, POLARS, SPARK, Question, connecting, plain, questions, shown
-from tests.support.analytics_broker_answers import BROKER_ANSWERS
-from tests.support.analytics_facts import Facts, Row, facts_of
-from tests.support.analytics_log_answers import LOG_ANSWERS
-from tests.support.analytics_route_answers import ROUTE_ANSWERS
-from tests.support.analytics_story import PARTITIONS, a_night
-from tests.support.history import HistoryRig
+from tests.support.analytics.broker_answers import BROKER_ANSWERS
+from tests.support.analytics.document import DUCKDB, POLARS, SPARK, Question, connecting, plain, questions, shown
+from tests.support.analytics.example_log import PARTITIONS, a_night
+from tests.support.analytics.expected_history import Facts, Row, facts_of
+from tests.support.analytics.log_answers import LOG_ANSWERS
+from tests.support.analytics.route_answers import ROUTE_ANSWERS
+from tests.support.history_rig import HistoryRig
 
 pytestmark = [pytest.mark.spark]
 

@@ -8,7 +8,7 @@ from itertools import pairwise
 
 from namesrv_stream.route.events import DIRECT, JOB
 from namesrv_stream.route.liveness_settings import FoldSettings
-from tests.support.liveness_world import Alive, Closed, Heard, Hold, Process
+from tests.support.simulated_liveness import Alive, Closed, Heard, Hold, Process
 
 
 class Oracle:

@@ -18,11 +18,11 @@ from namesrv_stream.streaming.history.history_query import build_history_session
 from namesrv_stream.streaming.history.history_writer import History
 from namesrv_stream.tables.history_upkeep import Upkeep
 from namesrv_stream.tables.schema.history_columns import HISTORY_SCHEMAS, ROUTE_ARCHIVE
-from tests.support.history import TOPIC_ID, HistoryRig
-from tests.support.history_life import live_on
 from tests.support.history_oracle import instant, intervals, sessions
+from tests.support.history_rig import TOPIC_ID, HistoryRig
 from tests.support.history_views import BROKER_SESSIONS, ROUTE_HISTORY, rows_of
 from tests.support.object_store import ObjectStore
+from tests.support.random_events import append_random_events
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(1800)]
 
@@ -53,7 +53,7 @@ def test_it_is_that_of_a_folder_and_a_second_run_changes_nothing(rig: HistoryRig
     random = Random(5)
     for _ in range(2):
         for log in rig.logs:
-            live_on(log, random, 60)
+            append_random_events(log, random, 60)
         rig.commit_and_write()
         rig.restart()  # as after a kill
     found = rows_of(rig.storage, ROUTE_HISTORY)
@@ -78,11 +78,11 @@ def test_it_is_that_of_a_folder_and_a_second_run_changes_nothing(rig: HistoryRig
 
 
 def test_of_two_that_write_one_ends(spark: SparkSession, rig: HistoryRig) -> None:
-    live_on(rig.logs[0], Random(1), 20)
+    append_random_events(rig.logs[0], Random(1), 20)
     rig.commit_and_write()
     ends = {p: len(log.records) for p, log in enumerate(rig.logs)}
     second = History(spark, rig.settings, TopicExtent(TOPIC_ID, rig.earliest, ends))
-    live_on(rig.logs[0], Random(2), 20)
+    append_random_events(rig.logs[0], Random(2), 20)
     rig.commit_and_write()
     ends = {p: len(log.records) for p, log in enumerate(rig.logs)}
     with pytest.raises(TablesTakenOver):

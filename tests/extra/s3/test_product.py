@@ -26,8 +26,8 @@ from tests.support.kafka import REPOSITORY
 from tests.support.object_store import ObjectStore
 from tests.support.offline_fold import fold_offline
 from tests.support.processes import Process, wait_until
-from tests.support.quiet_brokers import QuietBrokers
 from tests.support.remoting_client import RemotingClient
+from tests.support.scripted_brokers import QuietBrokers
 from tests.support.second_server import SecondServer
 from tests.support.stack import Stack
 

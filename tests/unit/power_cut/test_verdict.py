@@ -16,7 +16,7 @@ from tests.power_cut import product
 from tests.power_cut.made_up_log import made_up_log
 from tests.power_cut.truth import Truth
 from tests.power_cut.verdict import findings_of_end, findings_of_job, findings_of_server
-from tests.support.damage import drop_rows, rewrite_rows
+from tests.support.table_edits import drop_rows, rewrite_rows
 
 _LOG = made_up_log(1, 40)
 _TRUTH = Truth(_LOG)

@@ -18,7 +18,7 @@ from namesrv_stream.route.table import RouteTable
 from tests.support.builders import DIRECT_ORIGIN, Log, a_registration, over
 from tests.support.examples import examples
 from tests.support.liveness_oracle import Oracle
-from tests.support.liveness_world import Heard, Process
+from tests.support.simulated_liveness import Heard, Process
 
 SETTINGS = FoldSettings(
     default_timeout_ms=3_000,

@@ -11,11 +11,10 @@ from namesrv_stream.route.fold.step import Record
 from namesrv_stream.tables.schema.history_columns import BROKER_EVENTS
 from namesrv_stream.tools.replay import log_archive as archive_module
 from namesrv_stream.tools.replay.log_archive import ArchivedEvents
-from tests.support.archived_log import write_archive
 from tests.support.builders import Log
-from tests.support.damage import rewrite_rows
-from tests.support.history_life import live_on
-from tests.support.history_tables import HistoryOfLogs
+from tests.support.history_tables import HistoryOfLogs, write_archive
+from tests.support.random_events import append_random_events
+from tests.support.table_edits import rewrite_rows
 from tests.support.tables import TOPIC_ID
 
 
@@ -24,9 +23,9 @@ def history(tmp_path_factory: pytest.TempPathFactory) -> HistoryOfLogs:
     """Two partitions with each kind of event, poison and a clock that jumps over days."""
     logs = [Log(partition=partition, partitions=2) for partition in (0, 1)]
     for log in logs:
-        live_on(log, Random(log.state.partition), 400)
+        append_random_events(log, Random(log.state.partition), 400)
         log.now_ms += 86_400_000
-        live_on(log, Random(log.state.partition + 2), 200)
+        append_random_events(log, Random(log.state.partition + 2), 200)
     return HistoryOfLogs(tmp_path_factory.mktemp("data"), *logs)
 
 

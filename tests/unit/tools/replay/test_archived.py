@@ -20,12 +20,11 @@ from namesrv_stream.tools.replay.partition_replay import Replay
 from namesrv_stream.tools.replay.rebuild import Consent, rebuild
 from namesrv_stream.tools.replay.replay import ReplayRange, parse_offsets, replay
 from namesrv_stream.tools.replay.replay_report import Rebuild, replay_json, replay_text
-from tests.support.archived_log import write_archive
 from tests.support.builders import Log
-from tests.support.damage import rewrite_rows
-from tests.support.history_life import live_on
-from tests.support.history_tables import HistoryOfLogs
+from tests.support.history_tables import HistoryOfLogs, write_archive
 from tests.support.log_source import opens, source_of
+from tests.support.random_events import append_random_events
+from tests.support.table_edits import rewrite_rows
 
 RECORDS: Final = 600
 COMPACTED: Final = 400  # where route_state was written
@@ -38,7 +37,7 @@ def tables(tmp_path: Path) -> HistoryOfLogs:
     tables = HistoryOfLogs(tmp_path, *logs)
     for records in (COMPACTED, RECORDS - COMPACTED):
         for log in logs:
-            live_on(log, Random(log.state.partition), records)
+            append_random_events(log, Random(log.state.partition), records)
         tables.commit()
         states = [log.state for log in logs]
         rows = {s.partition: FoldStateRow(s.next_offset, s.at_ms, encode_state(s)) for s in states}

@@ -26,9 +26,9 @@ from namesrv_stream.tools.replay.replay_report import Rebuild
 from namesrv_stream.tools.replay.topic_repartition import carry_over
 from namesrv_stream.tools.what_if.log_analysis import analyse_log
 from tests.support.builders import Log
-from tests.support.history_life import live_on
 from tests.support.history_tables import HistoryOfLogs
 from tests.support.log_source import opens, source_of
+from tests.support.random_events import append_random_events
 from tests.support.tables import TOPIC_ID
 
 BEFORE, AFTER = 2, 5
@@ -43,7 +43,7 @@ class Grown(HistoryOfLogs):
         super().__init__(data_dir, *old)
         for records in (RECORDS // 2, RECORDS // 2):
             for log in old:
-                live_on(log, Random(log.state.partition), records)
+                append_random_events(log, Random(log.state.partition), records)
             self.commit()
             StateWriter(tables_of(self.settings)).cover(state_rows([log.state for log in old]))
         self.before = load_snapshot(tables_of(self.settings)).table
@@ -68,10 +68,10 @@ class Grown(HistoryOfLogs):
             log.output = old[partition].output
         return log
 
-    def live_on(self) -> None:
+    def fold_more_records(self) -> None:
         """More of each log, folded; compacted at the end."""
         for log in self.logs:
-            live_on(log, Random(log.state.partition + 7), RECORDS)
+            append_random_events(log, Random(log.state.partition + 7), RECORDS)
         self.commit()
         StateWriter(tables_of(self.settings)).cover(state_rows([log.state for log in self.logs]))
 
@@ -99,14 +99,14 @@ def test_readers_find_the_routes_that_there_were_and_the_job_goes_on_from_them(t
     assert loaded.next_offsets == tables.begins
     for partition in range(BEFORE, AFTER):
         assert loaded.table.settings_of(partition) == tables.before.settings_of(0)
-    tables.live_on()
+    tables.fold_more_records()
     after = load_snapshot(tables_of(tables.settings)).table
     assert after.groups == {name: group for log in tables.logs for name, group in log.groups.groups.items()}
     assert prepare_tables(tables.settings, TOPIC_ID) == []
 
 
 def test_a_replay_begins_where_there_were_as_many_partitions(tables: Grown) -> None:
-    tables.live_on()
+    tables.fold_more_records()
     outcome = _replay(tables)
     assert outcome.difference is None
     assert [part.folded_from for part in outcome.partitions] == [RECORDS, RECORDS, 0, 0, 0]
@@ -117,7 +117,7 @@ def test_a_replay_begins_where_there_were_as_many_partitions(tables: Grown) -> N
 
 
 def test_what_if_leaves_out_what_was_written_for_fewer_partitions(tables: Grown) -> None:
-    tables.live_on()
+    tables.fold_more_records()
     found = analyse_log(tables.settings, [], 0, open_log=opens(source_of(*tables.logs)))
     assert found.records == RECORDS * AFTER
     assert "the analysis begins at 300" in "".join(found.notes)
@@ -125,7 +125,7 @@ def test_what_if_leaves_out_what_was_written_for_fewer_partitions(tables: Grown)
 
 @pytest.mark.parametrize("lost", [None, ROUTE_CHANGES])
 def test_a_rebuild_goes_on_from_what_was_carried_over(tables: Grown, lost: str | None) -> None:
-    tables.live_on()
+    tables.fold_more_records()
     digest = _replay(tables).digest
     if lost is not None:
         (tables.settings.data.tables_dir / lost).rename(tables.settings.data.dir / lost)
@@ -136,7 +136,7 @@ def test_a_rebuild_goes_on_from_what_was_carried_over(tables: Grown, lost: str |
 
 
 def test_without_route_state_a_rebuild_loses_what_was_carried_over_and_says_so(tables: Grown) -> None:
-    tables.live_on()
+    tables.fold_more_records()
     (tables.settings.data.tables_dir / ROUTE_STATE).rename(tables.settings.data.dir / ROUTE_STATE)
     with pytest.raises(RebuildRefused, match="route_state is lost"):
         _rebuild(tables)

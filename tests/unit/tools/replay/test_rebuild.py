@@ -29,10 +29,10 @@ from namesrv_stream.tables.swap import NEW, settle_swap
 from namesrv_stream.tools.replay.rebuild import Consent, rebuild
 from namesrv_stream.tools.replay.replay_report import Rebuild, rebuild_json, rebuild_text
 from tests.support.builders import S1, S2, a_registration
-from tests.support.damage import drop_rows, rewrite_rows
 from tests.support.examples import examples
 from tests.support.log_source import opens, source_of
 from tests.support.strategies_route import Entry, logs
+from tests.support.table_edits import drop_rows, rewrite_rows
 from tests.support.tables import TOPIC_ID, TablesOfLog, settings_in
 
 _PLAN = "rebuild-swap.json"

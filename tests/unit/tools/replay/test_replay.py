@@ -20,10 +20,10 @@ from namesrv_stream.tools.replay.partition_replay import Replay
 from namesrv_stream.tools.replay.replay import ReplayRange, parse_offsets, replay
 from namesrv_stream.tools.replay.replay_report import replay_json, replay_text
 from tests.support.builders import S1, S2, a_registration
-from tests.support.damage import add_rows, drop_rows, rewrite_rows
 from tests.support.examples import examples
 from tests.support.log_source import opens, source_of
 from tests.support.strategies_route import Entry, logs
+from tests.support.table_edits import add_rows, drop_rows, rewrite_rows
 from tests.support.tables import TablesOfLog
 
 _IS_ENTRY = pc.field("key").is_valid() & (pc.field("key") == "key")

@@ -16,7 +16,7 @@ from namesrv_stream.settings import Flag, Settings, load_settings
 from namesrv_stream.tools.webhook import reporter as module
 from namesrv_stream.tools.webhook.reporter import Reporter, run_webhook
 from tests.support.processes import free_port
-from tests.support.receiver import Receiver
+from tests.support.webhook_receiver import Receiver
 
 _ROW = {"partition": 0, "offset": 7, "seq": 0, "at_ms": 1_000, "kind": "broker_live", "gone": True, "cause": "expired"}
 _DEATH = {**_ROW, "cluster": "c0", "broker_name": "b0", "broker_addr": "10.0.0.1:10911"}

@@ -12,7 +12,7 @@ from namesrv_stream.settings import WebhookSettings
 from namesrv_stream.tools.webhook import reports as module
 from namesrv_stream.tools.webhook.reports import SIGNATURE_HEADER, Sender, lost_events, message
 from tests.support.processes import free_port
-from tests.support.receiver import Receiver
+from tests.support.webhook_receiver import Receiver
 
 _MESSAGE = message([lost_events("why", 1)])
 

@@ -12,9 +12,8 @@ from namesrv_stream.tools.what_if import what_if_report
 from namesrv_stream.tools.what_if.log_analysis import LogAnalysis, analyse_log
 from namesrv_stream.tools.what_if.partition_analysis import Override
 from namesrv_stream.tools.what_if.what_if_report import cluster_reports
-from tests.support.archived_log import write_archive
 from tests.support.builders import S1, Log, a_registration
-from tests.support.history_tables import HistoryOfLogs
+from tests.support.history_tables import HistoryOfLogs, write_archive
 from tests.support.log_source import opens, source_of
 
 

@@ -6,7 +6,7 @@ from itertools import pairwise
 from typing import Any
 
 from namesrv_stream.route.changes import ChangeKind, RouteChange
-from tests.support.analytics_facts import (
+from tests.support.analytics.expected_history import (
     UNTIL_MS,
     Facts,
     Interval,

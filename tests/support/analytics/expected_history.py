@@ -8,7 +8,7 @@ from typing import Any, Final, NamedTuple
 import orjson
 
 from namesrv_stream.route.changes import ChangeKind, RouteChange
-from tests.support.analytics_story import instant_ms
+from tests.support.analytics.example_log import instant_ms
 from tests.support.builders import Log
 from tests.support.history_oracle import clocks, instant, intervals, minutes, sessions
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 from namesrv_stream.settings import project_home
-from tests.support.analytics_facts import Row
+from tests.support.analytics.expected_history import Row
 
 DOCUMENT: Final = project_home() / "docs" / "analytics.md"
 SPARK, DUCKDB, POLARS = "spark", "duckdb", "polars"

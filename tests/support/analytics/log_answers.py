@@ -5,9 +5,9 @@ from collections.abc import Mapping
 from datetime import datetime
 
 from namesrv_stream.route.changes import ChangeKind
-from tests.support.analytics_facts import Facts, Row, at_or_none, in_period, ms
-from tests.support.analytics_route_answers import Answer
-from tests.support.analytics_story import instant_ms
+from tests.support.analytics.example_log import instant_ms
+from tests.support.analytics.expected_history import Facts, Row, at_or_none, in_period, ms
+from tests.support.analytics.route_answers import Answer
 from tests.support.history_oracle import instant
 
 _FOR_ALL_PARTITIONS = ("topic_deleted", "settings_changed", "guard_released")

@@ -1,6 +1,6 @@
 """`up` with the real Kafka, and with processes of the test in the place of job and serve.
 
-``python -m tests.support.up_with_stand_ins FLAG…`` takes the flags of `up`; environment variables STAND_IN_SERVE and
+``python -m tests.support.up_with_fake_parts FLAG…`` takes the flags of `up`; environment variables STAND_IN_SERVE and
 STAND_IN_JOB say how those two behave: ``good`` (the default), ``exit-2``, ``exit-1``, ``stubborn`` (ignores SIGTERM).
 Each stand-in starts a process of its own, as the job starts a JVM, and notes its own end in DATA/ends.
 """
@@ -23,7 +23,7 @@ from namesrv_stream.up import launcher as up_main
 def _command_line(command: str, effective: Path) -> Sequence[str | Path]:
     if command == "kafka":
         return up_main.command_line(command, effective)
-    return (sys.executable, "-m", "tests.support.up_with_stand_ins", "--stand-in", command, str(effective))
+    return (sys.executable, "-m", "tests.support.up_with_fake_parts", "--stand-in", command, str(effective))
 
 
 def _stand_in(command: str, effective: Path) -> None:

@@ -7,8 +7,17 @@ from statistics import mean
 from typing import Any, Final
 
 from namesrv_stream.route.changes import ChangeKind
-from tests.support.analytics_facts import SINCE_MS, UNTIL_MS, Facts, Row, broker, in_period, ms, overlaps_period
-from tests.support.analytics_route_answers import Answer
+from tests.support.analytics.expected_history import (
+    SINCE_MS,
+    UNTIL_MS,
+    Facts,
+    Row,
+    broker,
+    in_period,
+    ms,
+    overlaps_period,
+)
+from tests.support.analytics.route_answers import Answer
 from tests.support.history_oracle import instant
 
 _DEFAULT_TIMEOUT_MS: Final = 120_000
