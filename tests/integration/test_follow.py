@@ -13,7 +13,7 @@ from namesrv_stream.route.digest import digest_of
 from namesrv_stream.route.table import RouteTable
 from tests.support.followed import row_of
 from tests.support.processes import wait_until
-from tests.support.scripted_brokers import QuietBrokers
+from tests.support.scripted_brokers import ScriptedBrokers
 from tests.support.second_server import SecondServer
 from tests.support.stack import Stack
 
@@ -70,21 +70,21 @@ def test_a_follower_has_what_servers_have_across_kills_and_servers(stack: Stack,
     client = Client(stack.http)
     with (
         SecondServer(tmp_path / "second", stack, kafka__partitions=PARTITIONS) as second,
-        QuietBrokers("follow", BROKERS, [second.remoting]) as brokers,
+        ScriptedBrokers("follow", BROKERS, [second.remoting]) as brokers,
     ):
-        brokers.heard()
+        brokers.register()
         wait_until(lambda: client.brokers(stack.http) == BROKERS, SETTLE_S, "all are told")
         wait_until(lambda: client.has_what(stack.http), SETTLE_S, "it has what the server has")
-        brokers.heard(0, version=2)
+        brokers.register(0, version=2)
         wait_until(lambda: client.has_what(second.http), SETTLE_S, "it has what the second server has")
         stack.kill("serve")  # what it had in memory is gone: rows come out of the tables
         wait_until(
             lambda: client.has_what(stack.http), SETTLE_S, "it has what the killed server has", ignoring=(OSError,)
         )
         stack.kill("job")
-        brokers.heard(1, version=2)
+        brokers.register(1, version=2)
         wait_until(lambda: client.has_what(second.http), SETTLE_S, "it has what comes after the job's end")
-        brokers.leave()
+        brokers.unregister()
         wait_until(lambda: client.brokers(second.http) == 0, SETTLE_S, "all have left")
 
 

@@ -25,7 +25,7 @@ from tests.support.builders import S1
 from tests.support.kafka import KafkaProcess, settings_for
 from tests.support.offline_fold import fold_offline, places_of, read_records
 from tests.support.processes import wait_until
-from tests.support.scripted_brokers import QuietBrokers
+from tests.support.scripted_brokers import ScriptedBrokers
 
 pytestmark = [pytest.mark.kafka, pytest.mark.integration]
 
@@ -130,8 +130,8 @@ def _put(operator: object, key: str) -> int:
 def _assert_answers_and_writes_nothing(serve: Serve) -> None:
     wait_until(lambda: _REASON in serve.get("/readyz")[2], _WAIT_S, "/readyz says why", ignoring=(OSError,))
     assert _REASON in serve.get("/healthz")[2]
-    with QuietBrokers("anew", 1, [serve.addr]) as broker, serve.connect() as client:
-        broker.heard()
+    with ScriptedBrokers("anew", 1, [serve.addr]) as broker, serve.connect() as client:
+        broker.register()
         assert _put(client, "after") == ResponseCode.SYSTEM_BUSY
         for _ in range(2):  # also when the server has had time to forget
             assert b"anew-0" in client.ask(RequestCode.GET_BROKER_CLUSTER_INFO).body

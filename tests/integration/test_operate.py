@@ -19,7 +19,7 @@ from kafka import KafkaProducer
 from namesrv_stream.kafka import LogReader, bootstrap_servers, producer_config
 from tests.support.command_line import Finished, run_command
 from tests.support.processes import wait_until
-from tests.support.scripted_brokers import QuietBrokers
+from tests.support.scripted_brokers import ScriptedBrokers
 from tests.support.second_server import SecondServer
 from tests.support.stack import Stack
 
@@ -54,14 +54,14 @@ def run(stack: Stack) -> Run:
 
 
 @pytest.fixture
-def fleet(stack: Stack, second_server: SecondServer) -> Iterator[QuietBrokers]:
+def fleet(stack: Stack, second_server: SecondServer) -> Iterator[ScriptedBrokers]:
     """Six brokers, just heard by both servers."""
-    with QuietBrokers("fleet", BROKERS, [stack.remoting, second_server.remoting]) as brokers:
-        brokers.heard()
+    with ScriptedBrokers("fleet", BROKERS, [stack.remoting, second_server.remoting]) as brokers:
+        brokers.register()
         wait_until(lambda: _is_whole(stack), SETTLE_S, "all brokers are heard by both servers")
         yield brokers
         if _fleet(stack):
-            brokers.leave()
+            brokers.unregister()
     wait_until(lambda: not _fleet(stack), SETTLE_S, "the brokers are gone")
 
 
@@ -131,7 +131,9 @@ def _settings_rows(http: str) -> set[tuple[str, str, str]]:
         return {(row["namespace"], row["key"], row["value"]) for row in json.load(answer)["rows"]}
 
 
-def test_two_servers_under_load_serve_the_same(stack: Stack, second_server: SecondServer, fleet: QuietBrokers) -> None:
+def test_servers_under_load_serve_equal_tables(
+    stack: Stack, second_server: SecondServer, fleet: ScriptedBrokers
+) -> None:
     with _changing(fleet):
         done = _skew(stack, second_server, "--patience", "60", "--json")
     found = json.loads(done.out)
@@ -142,7 +144,7 @@ def test_two_servers_under_load_serve_the_same(stack: Stack, second_server: Seco
 
 
 @contextmanager
-def _changing(fleet: QuietBrokers) -> Iterator[None]:
+def _changing(fleet: ScriptedBrokers) -> Iterator[None]:
     """The brokers register anew, and each time otherwise, for as long as the block runs."""
     stop = threading.Event()
 
@@ -150,7 +152,7 @@ def _changing(fleet: QuietBrokers) -> Iterator[None]:
         for version in count(2):
             if stop.is_set():
                 return
-            fleet.heard(version=version)
+            fleet.register(version=version)
 
     thread = threading.Thread(target=change, name="changing-brokers")
     thread.start()
@@ -184,9 +186,9 @@ def test_what_if_tells_frozen_brokers_from_a_dead_one(stack: Stack, run: Run, tm
         found: dict[str, Any] = json.loads(done.out)["clusters"]["host"]
         return found
 
-    with QuietBrokers("host", 3, [stack.remoting]) as brokers, LogReader(stack.settings) as log:
+    with ScriptedBrokers("host", 3, [stack.remoting]) as brokers, LogReader(stack.settings) as log:
         for _ in range(50):  # a suggestion wants some heartbeats
-            brokers.heard()
+            brokers.register()
 
         def are_told_apart() -> bool:
             """The first two stand still for a while and go on; the third is never heard again.
@@ -194,7 +196,7 @@ def test_what_if_tells_frozen_brokers_from_a_dead_one(stack: Stack, run: Run, tm
             They must have been heard within the shorter timeout still when the log is read.
             """
             _wait_for_records(log, 24)
-            brokers.heard(0, 1)
+            brokers.register(0, 1)
             _wait_for_records(log, 2)  # those that say so, or the tick before and these
             short = analysed()["runs"][1]
             return bool(short["false"] >= 2 and short["real"] == 1)
@@ -218,7 +220,7 @@ def _wait_for_records(log: LogReader, records: int) -> None:
 
 
 def test_held_brokers_are_shown_everywhere_and_an_operator_lets_them_go(
-    stack: Stack, second_server: SecondServer, run: Run, fleet: QuietBrokers
+    stack: Stack, second_server: SecondServer, run: Run, fleet: ScriptedBrokers
 ) -> None:
     # Long enough to look at them everywhere, however slow the machine is.
     with _setting(run, "advanced.liveness.guard_hold_timeouts", "1000"), _setting(run, DEFAULT, "1000"):

@@ -35,7 +35,7 @@ from tests.support.command_line import Finished, run_command
 from tests.support.kafka import REPOSITORY, settings_for
 from tests.support.processes import Process, wait_until
 from tests.support.remoting_client import RemotingClient
-from tests.support.scripted_brokers import QuietBrokers
+from tests.support.scripted_brokers import ScriptedBrokers
 from tests.support.spark import event_producer, own_settings, wait_folded, written_changes
 
 pytestmark = [pytest.mark.integration, pytest.mark.kafka, pytest.mark.spark, pytest.mark.timeout(1_800)]
@@ -71,10 +71,10 @@ class _Peers:
 
     def _beat(self) -> None:
         # Their connections stay open for the brokers' goodbye is not to be told: the server is what goes.
-        brokers = QuietBrokers(_CLUSTER, _BROKERS, [self._serve.addr])
+        brokers = ScriptedBrokers(_CLUSTER, _BROKERS, [self._serve.addr])
         try:
             while not self._stop.wait(1.0):
-                brokers.heard()
+                brokers.register()
         except (OSError, AssertionError) as error:
             self._note(error)
 
@@ -188,9 +188,9 @@ def test_a_fleet_that_is_served_goes_on_in_more_partitions(servers: tuple[Serve,
             wait_folded(settings, _DEADLINE_S)
             _write_history(settings)
         # What the job has not folded any more is folded by the command.
-        with QuietBrokers("late", 1, [serve.addr for serve in servers]) as late:
+        with ScriptedBrokers("late", 1, [serve.addr for serve in servers]) as late:
             instants = [time.time_ns() // 1_000_000]
-            late.heard()
+            late.register()
             before = [_route(serve) for serve in servers]
             assert len(before[0]["brokerDatas"]) == _BROKERS + 1
             done = _run(settings, "repartition", "--partitions", "5", "--json")
@@ -203,8 +203,8 @@ def test_a_fleet_that_is_served_goes_on_in_more_partitions(servers: tuple[Serve,
             peers = [each for _, each in new]
             again = [serve for serve, _ in new]
             grown = _grown(settings)
-            with QuietBrokers("late", 1, [serve.addr for serve in again]) as back, _job(grown):
-                back.heard()
+            with ScriptedBrokers("late", 1, [serve.addr for serve in again]) as back, _job(grown):
+                back.register()
                 wait_until(lambda: all(serve.talks() for serve in again), _DEADLINE_S, "servers talk")
                 wait_folded(grown, _DEADLINE_S)
                 wait_until(lambda: [_route(serve) for serve in again] == before, _DEADLINE_S, "all brokers are served")

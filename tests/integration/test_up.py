@@ -149,14 +149,14 @@ def test_ready_line_names_every_address_and_ctrl_c_ends_all_in_order(
 def test_kill_9_of_up_leaves_no_process_and_the_next_start_continues(
     tmp_path: Path, start_up: Callable[..., Up]
 ) -> None:
-    up = start_up(tmp_path, STAND_IN_JOB="stubborn")
+    up = start_up(tmp_path, FAKE_JOB="stubborn")
     up.until(lambda: "first batch" in up.err, "the job's first batch")
     pids = up.pids()
     up.process.kill()
     second = start_up(tmp_path)
     second.wait_ready()
     assert "previous run" in second.err
-    # What the stand-ins started has no parent to end it; job and serve themselves and Kafka are what `up` answers for.
+    # `up` ends job, serve and Kafka; nobody ends the children of the fake parts.
     commands = [pid for pid in pids if is_running(pid) and b"sleep" not in Path(f"/proc/{pid}/cmdline").read_bytes()]
     assert commands == []
     for pid in pids:
@@ -176,7 +176,7 @@ def test_a_killed_child_is_started_again_and_said_so(tmp_path: Path, start_up: C
 
 
 def test_a_child_that_does_not_stop_is_killed_within_ten_seconds(tmp_path: Path, start_up: Callable[..., Up]) -> None:
-    up = start_up(tmp_path, STAND_IN_SERVE="stubborn", STAND_IN_JOB="stubborn")
+    up = start_up(tmp_path, FAKE_SERVE="stubborn", FAKE_JOB="stubborn")
     up.wait_ready()
     pids = up.pids()
     began = time.monotonic()
@@ -189,7 +189,7 @@ def test_a_child_that_does_not_stop_is_killed_within_ten_seconds(tmp_path: Path,
 def test_a_child_that_refuses_its_configuration_ends_the_start_with_its_reason(
     tmp_path: Path, start_up: Callable[..., Up]
 ) -> None:
-    up = start_up(tmp_path, STAND_IN_SERVE="exit-2")
+    up = start_up(tmp_path, FAKE_SERVE="exit-2")
     assert up.end() == 2
     assert "error: serve: settings: x.y: will not do" in up.err
     assert up.out == ""
@@ -198,7 +198,7 @@ def test_a_child_that_refuses_its_configuration_ends_the_start_with_its_reason(
 def test_a_job_that_can_never_run_is_said_once_and_the_server_goes_on(
     tmp_path: Path, start_up: Callable[..., Up]
 ) -> None:
-    up = start_up(tmp_path, STAND_IN_JOB="exit-2")
+    up = start_up(tmp_path, FAKE_JOB="exit-2")
     up.wait_ready()
     up.until(lambda: "the other parts continue without job" in up.err, "the job is given up")
     assert read_run_file(tmp_path / "run" / "serve.json") is not None

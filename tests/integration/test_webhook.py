@@ -37,7 +37,7 @@ def _wait_taken(receiver: Receiver, *addrs: str) -> None:
 
     def seen() -> list[tuple[str, str]]:
         events: dict[str, dict[str, Any]] = {}
-        for event in receiver.taken:
+        for event in receiver.accepted_events:
             events.setdefault(event["id"], event)
         return [(e["event"], e.get("broker_addr") or e["broker_addrs"]["0"]) for e in events.values()]
 

@@ -1,4 +1,4 @@
-"""The input of the liveness oracle, and its state of each broker."""
+"""The events that the liveness oracle reads, and its state of each broker."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -7,23 +7,23 @@ from typing import NamedTuple
 
 from namesrv_stream.route.liveness_settings import SettingValue
 
-#: What one server has of a broker: the event that it heard last, and the connection.
-Hold = tuple[int, tuple[int, int]]
+#: A server's lease of a broker: the index of the last event from the broker, and its connection.
+ServerLease = tuple[int, tuple[int, int]]
 
 
-class Heard(NamedTuple):
-    """One record.
+class LogEvent(NamedTuple):
+    """One record of the log.
 
     Attributes:
         at_ms: Its LogAppendTime.
-        server_id: Whose.
-        kind: register, proof, beat, close, goodbye, started, resumed, release, settings or tick.
-        epoch: Of the server's start.
-        addr: Of the broker.
-        connection: Over which the broker was heard.
-        timeout_ms: What it asks with a registration; a proof of another than the last registration's is unknown.
-        cluster: Of a release.
-        values: Of changed settings.
+        server_id: Id of the server that wrote it.
+        kind: register, proof, beat, close, unregister, started, resumed, release, settings or tick.
+        epoch: Epoch of the server.
+        addr: Address of the broker.
+        connection: Connection of the broker.
+        timeout_ms: Timeout in a registration; a proof with another timeout than the last registration is unknown.
+        cluster: Cluster of a release.
+        values: Changed settings.
     """
 
     at_ms: int
@@ -41,27 +41,34 @@ class Heard(NamedTuple):
         return (self.epoch, self.connection)
 
 
-class Process(NamedTuple):
-    """A broker process of the world."""
+class BrokerProcess(NamedTuple):
+    """A broker process."""
 
     cluster: str
     broker_name: str
 
 
 @dataclass
-class Alive:
-    """A live broker: its holds by server; when those that ended theirs last heard it; how the guard keeps it."""
+class LiveBroker:
+    """A live broker.
 
-    holds: dict[str, Hold] = field(default_factory=dict)
+    Attributes:
+        leases: Server id → its lease.
+        ended: When the servers whose lease has ended last heard the broker; None if there are none.
+        kept: Why and at which server the guard holds it; None if it does not.
+        released: Whether an operator has released it.
+    """
+
+    leases: dict[str, ServerLease] = field(default_factory=dict)
     ended: int | None = None
     kept: tuple[str, str] | None = None
     released: bool = False
 
 
-class Closed(NamedTuple):
-    """A broker that went with its last connection by event ``event``."""
+class ClosedBroker(NamedTuple):
+    """A broker that event ``event`` removed because its last connection closed."""
 
     event: int
     server_id: str
     addr: str
-    broker: Alive
+    broker: LiveBroker

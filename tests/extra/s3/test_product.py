@@ -27,7 +27,7 @@ from tests.support.object_store import ObjectStore
 from tests.support.offline_fold import fold_offline
 from tests.support.processes import Process, wait_until
 from tests.support.remoting_client import RemotingClient
-from tests.support.scripted_brokers import QuietBrokers
+from tests.support.scripted_brokers import ScriptedBrokers
 from tests.support.second_server import SecondServer
 from tests.support.stack import Stack
 
@@ -77,21 +77,21 @@ def _brokers(stack_or_server: str) -> set[str]:
 
 
 def test_a_server_answers_what_another_heard_through_the_store(stack: Stack, tmp_path: Path) -> None:
-    with QuietBrokers("heard", 2, [stack.remoting]) as brokers:
-        brokers.heard()
+    with ScriptedBrokers("heard", 2, [stack.remoting]) as brokers:
+        brokers.register()
         with SecondServer(tmp_path / "second", stack) as second:
             wait_until(lambda: {"heard-0", "heard-1"} <= _brokers(second.remoting), _SETTLE_S, "the other has them")
             assert _has_route(second.remoting)
-            brokers.leave()
+            brokers.unregister()
             wait_until(lambda: not {"heard-0", "heard-1"} & _brokers(second.remoting), _SETTLE_S, "they are gone")
 
 
 def test_the_history_is_there_too_and_killed_it_loses_nothing(stack: Stack, settings: Settings, tmp_path: Path) -> None:
     for number in range(2):
-        with QuietBrokers(f"past{number}", 2, [stack.remoting]) as brokers:
-            brokers.heard()
+        with ScriptedBrokers(f"past{number}", 2, [stack.remoting]) as brokers:
+            brokers.register()
             wait_until(lambda n=number: f"past{n}-0" in _archived(settings), _SETTLE_S, "it is in the archive")  # type: ignore[misc]
-            brokers.leave()
+            brokers.unregister()
         stack.kill("history-job")
     wait_until(lambda: {"past0-0", "past1-0"} <= _archived(settings), _SETTLE_S, "both are in the archive")
     rows = rows_of(tables_of(settings), "route_archive")
@@ -116,17 +116,17 @@ def _get(stack: Stack, path: str) -> str:
 
 def test_killed_job_and_server_go_on_from_the_store_and_lose_nothing(stack: Stack, settings: Settings) -> None:
     names = {"killed-0", "killed-1"}
-    with QuietBrokers("killed", 2, [stack.remoting]) as brokers:
-        brokers.heard()
+    with ScriptedBrokers("killed", 2, [stack.remoting]) as brokers:
+        brokers.register()
         stack.kill("job")
-        brokers.heard(version=2)
+        brokers.register(version=2)
         stack.wait_job()
         wait_until(lambda: names <= _live(settings), _SETTLE_S, "the tables have both brokers")
         stack.kill("serve")
     assert names <= _brokers(stack.remoting)
-    with QuietBrokers("killed", 2, [stack.remoting]) as again:
-        again.heard(version=3)
-        again.leave()
+    with ScriptedBrokers("killed", 2, [stack.remoting]) as again:
+        again.register(version=3)
+        again.unregister()
         wait_until(lambda: not names & _live(settings), _SETTLE_S, "the tables have their goodbyes")
     rows, offsets = _rows(settings)
     assert rows == sorted(fold_offline(settings, until=offsets))
@@ -157,8 +157,11 @@ def test_while_the_store_is_away_all_is_answered_and_nothing_is_lost(
 ) -> None:
     stack.wait_job()
     job, server = stack.pid("job"), stack.pid("serve")
-    with QuietBrokers("before", 1, [stack.remoting]) as before, QuietBrokers("while", 1, [stack.remoting]) as meanwhile:
-        before.heard()
+    with (
+        ScriptedBrokers("before", 1, [stack.remoting]) as before,
+        ScriptedBrokers("while", 1, [stack.remoting]) as meanwhile,
+    ):
+        before.register()
         with SecondServer(tmp_path / "second", stack) as second:
             wait_until(lambda: "before-0" in _brokers(second.remoting), _SETTLE_S, "the store has the broker")
             object_store.go_away()
@@ -166,7 +169,7 @@ def test_while_the_store_is_away_all_is_answered_and_nothing_is_lost(
                 late = SecondServer(tmp_path / "late", stack, "late")
                 late.process.start()
                 late.process.wait_for_log("waiting for the tables", _SETTLE_S)
-                meanwhile.heard()
+                meanwhile.register()
                 assert {"before-0", "while-0"} <= _brokers(stack.remoting)
                 assert "before-0" in _brokers(second.remoting)
                 wait_until(lambda: not _is_healthy(second), _SETTLE_S, "health says that the tables stand still")
@@ -246,8 +249,8 @@ def test_a_job_that_was_frozen_ends_when_another_has_gone_on(
     command: list[str | Path] = [sys.executable, "-m", "namesrv_stream", "job", "--conf", conf]
     first = stack.pid("job")
     log = stack.data_dir / "logs" / "job.log"
-    with QuietBrokers("torn", 3, [stack.remoting]) as brokers:
-        brokers.heard()
+    with ScriptedBrokers("torn", 3, [stack.remoting]) as brokers:
+        brokers.register()
         os.kill(first, signal.SIGSTOP)  # its Python; a batch may be under way in its JVM
         try:
             with Process(
@@ -258,7 +261,7 @@ def test_a_job_that_was_frozen_ends_when_another_has_gone_on(
                 )
                 assert job.is_alive, job.log_text()
                 _, reached = _rows(settings)
-                brokers.heard(version=2)
+                brokers.register(version=2)
                 wait_until(lambda: _rows(settings)[1] != reached, _SETTLE_S, "the second job has gone on")
                 os.kill(first, signal.SIGCONT)
                 wait_until(lambda: "has taken over these tables" in log.read_text(), _SETTLE_S, "the first ends")

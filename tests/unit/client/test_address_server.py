@@ -6,7 +6,7 @@ from namesrv_stream.client import AddressServerUnreachable
 from namesrv_stream.client.name_servers import fetch_name_servers, is_address_server
 from namesrv_stream.errors import ConfigError
 from namesrv_stream.ports import choose_port
-from tests.support.address_server import an_address_server
+from tests.support.scripted_name_server import an_address_server
 
 
 @pytest.mark.parametrize("body", ["a:9876;b:9876", "\r\n a:9876;b:9876 \nmore", "a:9876;b:9876\n"])

@@ -14,8 +14,7 @@ import pytest
 from namesrv_stream.client import BlockingClient, ClientClosed, TopicNotExist, kv_value
 from namesrv_stream.client.errors import AddressServerUnreachable
 from namesrv_stream.ports import choose_port
-from tests.support.scripted_name_server import ScriptedNameServer
-from tests.support.scripted_routes import ScriptedRoutes
+from tests.support.scripted_name_server import ScriptedNameServer, ScriptedRoutes
 
 
 @pytest.fixture

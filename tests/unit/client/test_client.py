@@ -18,9 +18,7 @@ from namesrv_stream.client import (
 )
 from namesrv_stream.errors import ConfigError
 from namesrv_stream.ports import choose_port
-from tests.support.address_server import an_address_server
-from tests.support.scripted_name_server import ScriptedNameServer, until
-from tests.support.scripted_routes import ScriptedRoutes
+from tests.support.scripted_name_server import ScriptedNameServer, ScriptedRoutes, an_address_server, until
 
 QUICK = ClientOptions(poll_name_server_interval_ms=20, missing_topic_interval_ms=0, address_server_interval_ms=20)
 
@@ -71,7 +69,7 @@ async def test_a_topic_without_writable_queues_is_not_asked_for_by_every_caller(
         for _ in range(10):
             with pytest.raises(NoQueue):
                 await client.select_queue("t")
-    assert routes.asked == ["t"]
+    assert routes.requested_topics == ["t"]
 
 
 async def test_routes_are_refreshed_in_the_background() -> None:
@@ -79,8 +77,8 @@ async def test_routes_are_refreshed_in_the_background() -> None:
     async with ScriptedNameServer(routes) as server, Client(server.addr, options=QUICK) as client:
         assert (await client.select_queue("t")).broker_name == "a"
         routes.routes["t"] = {"b": 1}
-        asked = len(routes.asked)
-        await until(lambda: len(routes.asked) > asked + 1, "the route is asked for again")
+        asked = len(routes.requested_topics)
+        await until(lambda: len(routes.requested_topics) > asked + 1, "the route is asked for again")
         assert (await client.select_queue("t")).broker_name == "b"
 
 
@@ -89,8 +87,8 @@ async def test_a_topic_that_is_gone_keeps_its_route_and_says_so() -> None:
     async with ScriptedNameServer(routes) as server, Client(server.addr, options=QUICK) as client:
         await client.route("t")
         routes.routes.clear()
-        asked = len(routes.asked)
-        await until(lambda: len(routes.asked) > asked + 1, "the route is asked for again")
+        asked = len(routes.requested_topics)
+        await until(lambda: len(routes.requested_topics) > asked + 1, "the route is asked for again")
         assert isinstance((await client.route("t")).last_error, TopicNotExist)
         assert (await client.select_queue("t")).broker_name == "a"
 

@@ -9,8 +9,7 @@ import pytest
 from namesrv_stream.client import AclCredentials, ClientClosed, client_for
 from namesrv_stream.client.client import default_client_id
 from namesrv_stream.errors import ConfigError
-from tests.support.scripted_name_server import ScriptedNameServer
-from tests.support.scripted_routes import ScriptedRoutes
+from tests.support.scripted_name_server import ScriptedNameServer, ScriptedRoutes
 
 
 async def test_the_same_id_is_the_same_client_until_the_last_leaves() -> None:

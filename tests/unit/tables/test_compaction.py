@@ -20,9 +20,9 @@ from namesrv_stream.tables.schema.history_columns import ROUTE_ARCHIVE
 from namesrv_stream.tables.schema.layout import ROUTE_CHANGES, ROUTE_STATE, removed_app_id
 from namesrv_stream.tables.snapshot import FoldStateRow, load_snapshot, read_tables
 from tests.support.builders import BEGIN_MS, Log, a_registration
-from tests.support.delta_log import write_commit
 from tests.support.examples import examples
 from tests.support.strategies_route import Entry, logs
+from tests.support.table_edits import write_commit
 from tests.support.tables import TablesOfLog
 
 _DAY_MS = 86_400_000

@@ -10,7 +10,7 @@ from namesrv_stream.errors import TableSchemaMismatch
 from namesrv_stream.tables.delta.commit import commit_name
 from namesrv_stream.tables.history_mark import HistoryMark, decode_mark, encode_mark, read_mark
 from namesrv_stream.tables.storage import Folder
-from tests.support.delta_log import write_commit
+from tests.support.table_edits import write_commit
 
 _OFFSETS = st.dictionaries(st.integers(0, 1_023), st.integers(0, 2**63 - 1), max_size=4)
 _MARK = HistoryMark("topic", "changes", {0: 7, 3: 9}, {0: 1_700_000_000_000})

@@ -12,9 +12,7 @@ from namesrv_stream.cli import main
 from namesrv_stream.ports import choose_port
 from namesrv_stream.remoting.acl import SIGNATURE
 from namesrv_stream.remoting.command import response_to
-from tests.support.address_server import an_address_server
-from tests.support.scripted_name_server import ScriptedNameServer
-from tests.support.scripted_routes import ScriptedRoutes
+from tests.support.scripted_name_server import ScriptedNameServer, ScriptedRoutes, an_address_server
 from tests.unit.client.test_admin import KvScript, refuse
 
 Run = Callable[..., Awaitable[tuple[int, str, str]]]

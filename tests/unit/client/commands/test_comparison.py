@@ -6,8 +6,7 @@ from collections.abc import Sequence
 from namesrv_stream.client.commands.compare import Comparison, compare
 from namesrv_stream.remoting.codes import RequestCode
 from namesrv_stream.remoting.command import RemotingCommand
-from tests.support.scripted_name_server import Answers, ScriptedNameServer
-from tests.support.scripted_routes import ScriptedRoutes
+from tests.support.scripted_name_server import Answers, ScriptedNameServer, ScriptedRoutes
 from tests.unit.client.commands.test_commands import Run, run
 
 __all__ = ["run"]

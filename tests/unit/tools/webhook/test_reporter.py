@@ -91,7 +91,7 @@ def test_it_begins_with_the_present_and_writes_down_what_was_taken(
     answers = {"now": _changes("1.a.5"), "1.a.5": _changes("1.a.8", _DEATH), "1.a.8": (500, {})}
     with _server(answers) as (url, asked), Receiver() as receiver:
         _run(_settings(tmp_path, receiver, url), monkeypatch, sleeps=0)
-    assert [event["broker_addr"] for event in receiver.taken] == ["10.0.0.1:10911"]
+    assert [event["broker_addr"] for event in receiver.accepted_events] == ["10.0.0.1:10911"]
     assert "wait=0&kind=broker_data%2Cbroker_live%2Cguard" in asked[0]
     assert _position(tmp_path) == "1.a.8"
 
@@ -102,7 +102,7 @@ def test_it_goes_on_where_it_was_and_says_what_is_lost(tmp_path: Path, monkeypat
     answers = {"1.a.8": (410, {"detail": "gone"}), "now": _changes("1.b.2"), "1.b.2": (503, {})}
     with _server(answers) as (url, _), Receiver() as receiver:
         _run(_settings(tmp_path, receiver, url), monkeypatch, sleeps=0)
-    assert [event["event"] for event in receiver.taken] == ["events_lost"]
+    assert [event["event"] for event in receiver.accepted_events] == ["events_lost"]
     assert _position(tmp_path) == "1.b.2"
 
 
@@ -128,7 +128,7 @@ def test_many_events_are_several_reports(tmp_path: Path, monkeypatch: pytest.Mon
     with _server(answers) as (url, _), Receiver() as receiver:
         _run(_settings(tmp_path, receiver, url), monkeypatch, sleeps=0)
     assert [len(report.events) for report in receiver.reports] == [100, 50]
-    assert [event["id"] for event in receiver.taken] == [f"0:{offset}:0" for offset in range(150)]
+    assert [event["id"] for event in receiver.accepted_events] == [f"0:{offset}:0" for offset in range(150)]
 
 
 def test_without_a_url_it_does_not_start(tmp_path: Path) -> None:
