@@ -15,7 +15,7 @@ from namesrv_stream.tables.schema.history_columns import (
     HISTORY_SCHEMAS,
 )
 from namesrv_stream.tables.schema.layout import HISTORY_PROTOCOL
-from tests.support.analytics.document import POLARS, SPARK, connecting
+from tests.support.analytics.document import POLARS, SPARK, connect_as_documented
 from tests.support.history_oracle import instant, intervals, minutes, sessions
 from tests.support.history_rig import HistoryRig, WrittenHistory
 from tests.support.history_views import BROKER_SESSIONS, ROUTE_HISTORY, TOPIC_ROUTE_HISTORY, change_of
@@ -119,8 +119,8 @@ def test_tables_store_descriptions_of_themselves_and_their_columns(rig: HistoryR
 
 
 def test_views_are_equal_in_spark_polars_and_duckdb(rig: HistoryRig, spark: SparkSession) -> None:
-    connecting(SPARK, rig.dir, {"spark": spark})
-    context = connecting(POLARS, rig.dir, {})["context"]
+    connect_as_documented(SPARK, rig.dir, {"spark": spark})
+    context = connect_as_documented(POLARS, rig.dir, {})["context"]
     for view in (ROUTE_HISTORY, TOPIC_ROUTE_HISTORY, BROKER_SESSIONS):
         names = [name for name, value in rig.rows(view)[0].items() if not isinstance(value, list)]
         expected = [{name: row[name] for name in names} for row in rig.rows(view)]

@@ -32,7 +32,7 @@ from namesrv_stream.settings import Settings, to_toml
 from namesrv_stream.tables.schema.history_columns import BROKER_EVENTS, HEARTBEAT_MINUTES, ROUTE_ARCHIVE
 from namesrv_stream.tables.schema.layout import ROUTE_STATE
 from namesrv_stream.tables.storage import tables_of
-from tests.support.analytics.document import DUCKDB, POLARS, SPARK, connecting
+from tests.support.analytics.document import DUCKDB, POLARS, SPARK, connect_as_documented
 from tests.support.builders import Log
 from tests.support.command_line import run_command
 from tests.support.history_oracle import instant, minutes
@@ -320,7 +320,7 @@ def _query_function(
     engine: str, spark: SparkSession, faulty_run: FaultyRun, stack: ExitStack, instants: pa.Table
 ) -> Callable[[str], list[dict[str, Any]]]:
     """Return a function that runs SQL in an engine connected as documented, in which ``instants`` is a table."""
-    names = connecting(engine, faulty_run.settings.data.tables_dir, {"spark": spark})
+    names = connect_as_documented(engine, faulty_run.settings.data.tables_dir, {"spark": spark})
     match engine:
         case "spark":
             spark.createDataFrame(instants).createOrReplaceTempView("instants")
