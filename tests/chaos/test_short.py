@@ -14,7 +14,7 @@ _SEED = int(os.environ.get("CHAOS_SEED", "1"))
 
 
 @pytest.mark.timeout(1_200)
-def test_no_fault_makes_the_live_expire_or_the_dead_stay_or_a_row_be_lost(
+def test_faults_cause_no_false_expiry_no_missing_expiry_and_no_lost_row(
     tmp_path: Path, outcomes: list[Outcome]
 ) -> None:
     scale = Scale()

@@ -27,7 +27,7 @@ def _differences(finished: Finished, broker: Broker) -> list[str]:
     return [f"{r['kind']} {r['name']} {r['fact']}" for r in rows if broker.name in json.dumps(r) or r["name"] == _TOPIC]
 
 
-def test_brokers_move_to_both_and_then_to_ours_alone_and_clients_lose_nothing(
+def test_clients_lose_no_message_while_brokers_move_to_namesrv_stream(
     stack: Stack, mqadmin: Mqadmin, java_client: JavaClient, measured: Measured, tmp_path: Path
 ) -> None:
     stack.wait_job()

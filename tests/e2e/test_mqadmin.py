@@ -141,7 +141,7 @@ def test_command_prints_the_same_for_both_servers(twins: Twins, case: Case) -> N
     assert ours == java
 
 
-def test_name_server_configuration_has_no_key_that_java_has_not(twins: Twins) -> None:
+def test_name_server_configuration_has_only_keys_that_java_has(twins: Twins) -> None:
     ours, java = (_configuration(twins.mqadmin.outcome("getNamesrvConfig", "-n", a)) for a in twins.servers.values())
     assert ours.keys() <= java.keys()
     assert ours["supportActingMaster"] == java["supportActingMaster"] == "true"
@@ -149,14 +149,16 @@ def test_name_server_configuration_has_no_key_that_java_has_not(twins: Twins) ->
 
 
 @pytest.mark.parametrize("command", ENDLESS)
-def test_endless_command_works_with_ours(twins: Twins, command: str, tmp_path_factory: pytest.TempPathFactory) -> None:
+def test_endless_command_works_with_namesrv_stream(
+    twins: Twins, command: str, tmp_path_factory: pytest.TempPathFactory
+) -> None:
     args, shows = ENDLESS[command]
     line = [command, *args.format(**twins.names).split(), "-n", twins.servers["ours"]]
     with mqadmin_process(line, tmp_path_factory.mktemp(command)) as process:
         process.wait_for_log(shows.format(**twins.names), ENDLESS_S)
 
 
-def test_every_command_is_covered_or_left_out_for_a_reason(mqadmin: Mqadmin) -> None:
+def test_every_command_has_a_case_or_a_reason_for_having_none(mqadmin: Mqadmin) -> None:
     covered = {command_of(line) for case in CASES for line in case.lines} | ENDLESS.keys() | OWN_TESTS
     assert not covered & LEFT_OUT.keys()
     assert covered | LEFT_OUT.keys() == mqadmin.command_names()

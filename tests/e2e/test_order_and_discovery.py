@@ -9,7 +9,7 @@ from tests.support.stack import Stack
 TOPIC = "OrderedForClients"
 
 
-def test_client_sends_by_the_order_configuration_while_there_is_one(
+def test_client_follows_the_order_configuration_while_it_exists(
     stack: Stack, periodic_broker: Broker, mqadmin: Mqadmin, java_client: JavaClient
 ) -> None:
     mqadmin.create_topic(stack.remoting, periodic_broker.addr, TOPIC, queues=4)

@@ -85,7 +85,7 @@ def _bodies() -> list[str]:
     return [str(uuid.uuid4()) for _ in range(MESSAGES)]
 
 
-def test_slave_replicates_from_the_master_it_is_told_and_is_read_when_that_is_gone(
+def test_slave_replicates_from_its_master_and_serves_reads_when_the_master_is_down(
     stack: Stack, periodic_broker: Broker, mqadmin: Mqadmin, java_client: JavaClient, measured: Measured, tmp_path: Path
 ) -> None:
     with _pair(tmp_path, stack, mqadmin, "broker-replicated", {}) as pair:
@@ -102,7 +102,7 @@ def test_slave_replicates_from_the_master_it_is_told_and_is_read_when_that_is_go
 
 # It heartbeats with 322 (as 4.x name servers know it) and reads its group by 105, or with 904 and 901.
 @pytest.mark.parametrize("compatible", ["true", "false"], ids=["codes-322-105", "codes-904-901"])
-def test_slave_acts_for_its_killed_master_until_that_is_back(
+def test_slave_acts_as_master_until_the_killed_master_returns(
     stack: Stack,
     periodic_broker: Broker,
     mqadmin: Mqadmin,

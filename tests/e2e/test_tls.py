@@ -117,9 +117,7 @@ def test_java_producer_without_tls_finds_no_route(world: TlsWorld, tls_broker: B
         java_client.publish_queues("MessagesOverTls", namesrv_addr=world.server.remoting)
 
 
-def test_the_servers_own_calls_reach_a_java_broker_that_asks_for_a_certificate(
-    world: TlsWorld, tls_broker: Broker
-) -> None:
+def test_server_notifies_a_java_broker_that_requires_a_certificate(world: TlsWorld, tls_broker: Broker) -> None:
     """As NOTIFY_MIN_BROKER_ID_CHANGE goes, with the client's files of RocketMQ's own ``tls.properties``."""
     flags = [parse_set_flag(f"tls.config_file={world.client_properties['tls.config.file']}")]
     tls = load_settings(None, {}, [*flags, parse_set_flag("tls.mode=enforcing")]).settings.tls
@@ -190,7 +188,7 @@ def test_certificate_is_replaced_and_the_broker_keeps_its_connection(
     assert any(row.broker_name == tls_broker.name for row in tls_mqadmin.cluster_list(world.server.remoting))
 
 
-def test_what_is_not_tls_behind_its_first_byte_ends_with_its_connection(world: TlsWorld) -> None:
+def test_invalid_tls_after_the_first_byte_closes_the_connection(world: TlsWorld) -> None:
     host, _, port = world.server.remoting.rpartition(":")
     with socket.create_connection((host, int(port)), 10) as broken:
         broken.sendall(b"\x16\x03\x01\x00\x05hello")

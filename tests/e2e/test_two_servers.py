@@ -32,7 +32,7 @@ def broker(
         yield running
 
 
-def test_clients_go_on_while_either_server_is_killed(
+def test_clients_continue_while_either_server_is_killed(
     stack: Stack,
     second_server: SecondServer,
     broker: Broker,

@@ -118,7 +118,7 @@ def _fold_while(settings: Settings, job: Process, kill: Callable[[], None]) -> N
 
 
 @pytest.mark.parametrize("is_submitted", [False, True], ids=["namesrv-stream job", "spark-submit"])
-def test_on_a_standalone_master_a_worker_that_dies_costs_no_row(
+def test_killed_worker_of_a_standalone_master_loses_no_row(
     kafka_settings: Settings, tmp_path: Path, is_submitted: bool
 ) -> None:
     with standalone_cluster(tmp_path / "cluster") as cluster:
@@ -132,7 +132,7 @@ def test_on_a_standalone_master_a_worker_that_dies_costs_no_row(
             _fold_while(settings, job, kill_a_worker)
 
 
-def test_on_local_cluster_an_executor_that_dies_costs_no_row(kafka_settings: Settings, tmp_path: Path) -> None:
+def test_killed_executor_of_local_cluster_loses_no_row(kafka_settings: Settings, tmp_path: Path) -> None:
     settings = _settings(kafka_settings, tmp_path / "data", "local-cluster[2,1,512]")
     with _job(settings, {"SPARK_HOME": str(spark_home_of_its_own(tmp_path / "spark"))}) as job:
 

@@ -49,7 +49,7 @@ def exploded() -> dict[str, dict[str, object]]:
 
 
 @pytest.mark.parametrize("name", _names())
-def test_a_bomb_is_answered_or_ends_its_connection_at_a_bounded_price(
+def test_bomb_is_answered_or_closed_within_bounded_memory_and_time(
     exploded: dict[str, dict[str, object]], name: str
 ) -> None:
     result = exploded[name]

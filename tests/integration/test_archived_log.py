@@ -96,9 +96,7 @@ def _stores(outcome: dict[str, Any]) -> list[list[str]]:
 
 
 @pytest.mark.timeout(1_200)  # it starts Spark twice and folds eight times: minutes where others use the machine
-def test_what_kafka_has_removed_is_read_from_the_archive_with_the_same_outcome(
-    kafka_settings: Settings, tmp_path: Path
-) -> None:
+def test_records_removed_from_kafka_are_read_from_the_archive(kafka_settings: Settings, tmp_path: Path) -> None:
     settings = own_settings(kafka_settings, tmp_path / "data", partitions=2, driver_memory="512m")
     settings.data.dir.mkdir()
     Path(_conf(settings)).write_text(to_toml(settings))

@@ -88,7 +88,7 @@ def _start(data: Path) -> Stack:
     return stack
 
 
-def test_nothing_is_missing_that_the_page_promises(tmp_path: Path) -> None:
+def test_documented_recipes_restore_everything_they_promise(tmp_path: Path) -> None:
     data, backup = tmp_path / "data", tmp_path / "backup"
     stack = _start(data)
     try:

@@ -66,7 +66,7 @@ def _get(http: str, path: str) -> Any:
         return json.load(answer)
 
 
-def test_a_follower_has_what_servers_have_across_kills_and_servers(stack: Stack, tmp_path: Path) -> None:
+def test_follower_has_the_state_of_every_server_despite_kills(stack: Stack, tmp_path: Path) -> None:
     client = Client(stack.http)
     with (
         SecondServer(tmp_path / "second", stack, kafka__partitions=PARTITIONS) as second,
@@ -88,7 +88,7 @@ def test_a_follower_has_what_servers_have_across_kills_and_servers(stack: Stack,
         wait_until(lambda: client.brokers(second.http) == 0, SETTLE_S, "all have left")
 
 
-def test_the_job_is_told_of_by_the_server(stack: Stack) -> None:
+def test_server_exports_metrics_of_the_job(stack: Stack) -> None:
     def figures() -> dict[str, float]:
         with urllib.request.urlopen(f"http://{stack.http}/metrics", timeout=30) as answer:
             lines = answer.read().decode().splitlines()

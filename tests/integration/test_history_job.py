@@ -71,9 +71,7 @@ def _rows(settings: Settings, table: str) -> list[dict[str, Any]]:
     return sorted(rows, key=lambda row: (row["partition"], row["offset"])) if table == BROKER_EVENTS else rows
 
 
-def test_killed_amid_its_work_it_loses_nothing_and_writes_nothing_twice(
-    kafka_settings: Settings, tmp_path: Path
-) -> None:
+def test_kills_lose_nothing_and_duplicate_nothing(kafka_settings: Settings, tmp_path: Path) -> None:
     settings = own_settings(kafka_settings, tmp_path, partitions=2, driver_memory="512m")
     history = settings.history.model_copy(
         update={"interval_ms": 1, "driver_memory": "512m", "max_records": 5_000, "heartbeats_interval_ms": 1}
@@ -186,7 +184,7 @@ def _without(row: dict[str, Any], *names: str) -> dict[str, Any]:
     return {name: value for name, value in row.items() if name not in names}
 
 
-def test_a_clean_stop_is_quick_and_leaves_no_scratch_and_a_second_one_is_refused(
+def test_clean_stop_removes_scratch_files_and_a_second_process_is_refused(
     kafka_settings: Settings, tmp_path: Path
 ) -> None:
     settings = own_settings(kafka_settings, tmp_path, driver_memory="512m")

@@ -71,9 +71,7 @@ def _restart_on(kafka: KafkaProcess, folder: Path) -> KafkaProcess:
     return restarted
 
 
-def test_a_log_that_lost_folded_records_is_refused_however_long_it_has_grown(
-    kafka: KafkaProcess, tmp_path: Path
-) -> None:
+def test_log_that_lost_folded_records_is_refused_whatever_its_length(kafka: KafkaProcess, tmp_path: Path) -> None:
     settings = kafka.settings
     _log(settings, range(20))
     kafka.stop()
@@ -97,7 +95,7 @@ def test_a_log_that_lost_folded_records_is_refused_however_long_it_has_grown(
     assert refused.value.exit_code == 2
 
 
-def test_a_server_whose_topic_was_made_anew_answers_and_says_so_and_loses_nothing_that_it_acknowledged(
+def test_server_with_a_recreated_topic_answers_reports_it_and_keeps_acknowledged_changes(
     kafka: KafkaProcess, tmp_path: Path
 ) -> None:
     settings = kafka.settings

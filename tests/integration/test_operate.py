@@ -103,7 +103,7 @@ def _wait_logged(stack: Stack, second_server: SecondServer, text: str) -> None:
     wait_until(lambda: all(text in log.read_text() for log in logs), SETTLE_S, f"{text!r} in {logs}")
 
 
-def test_a_setting_changes_at_every_server_and_job_without_a_restart(
+def test_setting_changes_at_all_servers_and_the_job_without_a_restart(
     stack: Stack, second_server: SecondServer, run: Run
 ) -> None:
     changed = _set(run, DEFAULT, "60000")
@@ -163,7 +163,7 @@ def _changing(fleet: ScriptedBrokers) -> Iterator[None]:
         thread.join()
 
 
-def test_a_server_that_is_down_is_named_and_back_again_it_serves_the_same(
+def test_skew_names_a_server_that_is_down_and_finds_no_difference_after_its_restart(
     stack: Stack, second_server: SecondServer
 ) -> None:
     second_server.process.terminate()
@@ -176,7 +176,7 @@ def test_a_server_that_is_down_is_named_and_back_again_it_serves_the_same(
     assert _skew(stack, second_server, "--patience", "60").code == 0
 
 
-def test_what_if_tells_frozen_brokers_from_a_dead_one(stack: Stack, run: Run, tmp_path: Path) -> None:
+def test_what_if_distinguishes_frozen_brokers_from_a_dead_one(stack: Stack, run: Run, tmp_path: Path) -> None:
     path = tmp_path / "gaps.html"
     arguments = ("what-if", "--timeout", "4s,600s", "--since", "1h", "--cluster", "host")
 
@@ -219,7 +219,7 @@ def _wait_for_records(log: LogReader, records: int) -> None:
     wait_until(lambda: all(log.extent(p)[1] >= end for p, end in enumerate(until)), SETTLE_S, "time passes in the log")
 
 
-def test_held_brokers_are_shown_everywhere_and_an_operator_lets_them_go(
+def test_held_brokers_are_shown_everywhere_and_an_operator_releases_them(
     stack: Stack, second_server: SecondServer, run: Run, fleet: ScriptedBrokers
 ) -> None:
     # Long enough to look at them everywhere, however slow the machine is.
@@ -313,6 +313,6 @@ def test_refused_records_are_listed_with_reason_and_content(stack: Stack, run: R
         (("what-if", "--timeout", "60s", "--cluster", "nobody"), 1),
     ],
 )
-def test_a_mistake_is_one_line_and_its_exit_code(run: Run, arguments: tuple[str, ...], code: int) -> None:
+def test_usage_error_is_one_line_with_its_exit_code(run: Run, arguments: tuple[str, ...], code: int) -> None:
     done = run(*arguments)
     assert (done.code, done.out, done.err.count("\n")) == (code, "", 1)

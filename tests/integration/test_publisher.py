@@ -99,7 +99,7 @@ class Session:
         return [r.value for r in await asyncio.to_thread(read_records, self._kafka.settings)]
 
 
-async def test_what_is_queued_behind_a_lost_record_never_reaches_the_log(kafka: KafkaProcess) -> None:
+async def test_records_queued_after_a_lost_record_never_reach_the_log(kafka: KafkaProcess) -> None:
     session = Session(kafka)
     await session.begin_and_publish(b"first")
     _signal(kafka, signal.SIGSTOP)
@@ -119,7 +119,7 @@ async def test_what_is_queued_behind_a_lost_record_never_reaches_the_log(kafka: 
     assert values[-1] == b"again"
 
 
-async def test_what_an_aborted_session_had_queued_never_reaches_the_log(kafka: KafkaProcess) -> None:
+async def test_records_of_an_aborted_session_never_reach_the_log(kafka: KafkaProcess) -> None:
     session = Session(kafka)
     await session.begin_and_publish(b"first")
     _signal(kafka, signal.SIGSTOP)
@@ -135,9 +135,7 @@ async def test_what_an_aborted_session_had_queued_never_reaches_the_log(kafka: K
     assert [v for v in values if v != b"on its way"] == [b"first", b"again"]
 
 
-async def test_a_producer_that_waits_for_kafka_does_not_keep_a_core_busy(
-    kafka: KafkaProcess, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_waiting_producer_uses_little_cpu(kafka: KafkaProcess, monkeypatch: pytest.MonkeyPatch) -> None:
     """Nor the interpreter's lock, for which everything else in the server would wait."""
     poll, polls = KafkaNetClient.poll, 0
 

@@ -179,7 +179,7 @@ def _restarted(serve: Serve) -> Serve:
     return again
 
 
-def test_a_fleet_that_is_served_goes_on_in_more_partitions(servers: tuple[Serve, Serve]) -> None:
+def test_brokers_and_clients_continue_after_a_repartition(servers: tuple[Serve, Serve]) -> None:
     settings, peers = servers[0].settings, [_Peers(serve) for serve in servers]
     told: list[object] = []
     try:
@@ -263,7 +263,7 @@ def _check_tables(settings: Settings) -> None:
     ],
     ids=["before the topic grows", "before route_changes", "before route_state", "amid it", "before it is opened"],
 )
-def test_a_run_that_was_killed_is_finished_by_another(
+def test_killed_repartition_is_finished_by_the_next_run(
     kafka_settings: Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, owner: Any, step: str
 ) -> None:
     settings = own_settings(kafka_settings, tmp_path, partitions=2)

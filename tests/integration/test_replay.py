@@ -87,7 +87,7 @@ def _answers(addr: str, topic: str) -> bool:
 
 
 @pytest.mark.timeout(900)  # it starts a job twice and folds seven times: minutes where others use the machine
-def test_a_replay_finds_what_was_damaged_and_a_rebuild_mends_it_under_a_server_that_answers(settings: Settings) -> None:
+def test_replay_finds_damage_and_rebuild_repairs_it_while_a_server_answers(settings: Settings) -> None:
     addr = f"127.0.0.1:{settings.remoting.listen_port}"
     with event_producer(settings) as producer, _part(settings, "serve"):
         with _part(settings, "job"):

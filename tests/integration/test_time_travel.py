@@ -89,7 +89,7 @@ def stack(tmp_path: Path) -> Iterator[Stack]:
         yield running
 
 
-def test_the_past_is_what_clients_were_told_then(stack: Stack) -> None:
+def test_past_routes_equal_the_answers_that_clients_received(stack: Stack) -> None:
     observer = Observer(stack)
     observer.look()
     with RemotingClient(stack.remoting) as slave:

@@ -127,7 +127,7 @@ def start_up() -> Iterator[Callable[..., Up]]:
                 os.kill(pid, signal.SIGKILL)
 
 
-def test_ready_line_names_every_address_and_ctrl_c_ends_all_in_order(
+def test_ready_line_names_every_address_and_ctrl_c_stops_all_parts_in_order(
     tmp_path: Path, start_up: Callable[..., Up]
 ) -> None:
     up = start_up(tmp_path)
@@ -165,7 +165,7 @@ def test_kill_9_of_up_leaves_no_process_and_the_next_start_continues(
 
 
 @pytest.mark.parametrize("name", ["kafka", "serve"])
-def test_a_killed_child_is_started_again_and_said_so(tmp_path: Path, start_up: Callable[..., Up], name: str) -> None:
+def test_killed_child_is_restarted_and_reported(tmp_path: Path, start_up: Callable[..., Up], name: str) -> None:
     up = start_up(tmp_path)
     up.wait_ready()
     run_file = tmp_path / "run" / f"{name}.json"
@@ -175,7 +175,7 @@ def test_a_killed_child_is_started_again_and_said_so(tmp_path: Path, start_up: C
     assert f"{name} was ended by SIGKILL; restarting it in 0.5 s" in up.err
 
 
-def test_a_child_that_does_not_stop_is_killed_within_ten_seconds(tmp_path: Path, start_up: Callable[..., Up]) -> None:
+def test_child_that_does_not_stop_is_killed_within_ten_seconds(tmp_path: Path, start_up: Callable[..., Up]) -> None:
     up = start_up(tmp_path, FAKE_SERVE="stubborn", FAKE_JOB="stubborn")
     up.wait_ready()
     pids = up.pids()
@@ -186,7 +186,7 @@ def test_a_child_that_does_not_stop_is_killed_within_ten_seconds(tmp_path: Path,
     assert [pid for pid in pids if is_running(pid)] == []
 
 
-def test_a_child_that_refuses_its_configuration_ends_the_start_with_its_reason(
+def test_child_that_refuses_its_configuration_ends_the_start_with_its_reason(
     tmp_path: Path, start_up: Callable[..., Up]
 ) -> None:
     up = start_up(tmp_path, FAKE_SERVE="exit-2")
@@ -195,7 +195,7 @@ def test_a_child_that_refuses_its_configuration_ends_the_start_with_its_reason(
     assert up.out == ""
 
 
-def test_a_job_that_can_never_run_is_said_once_and_the_server_goes_on(
+def test_job_that_cannot_run_is_reported_once_and_the_server_continues(
     tmp_path: Path, start_up: Callable[..., Up]
 ) -> None:
     up = start_up(tmp_path, FAKE_JOB="exit-2")
@@ -208,9 +208,7 @@ def test_a_job_that_can_never_run_is_said_once_and_the_server_goes_on(
     assert "job cannot run and is not restarted: settings: x.y: will not do" in up.err
 
 
-def test_secrets_reach_the_parts_that_need_them_and_no_file_and_no_command_line(
-    tmp_path: Path, start_up: Callable[..., Up]
-) -> None:
+def test_secrets_reach_only_the_parts_that_need_them(tmp_path: Path, start_up: Callable[..., Up]) -> None:
     account, password = "Tr0ub4dor-account", "Tr0ub4dor-password"
     variables = {
         "NAMESRV_STREAM__ADMIN__ACCOUNTS__RocketMQ_Ops": account,
@@ -234,7 +232,7 @@ def test_secrets_reach_the_parts_that_need_them_and_no_file_and_no_command_line(
     assert "Tr0ub4dor" not in up.out + up.err
 
 
-def test_a_second_up_on_the_same_directory_is_refused(tmp_path: Path, start_up: Callable[..., Up]) -> None:
+def test_second_up_on_the_same_directory_is_refused(tmp_path: Path, start_up: Callable[..., Up]) -> None:
     up = start_up(tmp_path)
     up.wait_ready()
     outcome = _cli("up", "--data-dir", str(tmp_path))
@@ -248,7 +246,7 @@ def _cli(*arguments: str) -> "subprocess.CompletedProcess[str]":
     return subprocess.run(command, cwd=REPOSITORY, capture_output=True, text=True, check=False, timeout=_DEADLINE_S)
 
 
-def test_an_external_kafka_that_does_not_answer_ends_with_exit_code_3(tmp_path: Path) -> None:
+def test_external_kafka_that_does_not_answer_gives_exit_code_3(tmp_path: Path) -> None:
     servers = f"127.0.0.1:{choose_port('127.0.0.1')}"
     flags = ["--data-dir", str(tmp_path), "--remoting-port", "0", "--http-port", "0"]
     flags += ["--set", f"kafka.bootstrap_servers={servers}", "--set", "kafka.connect_timeout_ms=500"]
@@ -258,7 +256,7 @@ def test_an_external_kafka_that_does_not_answer_ends_with_exit_code_3(tmp_path: 
     assert "Traceback" not in outcome.stderr
 
 
-def test_a_kafka_that_cannot_start_is_said_with_its_reason(tmp_path: Path, start_up: Callable[..., Up]) -> None:
+def test_kafka_that_cannot_start_is_reported_with_its_reason(tmp_path: Path, start_up: Callable[..., Up]) -> None:
     (tmp_path / "kafka").write_text("a file where a folder must be")
     up = start_up(tmp_path)
     assert up.end() == 2

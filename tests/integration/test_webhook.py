@@ -45,7 +45,7 @@ def _wait_taken(receiver: Receiver, *addrs: str) -> None:
     assert seen() == _expected(*addrs)
 
 
-def test_every_death_is_reported_in_order_across_restarts_of_both_sides(tmp_path: Path) -> None:
+def test_every_removed_broker_is_reported_in_order_across_restarts_of_both_sides(tmp_path: Path) -> None:
     port = free_port()
     flags = {"webhook__url": f"http://127.0.0.1:{port}/hook", "webhook__events": "broker_down,broker_route"}
     with Stack(tmp_path / "data", **flags) as stack:

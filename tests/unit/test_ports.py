@@ -35,7 +35,7 @@ def test_another_process_is_named_with_its_program_but_without_its_code() -> Non
     assert found == f"process {process.pid} ({program} word)"
 
 
-def test_nobody_is_named_where_nobody_listens() -> None:
+def test_no_process_is_named_if_none_listens() -> None:
     assert listener_on(choose_port("127.0.0.1")) is None
 
 

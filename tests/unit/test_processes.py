@@ -40,7 +40,7 @@ def _run(start_new_session: bool) -> list[str]:
     return found.stdout.split()
 
 
-def test_the_process_is_niced() -> None:
+def test_process_gets_its_niceness() -> None:
     assert _run(start_new_session=False)[0] == str(min(19, os.nice(0) + 10))
 
 
@@ -136,5 +136,5 @@ def test_a_process_that_waits_to_be_reaped_is_not_running() -> None:
         assert process.wait(timeout=_DEADLINE_S) == 0
 
 
-def test_a_process_of_no_one_is_not_running() -> None:
+def test_unknown_process_is_not_running() -> None:
     assert not is_running(2**22 + 1)  # above the kernel's highest process id

@@ -49,7 +49,7 @@ def rig(spark: SparkSession, object_store: ObjectStore, tmp_path: Path) -> Histo
     return HistoryRig(spark, tmp_path, 2, **flags)
 
 
-def test_it_is_that_of_a_folder_and_a_second_run_changes_nothing(rig: HistoryRig) -> None:
+def test_history_in_a_store_equals_one_in_a_folder_and_a_second_run_changes_nothing(rig: HistoryRig) -> None:
     random = Random(5)
     for _ in range(2):
         for log in rig.logs:
@@ -77,7 +77,7 @@ def test_it_is_that_of_a_folder_and_a_second_run_changes_nothing(rig: HistoryRig
     assert {name: len(rows_of(rig.storage, name)) for name in HISTORY_SCHEMAS} == before
 
 
-def test_of_two_that_write_one_ends(spark: SparkSession, rig: HistoryRig) -> None:
+def test_one_of_two_concurrent_writers_ends(spark: SparkSession, rig: HistoryRig) -> None:
     append_random_events(rig.logs[0], Random(1), 20)
     rig.commit_and_write()
     ends = {p: len(log.records) for p, log in enumerate(rig.logs)}

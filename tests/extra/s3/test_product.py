@@ -76,7 +76,7 @@ def _brokers(stack_or_server: str) -> set[str]:
         return set(re.findall(r'"brokerName":"([^"]+)"', answer.body.decode()))
 
 
-def test_a_server_answers_what_another_heard_through_the_store(stack: Stack, tmp_path: Path) -> None:
+def test_server_answers_with_brokers_of_another_server_through_the_store(stack: Stack, tmp_path: Path) -> None:
     with ScriptedBrokers("heard", 2, [stack.remoting]) as brokers:
         brokers.register()
         with SecondServer(tmp_path / "second", stack) as second:
@@ -86,7 +86,7 @@ def test_a_server_answers_what_another_heard_through_the_store(stack: Stack, tmp
             wait_until(lambda: not {"heard-0", "heard-1"} & _brokers(second.remoting), _SETTLE_S, "they are gone")
 
 
-def test_the_history_is_there_too_and_killed_it_loses_nothing(stack: Stack, settings: Settings, tmp_path: Path) -> None:
+def test_history_is_in_the_store_and_survives_a_kill(stack: Stack, settings: Settings, tmp_path: Path) -> None:
     for number in range(2):
         with ScriptedBrokers(f"past{number}", 2, [stack.remoting]) as brokers:
             brokers.register()
@@ -114,7 +114,7 @@ def _get(stack: Stack, path: str) -> str:
         return str(answer.read().decode())
 
 
-def test_killed_job_and_server_go_on_from_the_store_and_lose_nothing(stack: Stack, settings: Settings) -> None:
+def test_killed_job_and_server_continue_from_the_store_without_loss(stack: Stack, settings: Settings) -> None:
     names = {"killed-0", "killed-1"}
     with ScriptedBrokers("killed", 2, [stack.remoting]) as brokers:
         brokers.register()
@@ -147,12 +147,12 @@ def _archived(settings: Settings) -> set[str]:
     return set(table.rows(columns=["broker_name"])["broker_name"].drop_nulls().to_list())
 
 
-def test_nothing_shows_a_secret(stack: Stack) -> None:
+def test_no_output_shows_a_secret(stack: Stack) -> None:
     for file in (*stack.data_dir.glob("logs/*"), stack.data_dir / "run" / "effective.toml"):
         assert "Tr0ub4dor" not in file.read_text(errors="replace"), file
 
 
-def test_while_the_store_is_away_all_is_answered_and_nothing_is_lost(
+def test_server_answers_without_the_store_and_loses_nothing(
     stack: Stack, settings: Settings, object_store: ObjectStore, tmp_path: Path
 ) -> None:
     stack.wait_job()
@@ -194,7 +194,7 @@ def _is_healthy(server: SecondServer) -> bool:
     return server.get_text("/healthz?format=text").startswith("green")
 
 
-def test_a_copy_of_the_tables_is_rebuilt_in_the_store_while_the_product_goes_on(
+def test_copy_of_the_tables_is_rebuilt_in_the_store_while_the_product_runs(
     stack: Stack, settings: Settings, tmp_path: Path
 ) -> None:
     store, copy = _bucket(settings), "s3://tables/a/copy"
@@ -240,7 +240,7 @@ def _command(name: str, settings: Settings, data_dir: Path, tables: str, *argume
         return process.log_text()
 
 
-def test_a_job_that_was_frozen_ends_when_another_has_gone_on(
+def test_frozen_job_ends_when_another_has_continued(
     stack: Stack, settings: Settings, object_store: ObjectStore, tmp_path: Path
 ) -> None:
     conf = tmp_path / "second.toml"

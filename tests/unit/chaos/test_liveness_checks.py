@@ -58,12 +58,12 @@ def heard_once(*also: str) -> Log:
 
 
 @pytest.mark.parametrize("cause", [Cause.EXPIRED, Cause.SERVER_SILENT, Cause.SERVER_LOST])
-def test_a_living_broker_that_expires_is_a_lie(cause: Cause) -> None:
+def test_expiry_of_a_living_broker_is_a_false_expiry(cause: Cause) -> None:
     assert false_expiries(an_ending(cause=cause), a_life()) == (1, 0)
 
 
 @pytest.mark.parametrize("cause", [Cause.DISCONNECTED, Cause.UNREGISTERED])
-def test_a_connection_that_closed_or_a_goodbye_is_no_expiry(cause: Cause) -> None:
+def test_closed_connection_or_unregistration_is_not_an_expiry(cause: Cause) -> None:
     assert false_expiries(an_ending(cause=cause), a_life()) == (0, 0)
 
 
@@ -71,13 +71,13 @@ def test_a_dead_broker_may_expire() -> None:
     assert false_expiries(an_ending(), a_life(0, NOW_MS - TIMEOUT_MS)) == (0, 0)
 
 
-def test_a_broker_that_has_just_come_back_may_expire_as_the_one_before() -> None:
+def test_broker_that_has_just_restarted_may_expire_as_its_predecessor() -> None:
     assert false_expiries(an_ending(), a_life(NOW_MS - 1_000)) == (0, 0)
 
 
 @pytest.mark.parametrize("what", ["kill", "freeze", "ended", "disk_full"])
 @pytest.mark.parametrize("part", ["s1", "kafka", "job"])
-def test_that_a_part_was_away_is_no_excuse(what: str, part: str) -> None:
+def test_outage_of_a_part_does_not_excuse_an_expiry(what: str, part: str) -> None:
     assert false_expiries(an_ending(), a_life(), Span(what, part, NOW_MS - 9_000, NOW_MS)) == (1, 0)
 
 
@@ -98,11 +98,11 @@ def cut(server: str, from_ms: int, to_ms: int, cluster: str = "") -> Span:
         pytest.param([Span("stall", "direct", 94_000, 95_000)], (1, 0), id="somebody else stood still"),
     ],
 )
-def test_only_a_broken_network_excuses(spans: list[Span], expected: tuple[int, int]) -> None:
+def test_only_a_broken_network_excuses_an_expiry(spans: list[Span], expected: tuple[int, int]) -> None:
     assert false_expiries(an_ending(), a_life(0, None, "s1", "s2"), *spans) == expected
 
 
-def test_a_cut_that_was_no_more_than_a_part_of_the_silence_is_no_excuse() -> None:
+def test_network_cut_during_part_of_the_silence_does_not_excuse_an_expiry() -> None:
     # Silent for 20 s of which it was cut off for 2 s and needed 2.5 s to come back.
     log = Log(_SETTINGS, begin_ms=NOW_MS - 20_000)
     log.say(BrokerRegistered(S1._replace(connection_id=1), a_registration(ADDR)))
@@ -112,7 +112,7 @@ def test_a_cut_that_was_no_more_than_a_part_of_the_silence_is_no_excuse() -> Non
     assert false_expiries(ending, a_life(), cut("s1", 81_000, 83_000), also=log) == (1, 0)
 
 
-def test_a_broker_cut_off_from_one_server_lives_by_what_the_other_hears() -> None:
+def test_broker_cut_off_from_one_server_is_kept_alive_by_the_other() -> None:
     life = a_life(0, None, "s1", "s2")
     span = cut("s1", 94_000, 99_000)
     assert false_expiries(an_ending(), life, span, also=heard_once("recently")) == (1, 0)
@@ -124,25 +124,25 @@ def test_a_broker_cut_off_from_one_server_lives_by_what_the_other_hears() -> Non
 
 
 @pytest.mark.parametrize(("ago_ms", "lies"), [(TIMEOUT_MS - 1, 1), (TIMEOUT_MS, 0), (TIMEOUT_MS + 500, 0)])
-def test_an_expiry_within_the_timeout_of_an_acknowledged_sign_of_life_is_a_lie(ago_ms: int, lies: int) -> None:
+def test_expiry_within_the_timeout_of_an_acknowledged_heartbeat_is_a_false_expiry(ago_ms: int, lies: int) -> None:
     truth = Truth((a_life(0, NOW_MS - ago_ms),), {(KEY, "s1"): [NOW_MS - ago_ms]})
     assert len(list(liveness.early_expiries(truth, [an_ending()]))) == lies
 
 
-def test_a_sign_of_life_that_a_dying_server_may_have_lost_proves_nothing() -> None:
+def test_heartbeat_that_a_dying_server_may_have_lost_proves_nothing() -> None:
     acks = {(KEY, "s1"): [NOW_MS - 5_000]}
     truth = Truth((a_life(),), acks, (Span("kill", "s1", NOW_MS - 4_500, NOW_MS - 3_000),))
     assert list(liveness.early_expiries(truth, [an_ending()])) == []
 
 
 @pytest.mark.parametrize(("how", "lies"), [("silent", 1), ("closed", 0), ("unregistered", 0)])
-def test_a_broker_that_left_one_server_in_words_may_expire_at_the_other_at_once(how: str, lies: int) -> None:
+def test_broker_that_unregistered_at_one_server_may_expire_at_the_other_at_once(how: str, lies: int) -> None:
     life = replace(a_life(0, NOW_MS - 3_000, "s1", "s2"), how=how)
     truth = Truth((life,), {(KEY, "s2"): [NOW_MS - 4_000]})
     assert len(list(liveness.early_expiries(truth, [an_ending()]))) == lies
 
 
-def test_a_broker_that_hung_up_at_one_server_may_expire_at_the_other() -> None:
+def test_broker_that_disconnected_from_one_server_may_expire_at_the_other() -> None:
     life = a_life(0, None, "s1", "s2")
     acks = {(KEY, "s2"): [NOW_MS - 4_000]}
     lost = {(KEY, "s2"): [NOW_MS - 3_000]}
@@ -176,7 +176,7 @@ def evidence_of(log: Log, *lives: Life, late_ms: int = 0) -> Evidence:
     )
 
 
-def test_a_dead_broker_that_goes_is_no_lie_and_its_lag_is_measured() -> None:
+def test_expiry_of_a_dead_broker_is_correct_and_its_lag_is_measured() -> None:
     log = silent_after_ms(8_000)
     evidence = evidence_of(log, a_life(BEGIN_MS, BEGIN_MS + 1), late_ms=300)
     observed = ObservedLog(log.records, GAP_MS)
@@ -186,14 +186,14 @@ def test_a_dead_broker_that_goes_is_no_lie_and_its_lag_is_measured() -> None:
     assert list(liveness.never_early_by_the_log([lag])) == []
 
 
-def test_a_dead_broker_that_stays_is_a_lie() -> None:
+def test_dead_broker_that_stays_is_found() -> None:
     log = silent_after_ms(9_000)
     kept = [row for row in log.output.changes if not row.gone]
     truth = Truth((a_life(BEGIN_MS, BEGIN_MS + 1),))
     assert len(list(liveness.missing_endings(truth, ObservedLog(log.records, GAP_MS), kept, log.now_ms))) == 1
 
 
-def test_a_dead_broker_whose_time_nobody_observed_may_stay() -> None:
+def test_dead_broker_may_stay_while_no_time_is_observed() -> None:
     log = silent_after_ms(3_000)
     log.say(Tick(S1), 60_000)
     truth = Truth((a_life(BEGIN_MS, BEGIN_MS + 1),))
@@ -202,7 +202,7 @@ def test_a_dead_broker_whose_time_nobody_observed_may_stay() -> None:
 
 
 @pytest.mark.parametrize("by_ms", [-500, -1_000])
-def test_an_expiry_before_the_clock_has_gone_so_far_is_a_lie(by_ms: int) -> None:
+def test_expiry_before_the_observed_time_exceeds_the_timeout_is_found(by_ms: int) -> None:
     log = silent_after_ms(8_000)
     (row,) = [r for r in log.output.changes if r.kind == ChangeKind.BROKER_LIVE and r.gone]
     early = row._replace(offset=row.offset + by_ms // 500)
@@ -226,7 +226,7 @@ def test_lags_count_only_while_all_parts_ran() -> None:
 
 
 @pytest.mark.parametrize(("brokers", "lies"), [({KEY}, 0), (set(), 1), ({KEY, KEY._replace(broker_addr="x")}, 1)])
-def test_servers_must_have_exactly_who_lives(brokers: set[BrokerKey], lies: int) -> None:
+def test_servers_must_have_exactly_the_living_brokers(brokers: set[BrokerKey], lies: int) -> None:
     assert len(list(liveness.wrong_at_the_end(Truth((a_life(),)), {"s1": frozenset(brokers)}))) == lies
 
 

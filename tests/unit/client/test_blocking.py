@@ -50,7 +50,7 @@ def test_threads_may_share_it(name_server: ScriptedNameServer) -> None:
     assert name_server.connections == 1
 
 
-def test_outside_the_block_it_is_closed(name_server: ScriptedNameServer) -> None:
+def test_client_is_closed_outside_the_block(name_server: ScriptedNameServer) -> None:
     client = BlockingClient(name_server.addr)
     with pytest.raises(ClientClosed):
         client.topic_list()
@@ -68,7 +68,7 @@ def test_a_start_that_fails_leaves_no_thread() -> None:
     assert not [thread for thread in threading.enumerate() if thread.name == "name-server-client"]
 
 
-def test_the_end_is_told_to_every_thread_that_goes_on_asking(name_server: ScriptedNameServer) -> None:
+def test_close_ends_the_calls_of_every_thread(name_server: ScriptedNameServer) -> None:
     def ask(client: BlockingClient) -> BaseException | None:
         try:
             while True:

@@ -68,5 +68,5 @@ def test_commands_are_found() -> None:
         ("status --wach", "status: there is no --wach"),
     ],
 )
-def test_a_wrong_command_is_seen(command: str, problem: str) -> None:
+def test_wrong_command_is_detected(command: str, problem: str) -> None:
     assert _problem(shlex.split(command)) == problem

@@ -83,7 +83,7 @@ def test_defaults_that_documents_quote_are_those_of_the_settings() -> None:
         ("by a client (`http.max_streams` is a limit)", False),
     ],
 )
-def test_a_wrong_default_is_seen(text: str, wrong: bool) -> None:
+def test_wrong_default_is_detected(text: str, wrong: bool) -> None:
     assert bool(_wrong_defaults(text)) is wrong
 
 
@@ -160,7 +160,7 @@ def test_the_summary_quotes_the_results_of_the_benchmarks() -> None:
     assert _summary_differences((_ROOT / "docs/performance.md").read_text(encoding="utf-8")) == []
 
 
-def test_another_figure_in_the_summary_is_seen() -> None:
+def test_wrong_figure_in_the_summary_is_detected() -> None:
     text = (_ROOT / "docs/performance.md").read_text(encoding="utf-8")
     assert len(_summary_differences(text.replace("152,900 (", "151,900 ("))) == 1
     assert len(_summary_differences(text.replace("935 ms", "953 ms"))) == 1

@@ -73,5 +73,5 @@ def test_links_lead_to_files_and_headings(document: Path) -> None:
         ("[a](https://example.org/absent.md)", False),
     ],
 )
-def test_a_wrong_link_is_seen(text: str, wrong: bool) -> None:
+def test_wrong_link_is_detected(text: str, wrong: bool) -> None:
     assert any(_leads_nowhere(Path("README.md"), link) for link in _links(text)) is wrong

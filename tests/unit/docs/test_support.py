@@ -56,7 +56,7 @@ def test_every_version_is_the_pinned_one() -> None:
 
 
 @pytest.mark.parametrize("row", _rows(_PAGE), ids=lambda row: f"{row.what} {row.version}")
-def test_its_version_is_seen_to_be_wrong(row: _Row) -> None:
+def test_wrong_version_is_detected(row: _Row) -> None:
     assert _pinned(row.file, row.artifact) is not None
     changed = _PAGE.replace(f"| {row.what} | {row.version} |", f"| {row.what} | {row.version}9 |")
     assert len(_wrong(changed)) == 1

@@ -66,5 +66,5 @@ def test_the_keys_of_every_row_are_those_that_are_documented(
     ("share", "text"),
     [(1.0, "100%"), (0.999_999_9, "99.999%"), (0.29, "29.000%"), (0.99999, "99.999%"), (0.0, "0.000%")],
 )
-def test_a_share_is_never_rounded_up(share: float, text: str) -> None:
+def test_percentages_are_never_rounded_up(share: float, text: str) -> None:
     assert percent(share) == text

@@ -56,7 +56,7 @@ def run(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], *ar
 
 
 @pytest.mark.parametrize(("section", "question"), QUESTIONS)
-def test_each_form_keeps_them_in_their_place(
+def test_hostile_names_do_not_break_any_output_format(
     section: str,
     question: list[str],
     evil: HistoryOfLogs,
@@ -82,7 +82,7 @@ def test_each_form_keeps_them_in_their_place(
     assert not any(value.startswith("=") for row in read for value in row.values())
 
 
-def test_json_has_them_as_they_are(
+def test_json_has_hostile_names_unchanged(
     evil: HistoryOfLogs, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     asked = ("history", *FROM_BEGIN, "--json", "--data-dir", str(evil.settings.data.dir))
@@ -90,7 +90,7 @@ def test_json_has_them_as_they_are(
     assert {(row["cluster"], row["broker_name"]) for row in rows} == {(CLUSTER, EVIL), (HUGE, HUGE)}
 
 
-def test_a_past_route_of_theirs_is_a_table(
+def test_past_route_with_hostile_names_is_a_table(
     evil: HistoryOfLogs, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     asked = ("route", EVIL, "--as-of", str(BEGIN_MS + 1_500), "--data-dir", str(evil.settings.data.dir))

@@ -28,7 +28,7 @@ def _log_of(entries: list[Entry]) -> Log:
 
 
 @given(logs(min_size=5))
-def test_the_rows_that_hold_at_an_instant_are_the_fold_stopped_there(entries: list[Entry]) -> None:
+def test_rows_valid_at_an_instant_equal_a_fold_to_that_instant(entries: list[Entry]) -> None:
     log = _log_of(entries)
     rows = intervals(log.output.changes)
     fold = LogFold(start_of_log(0, 1))

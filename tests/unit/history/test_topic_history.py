@@ -37,7 +37,7 @@ def story(morning: HistoryOfLogs) -> dict[str, list[Row]]:
     return _told(morning, "TopicTest", BEGIN_MS - MINUTE_MS)
 
 
-def test_each_change_says_what_and_why(story: dict[str, list[Row]]) -> None:
+def test_every_change_has_its_cause(story: dict[str, list[Row]]) -> None:
     told = [
         ((c["at_ms"] - BEGIN_MS) // MINUTE_MS, list(map(describe, c["offers"])), c["reason"]["cause"])
         for c in story["changes"]
@@ -54,7 +54,7 @@ def test_queues_are_counted_where_they_may_be_used(story: dict[str, list[Row]]) 
     assert (wiped["brokers"], wiped["write_queues"], wiped["read_queues"]) == (2, 8, 16)
 
 
-def test_a_topic_is_out_when_no_broker_serves_it(story: dict[str, list[Row]]) -> None:
+def test_topic_has_an_outage_when_no_broker_serves_it(story: dict[str, list[Row]]) -> None:
     found = [o for o in story["outages"] if o["scope"] == "topic"]
     assert [((o["begin_ms"] - BEGIN_MS) // MINUTE_MS, o["cause"]) for o in found] == [
         (150, "unregistered"),
@@ -62,20 +62,18 @@ def test_a_topic_is_out_when_no_broker_serves_it(story: dict[str, list[Row]]) ->
     ]
 
 
-def test_a_topic_that_was_out_before_is_out_from_then(morning: HistoryOfLogs) -> None:
+def test_outage_that_began_earlier_has_its_real_begin(morning: HistoryOfLogs) -> None:
     (outage,) = _told(morning, "TopicTest", BEGIN_MS + 171 * MINUTE_MS)["outages"]
     assert ((outage["begin_ms"] - BEGIN_MS) // MINUTE_MS, outage["cause"]) == (170, "topic_deleted")
 
 
-def test_of_an_unknown_topic_there_is_nothing_to_tell(morning: HistoryOfLogs) -> None:
+def test_unknown_topic_has_no_answer(morning: HistoryOfLogs) -> None:
     assert not set_topic(Past(morning.settings), "nope", Window(BEGIN_MS, END_MS))
 
 
 @settings(max_examples=examples(10), suppress_health_check=[HealthCheck.too_slow], phases=WITHOUT_SHRINKING)
 @given(st.data(), logs(min_size=10))
-def test_between_two_changes_the_route_stays_and_at_a_change_it_does_not(
-    data: st.DataObject, entries: list[Entry]
-) -> None:
+def test_route_changes_exactly_at_the_listed_changes(data: st.DataObject, entries: list[Entry]) -> None:
     log = Log()
     for entry in entries:
         log.append(entry.value, entry.after_ms)

@@ -122,7 +122,7 @@ def test_a_field_beyond_its_width_is_not_written(command: RemotingCommand) -> No
 
 @settings(max_examples=examples(100), deadline=None)
 @given(command=rocketmq_commands())
-def test_a_header_survives(command: RemotingCommand) -> None:
+def test_header_is_read_as_it_was_written(command: RemotingCommand) -> None:
     assert decode_header(encode_header(command), command.body) == command
 
 

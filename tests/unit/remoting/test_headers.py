@@ -198,5 +198,5 @@ def test_a_slave_learns_its_masters_addresses() -> None:
     assert header.to_ext_fields() == {"haServerAddr": "10.0.0.1:10912", "masterAddr": "10.0.0.1:10911"}
 
 
-def test_an_unchanged_data_version_is_said_in_words() -> None:
+def test_unchanged_data_version_is_written_as_text() -> None:
     assert QueryDataVersionResponseHeader(changed=False).to_ext_fields() == {"changed": "false"}

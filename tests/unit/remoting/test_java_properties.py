@@ -50,7 +50,7 @@ def test_half_a_surrogate_pair_becomes_a_question_mark() -> None:
     assert loads(b"a=\\ud83d.\\ude00\n") == {"a": "?.?"}
 
 
-def test_a_last_lonely_backslash_is_nothing() -> None:
+def test_final_backslash_is_ignored() -> None:
     # Java makes an empty key of it.
     assert loads(b"a=b\n\\") == {"a": "b"}
 
@@ -77,7 +77,7 @@ def test_any_bytes_are_read_to_sound_text_or_refused(text: bytes) -> None:
             assert (key + value).encode("utf-8").decode("utf-8") == key + value
 
 
-def test_a_key_takes_no_multiple_of_its_length_to_read() -> None:
+def test_long_key_is_read_in_linear_time() -> None:
     text = b"k" * (1 << 20) + b"=v"
     tracemalloc.start()
     try:

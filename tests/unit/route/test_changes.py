@@ -78,7 +78,7 @@ def test_a_gone_row_carries_its_key_and_no_value(old: BrokerGroup, new: BrokerGr
             assert (row.perm, row.broker_addrs, row.data_version_counter, row.connection_id, row.value) == (None,) * 5
 
 
-def test_every_kind_has_a_key_or_tells_a_story() -> None:
+def test_every_kind_has_a_key_or_is_informational() -> None:
     assert set(ChangeKind) == KEY_COLUMNS.keys() | STATELESS_KINDS
 
 

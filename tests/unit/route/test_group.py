@@ -66,7 +66,7 @@ def test_registering_the_same_again_changes_nothing() -> None:
     assert outcome(group, a_registration()).group is group
 
 
-def test_one_topic_before_any_registration_is_refused_without_debris() -> None:
+def test_one_topic_before_any_registration_is_refused_and_leaves_nothing() -> None:
     empty = BrokerGroup(NAME)
 
     refused = outcome(empty, a_registration(topics={"TopicTest": RW}))
@@ -291,7 +291,7 @@ def test_write_perm_lost_when_the_master_leaves_is_back_when_it_returns() -> Non
 # ---- deleteTopicWithBrokerRegistration ----
 
 
-def test_with_the_flag_topics_absent_from_the_payload_go() -> None:
+def test_with_the_flag_topics_absent_from_the_payload_are_removed() -> None:
     group = after(a_registration(), a_registration(topics={"new": RW, **BASE}), delete=True)
 
     assert topics_of(group) == {"new": RW}
@@ -341,7 +341,7 @@ def test_static_mappings_are_not_updated_by_an_equal_version() -> None:
 @pytest.mark.parametrize(
     ("sent", "known"), [(None, ("f:1",)), ((), ()), (("f:2",), ("f:2",))], ids=["none", "empty", "other"]
 )
-def test_filter_servers_stay_go_or_change(sent: tuple[str, ...] | None, known: tuple[str, ...]) -> None:
+def test_filter_servers_are_kept_removed_or_changed(sent: tuple[str, ...] | None, known: tuple[str, ...]) -> None:
     group = after(a_registration(filter_servers=("f:1",)), a_registration(filter_servers=sent))
 
     assert group.lives[a_key()].filter_servers == known
@@ -365,7 +365,7 @@ def test_no_broker_receives_a_master_that_is_absent() -> None:
 # ---- unregistering ----
 
 
-def test_the_last_broker_takes_name_topics_and_clusters_along() -> None:
+def test_last_broker_removes_name_topics_and_clusters() -> None:
     group = unregister(after(a_registration()), a_key())
 
     assert not group.is_registered
@@ -456,7 +456,7 @@ def test_a_wiped_permission_survives_the_same_version_and_not_another() -> None:
     assert perms(after(a_registration(data_version=V2), group=wiped)) == {6}
 
 
-def test_permissions_that_are_so_already_change_nothing() -> None:
+def test_unchanged_permissions_change_nothing() -> None:
     group = after(a_registration())
     wiped = wipe_write_perm(group)
 

@@ -180,7 +180,7 @@ def test_a_secret_under_a_less_usual_name_is_not_shown_and_reaches_a_child(tmp_p
     assert load_settings(None, passed_through_secrets(settings)).settings.kafka.extra == settings.kafka.extra
 
 
-def test_settings_with_names_of_ours_are_always_handed_on(tmp_path: Path) -> None:
+def test_settings_of_the_product_are_always_passed_on(tmp_path: Path) -> None:
     effective = tmp_path / "effective.toml"
     settings = load_settings(None, {}, [parse_set_flag("data.tables=/mnt/a://b:c@d")]).settings
     effective.write_text(to_toml(settings))

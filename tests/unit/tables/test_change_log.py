@@ -74,12 +74,12 @@ def test_a_setting_of_several_partitions_is_one_line(lines: pytest.LogCaptureFix
     assert lines.messages == ["setting changed setting=guard_share_percent old=50 new=60 by=config at=0:0,1:0"]
 
 
-def test_other_rows_are_no_news(lines: pytest.LogCaptureFixture) -> None:
+def test_other_rows_are_not_logged(lines: pytest.LogCaptureFixture) -> None:
     log_commit(_log("c0").output.changes)
     assert lines.messages == []
 
 
-def test_what_peers_wrote_cannot_break_a_line(lines: pytest.LogCaptureFixture) -> None:
+def test_text_of_peers_cannot_break_a_line(lines: pytest.LogCaptureFixture) -> None:
     log_commit(_log("c\n0").pass_time(121_000))
     log_commit(Log().say(SettingsChanged(S1, "ada\n", (("default_timeout_ms", 60_000),))))
     assert [line.count("\n") for line in lines.messages] == [0, 0]

@@ -36,11 +36,11 @@ def test_rows_of_any_group_survive_the_tables(group: BrokerGroup) -> None:
     assert decode_changes(changes_from_ipc(changes_to_ipc(rows))) == rows
 
 
-def test_no_rows_are_no_rows() -> None:
+def test_empty_list_of_rows_is_read_back() -> None:
     assert decode_changes(changes_from_ipc(changes_to_ipc([]))) == []
 
 
-def test_many_rows_cross_small_and_are_the_same() -> None:
+def test_many_rows_are_encoded_compactly_and_read_back() -> None:
     # A storm of registrations is a million rows in one batch: 250 MB, more than the driver's JVM can hold twice.
     one = RouteChange(0, 7, 0, 1_800_000_000_000, "queue", False, "registered", broker_name="broker-a")
     rows = [one._replace(seq=n, topic=f"orders-{n}") for n in range(20_000)]

@@ -70,7 +70,7 @@ def test_route_state_has_one_row_a_live_key_and_the_fold_state(tmp_path: Path) -
     assert not any(rows.state.live["gone"].to_pylist())
 
 
-def test_an_older_state_does_not_turn_back_a_newer_one(tmp_path: Path) -> None:
+def test_older_state_does_not_replace_a_newer_one(tmp_path: Path) -> None:
     tables = _tables_with_history(tmp_path)
     tables.compact()
     newest = tables.log
@@ -109,17 +109,17 @@ def _oldest_after_clean_up(tables: TablesOfLog, ours: Settings, after_ms: int) -
     return int(pc.min(rows["at_ms"]).as_py())
 
 
-def test_rows_that_the_history_has_not_seen_wait_for_it(tmp_path: Path) -> None:
+def test_rows_that_the_history_has_not_read_are_kept(tmp_path: Path) -> None:
     tables = _tables_with_history(tmp_path)
     assert _oldest_after_clean_up(tables, tables.settings, 36 * _DAY_MS) == BEGIN_MS
 
 
-def test_they_do_not_wait_for_ever(tmp_path: Path) -> None:
+def test_unread_rows_are_removed_after_a_while(tmp_path: Path) -> None:
     tables = _tables_with_history(tmp_path)
     assert _oldest_after_clean_up(tables, tables.settings, 39 * _DAY_MS) == tables.log.now_ms
 
 
-def test_rows_that_the_history_has_seen_go(tmp_path: Path) -> None:
+def test_rows_that_the_history_has_read_are_removed(tmp_path: Path) -> None:
     tables = _tables_with_history(tmp_path)
     seen = encode_mark(HistoryMark("t-opic", "", {0: 5}))
     write_commit((tables.dir / ROUTE_ARCHIVE), 0, {"commitInfo": {"userMetadata": seen}})
@@ -129,7 +129,7 @@ def test_rows_that_the_history_has_seen_go(tmp_path: Path) -> None:
     assert changes.transaction_version(removed_app_id("t-opic", 0)) == 5
 
 
-def test_rows_beyond_their_retention_go_and_the_routes_stay(tmp_path: Path) -> None:
+def test_rows_past_their_retention_are_removed_and_routes_stay(tmp_path: Path) -> None:
     tables = _tables_with_history(tmp_path)
     tables.compact()
     before = load_snapshot(tables.storage).table.groups
@@ -174,7 +174,7 @@ def test_files_of_the_joined_size_do_not_count_as_small(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("is_first", [False, True])
-def test_a_route_state_that_was_made_of_an_older_one_is_refused(tmp_path: Path, is_first: bool) -> None:
+def test_route_state_made_from_an_outdated_one_is_refused(tmp_path: Path, is_first: bool) -> None:
     """As by a job that was frozen while another went on."""
     tables = TablesOfLog(tmp_path)
     tables.log.register(a_registration())

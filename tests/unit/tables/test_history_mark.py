@@ -20,32 +20,32 @@ _ANOTHERS = {"commitInfo": {"userMetadata": "nightly OPTIMIZE"}}
 
 
 @given(st.builds(HistoryMark, st.text(max_size=5), st.text(max_size=5), _OFFSETS, _OFFSETS))
-def test_a_mark_survives_the_commit(mark: HistoryMark) -> None:
+def test_mark_is_read_back_from_the_commit(mark: HistoryMark) -> None:
     assert decode_mark(encode_mark(mark)) == mark
 
 
 @pytest.mark.parametrize("text", [None, "", "nightly", "{}", "[]", "3"])
-def test_what_others_write_is_no_mark(text: str | None) -> None:
+def test_metadata_of_other_writers_is_no_mark(text: str | None) -> None:
     assert decode_mark(text) is None
 
 
-def test_a_table_that_is_not_there_has_none(tmp_path: Path) -> None:
+def test_missing_table_has_no_mark(tmp_path: Path) -> None:
     assert read_mark(Folder(tmp_path / "absent")) is None
 
 
-def test_a_table_just_made_has_none(tmp_path: Path) -> None:
+def test_new_table_has_no_mark(tmp_path: Path) -> None:
     write_commit(tmp_path, 0, {"commitInfo": {"operation": "CREATE TABLE"}}, {"metaData": {}})
     write_commit(tmp_path, 1, {"commitInfo": {"operation": "ADD CONSTRAINT"}}, {"metaData": {}})
     assert read_mark(Folder(tmp_path)) is None
 
 
-def test_the_newest_counts(tmp_path: Path) -> None:
+def test_newest_mark_counts(tmp_path: Path) -> None:
     write_commit(tmp_path, 9, {"commitInfo": {"userMetadata": encode_mark(HistoryMark("topic"))}})
     write_commit(tmp_path, 10, _OURS)
     assert read_mark(Folder(tmp_path)) == _MARK
 
 
-def test_commits_of_others_are_looked_through(tmp_path: Path) -> None:
+def test_commits_of_other_writers_are_skipped(tmp_path: Path) -> None:
     write_commit(tmp_path, 3, _OURS)
     write_commit(tmp_path, 4, _ANOTHERS, _ADD)
     write_commit(tmp_path, 5, _ADD)

@@ -13,7 +13,7 @@ def test_figures_are_read_as_they_were_written() -> None:
 
 
 @pytest.mark.parametrize("text", ["", "{", "[]", "3", "{}", '{"started_ms":"x"}', _SHORT])
-def test_figures_of_another_release_are_none(text: str) -> None:
+def test_figures_of_another_release_are_ignored(text: str) -> None:
     assert decode_job_figures({"namesrv_stream.job": text}) is None
 
 

@@ -35,7 +35,7 @@ def test_a_batch_delivered_twice_is_written_once(tmp_path: Path) -> None:
     assert decode_changes(read_tables(tables.storage).changes) == tables.log.output.changes
 
 
-def test_a_batch_cut_otherwise_after_a_restart_adds_only_what_is_new(tmp_path: Path) -> None:
+def test_batch_with_other_limits_after_a_restart_adds_only_new_rows(tmp_path: Path) -> None:
     tables = TablesOfLog(tmp_path)
     tables.log.register(a_registration())
     tables.commit()
@@ -77,7 +77,7 @@ def test_commits_go_on_beside_a_compaction(tmp_path: Path) -> None:
     assert rows.next_offsets == {0: 6}
 
 
-def test_of_two_jobs_the_one_that_commits_first_goes_on_and_the_other_writes_nothing(tmp_path: Path) -> None:
+def test_first_of_two_jobs_to_commit_continues_and_the_other_writes_nothing(tmp_path: Path) -> None:
     tables = TablesOfLog(tmp_path)
     tables.log.register(a_registration())
     other = tables.new_writer()
@@ -103,7 +103,7 @@ def test_a_job_that_was_frozen_before_its_commit_writes_no_row_twice(tmp_path: P
     assert decode_changes(read_tables(tables.storage).changes) == tables.log.output.changes
 
 
-def test_of_two_jobs_that_fold_the_same_records_one_ends(tmp_path: Path) -> None:
+def test_one_of_two_jobs_that_fold_the_same_records_ends(tmp_path: Path) -> None:
     """Their offsets are equal, so that the progress alone does not tell them apart."""
     tables = TablesOfLog(tmp_path)
     tables.log.tick()
@@ -114,7 +114,7 @@ def test_of_two_jobs_that_fold_the_same_records_one_ends(tmp_path: Path) -> None
         second.write(nothing, {0: Place(1)}, 1)
 
 
-def test_a_commit_whose_answer_was_lost_is_known_as_ones_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_own_commit_with_a_lost_answer_is_recognised(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The store made it, said that it was there already, and somebody's OPTIMIZE came behind it."""
     tables = TablesOfLog(tmp_path)
     tables.log.register(a_registration())
@@ -133,7 +133,7 @@ def test_a_commit_whose_answer_was_lost_is_known_as_ones_own(tmp_path: Path, mon
 
 
 @pytest.mark.parametrize("is_hint_there", [True, False])
-def test_a_job_that_slept_until_the_log_was_cleaned_up_ends(tmp_path: Path, is_hint_there: bool) -> None:
+def test_job_suspended_until_the_log_was_cleaned_up_ends(tmp_path: Path, is_hint_there: bool) -> None:
     """The names of its next versions are free again."""
     tables = TablesOfLog(tmp_path)
     tables.log.register(a_registration())
@@ -145,7 +145,7 @@ def test_a_job_that_slept_until_the_log_was_cleaned_up_ends(tmp_path: Path, is_h
 
 
 @pytest.mark.parametrize(("is_hint_there", "gone"), [(True, 4), (False, 2)])
-def test_a_job_that_slept_between_its_look_and_its_commit_ends(
+def test_job_suspended_between_check_and_commit_ends(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_hint_there: bool, gone: int
 ) -> None:
     tables = TablesOfLog(tmp_path)

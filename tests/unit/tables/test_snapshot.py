@@ -98,7 +98,7 @@ def _state_and_a_later_change(path: Path) -> TablesOfLog:
     return tables
 
 
-def test_without_tables_nothing_is_known(tmp_path: Path) -> None:
+def test_without_tables_the_snapshot_is_empty(tmp_path: Path) -> None:
     snapshot = load_snapshot(Folder(tmp_path))
     assert (snapshot.version, snapshot.table.groups, snapshot.next_offsets) == (-1, {}, {})
 
@@ -185,7 +185,7 @@ def test_settings_can_be_read_alone(tmp_path: Path) -> None:
     assert table.groups == {}
 
 
-def test_a_table_of_another_shape_is_refused(tmp_path: Path) -> None:
+def test_table_with_other_columns_is_refused(tmp_path: Path) -> None:
     tables = TablesOfLog(tmp_path)
     rows = tables.rows_from(0).select(["partition", "offset"])
     write_deltalake((tables.dir / ROUTE_CHANGES), rows, mode="overwrite", schema_mode="overwrite")

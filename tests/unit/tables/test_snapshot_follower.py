@@ -138,7 +138,7 @@ def test_commits_that_the_caller_knows_are_not_reported_again(tmp_path: Path, fo
     assert (told.changes, told.reloads) == (new, 0)
 
 
-def test_joining_files_is_no_change(tmp_path: Path, follow: Follow) -> None:
+def test_joining_files_reports_no_change(tmp_path: Path, follow: Follow) -> None:
     tables = TablesOfLog(tmp_path)
     tables.log.register(a_registration())
     tables.commit()
@@ -193,7 +193,7 @@ def test_rows_removed_by_retention_make_it_load_again(tmp_path: Path, follow: Fo
     assert told.table.groups == tables.log.groups.groups
 
 
-def test_a_commit_that_makes_no_sense_does_not_end_it(tmp_path: Path, follow: Follow) -> None:
+def test_invalid_commit_does_not_end_the_follower(tmp_path: Path, follow: Follow) -> None:
     tables = TablesOfLog(tmp_path)
     known = load_snapshot(tables.storage)
     commit = (tables.dir / ROUTE_CHANGES) / "_delta_log" / f"{1:020d}.json"
@@ -231,7 +231,7 @@ def test_another_table_in_its_place_makes_it_load_again_whatever_its_versions(
     told.wait(lambda: told.table.groups == other.log.groups.groups)
 
 
-def test_reported_rows_stay_where_the_table_is_gone(tmp_path: Path, follow: Follow) -> None:
+def test_reported_rows_stay_when_the_table_is_removed(tmp_path: Path, follow: Follow) -> None:
     tables = TablesOfLog(tmp_path)
     tables.log.register(a_registration())
     tables.commit()
@@ -304,7 +304,7 @@ def _remove_and_copy(folder: Path, backup: Path) -> None:
 
 @pytest.mark.parametrize("restore", [_restore_in_place, _remove_and_copy])
 @pytest.mark.parametrize("cuts", [(3, 5, 6, 7), (2, 3, 4, 5, 6, 7), (7,)])
-def test_a_table_that_was_restored_and_goes_on_otherwise_makes_it_load_again(
+def test_restored_table_with_other_commits_makes_it_load_again(
     tmp_path: Path, follow: Follow, restore: Callable[[Path, Path], None], cuts: tuple[int, ...]
 ) -> None:
     """The job folds the same log again and cuts it into other batches, so the same versions say other things."""
@@ -347,9 +347,7 @@ def test_a_restore_by_another_program_is_not_followed(tmp_path: Path, follow: Fo
     told.wait_for(tables.log)
 
 
-def test_of_a_damaged_table_the_newest_sound_version_is_reported_until_its_repair(
-    tmp_path: Path, follow: Follow
-) -> None:
+def test_newest_valid_version_of_a_damaged_table_is_reported_until_its_repair(tmp_path: Path, follow: Follow) -> None:
     tables = TablesOfLog(tmp_path)
     for number in range(3):
         _register(tables, number)

@@ -87,7 +87,7 @@ def with_period(sessions: Sequence[Row]) -> tuple[list[list[Row]], Database]:
 
 @settings(max_examples=examples(40), deadline=None)
 @given(lives())
-def test_figures_are_what_counting_hours_says(sessions: list[Row]) -> None:
+def test_figures_equal_those_counted_hour_by_hour(sessions: list[Row]) -> None:
     counted, database = with_period(sessions)
     hours = range(SINCE, UNTIL, HOUR_MS)
     known = sum(is_awaited(own, at_ms) for own in counted for at_ms in hours)
@@ -113,7 +113,7 @@ def test_figures_are_what_counting_hours_says(sessions: list[Row]) -> None:
 
 @settings(max_examples=examples(40), deadline=None)
 @given(lives())
-def test_hours_are_what_looking_at_each_says(sessions: list[Row]) -> None:
+def test_hours_equal_those_computed_one_by_one(sessions: list[Row]) -> None:
     counted, database = with_period(sessions)
     if not counted:
         return
@@ -132,7 +132,7 @@ def test_hours_are_what_looking_at_each_says(sessions: list[Row]) -> None:
 
 @settings(max_examples=examples(40), deadline=None)
 @given(lives())
-def test_a_cluster_is_dark_in_the_hours_in_which_none_is_up(sessions: list[Row]) -> None:
+def test_cluster_is_down_in_the_hours_in_which_no_broker_is_up(sessions: list[Row]) -> None:
     counted, database = with_period(sessions)
     for row in database.rows("clusters", objective=0.999)[:-1] if counted else ():
         own = [s for s in sessions if s["cluster"] == row["cluster"]]

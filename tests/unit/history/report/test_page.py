@@ -71,7 +71,7 @@ def made(sessions: Sequence[Row], server_id: str = "ns1", objective: float = 0.9
 
 
 @pytest.mark.parametrize("evil", EVIL, ids=range(len(EVIL)))
-def test_a_name_is_text_whatever_it_says(evil: str) -> None:
+def test_names_are_escaped(evil: str) -> None:
     html, found = lives(evil, evil, evil, evil, evil)
     _, plain = lives("broker", "cluster", "address", "cause", "server")
     assert {tag for tag, _ in found.found} == {tag for tag, _ in plain.found}
@@ -82,17 +82,17 @@ def test_a_name_is_text_whatever_it_says(evil: str) -> None:
     assert not re.search("[\u202e\x00\x1b]", html)
 
 
-def test_a_name_is_shown_as_it_is() -> None:
+def test_names_are_shown_unchanged() -> None:
     _, found = lives("<b>broker & co</b>", "c", "a")
     assert "<b>broker & co</b>" in found.text
 
 
-def test_a_long_name_is_cut() -> None:
+def test_long_names_are_truncated() -> None:
     html, _ = lives("x" * 100_000, "c", "a")
     assert len(html) < 300_000
 
 
-def test_nothing_is_fetched_and_nothing_runs() -> None:
+def test_page_loads_nothing_and_runs_no_script() -> None:
     html, found = lives("broker", "cluster", "address")
     assert {tag for tag, _ in found.found} & {"script", "link", "img", "iframe", "object", "form", "base"} == set()
     attributes = [(key, value or "") for _, of in found.found for key, value in of.items()]
@@ -111,7 +111,7 @@ def test_links_lead_to_places_on_the_page() -> None:
     assert {(of["href"] or "")[1:] for of in found.of("a")} <= places
 
 
-def test_it_can_be_read_without_seeing_it() -> None:
+def test_page_is_accessible_to_screen_readers() -> None:
     html, found = lives("broker", "cluster", "address")
     assert found.of("html") == [{"lang": "en"}]
     assert len(found.of("h1")) == 1
@@ -124,7 +124,7 @@ def test_it_can_be_read_without_seeing_it() -> None:
     assert 'name="viewport"' in html
 
 
-def test_text_stands_out_from_its_ground() -> None:
+def test_text_has_enough_contrast() -> None:
     html, _ = lives("broker", "cluster", "address")
     themes = re.findall(r":root \{(.*?)\}", html, re.DOTALL)
     light, dark, printed = (dict(re.findall(r"--([\w-]+): (#[0-9a-f]+)", theme)) for theme in themes)
@@ -136,20 +136,20 @@ def test_text_stands_out_from_its_ground() -> None:
             assert contrast(theme[text], theme[ground]) >= 4.5, (text, ground, theme)
 
 
-def test_it_says_whether_the_objective_was_met() -> None:
+def test_page_says_whether_the_objective_was_met() -> None:
     assert "was met" in made([a_session(SINCE)])[1].text
     html, found = made([a_session(SINCE, SINCE + DAY_MS)])
     assert "was missed" in found.text
     assert 'class="verdict bad"' in html
 
 
-def test_a_quiet_time_makes_a_page_too() -> None:
+def test_period_without_events_has_a_page_too() -> None:
     _, found = made([a_session(SINCE)])
     assert "No broker was down." in found.text
     assert "no broker flapped" in found.text
 
 
-def test_a_short_table_says_how_many_there_are() -> None:
+def test_shortened_table_shows_the_total_number() -> None:
     sessions = [
         session
         for n in range(300)

@@ -34,22 +34,22 @@ def blind_spans(heard: Heard, sessions: Sequence[Row]) -> list[tuple[int, int]]:
     return [(row["begin_ms"], row["end_ms"]) for row in unknown(sessions, heard) if row["what"] == "blind"]
 
 
-def test_where_all_is_known_nothing_is_said() -> None:
+def test_complete_data_gives_no_note() -> None:
     assert what([a_session(SINCE)], heard_in(ALL)) == []
 
 
-def test_a_history_that_begins_later_is_said() -> None:
+def test_late_begin_of_the_history_is_noted() -> None:
     (row,) = unknown([a_session(SINCE + HOUR_MS)], heard_in(ALL), Extent(SINCE + 7, UNTIL, UNTIL))
     assert (row["what"], row["begin_ms"], row["end_ms"]) == ("before the history", SINCE, SINCE + 7)
 
 
-def test_lost_changes_are_said() -> None:
+def test_lost_changes_are_noted() -> None:
     extent = Extent(0, SINCE + HOUR_MS, UNTIL, SINCE + 3 * HOUR_MS)
     (row,) = unknown([a_session(SINCE)], heard_in(ALL), extent)
     assert (row["what"], row["duration_ms"]) == ("lost changes", 2 * HOUR_MS)
 
 
-def test_sessions_that_were_rebuilt_are_said_once_an_instant() -> None:
+def test_rebuilt_sessions_are_noted_once_per_instant() -> None:
     at_ms = SINCE + HOUR_MS
     sessions = [
         a_session(SINCE, at_ms, "state_rebuilt"),
@@ -61,30 +61,30 @@ def test_sessions_that_were_rebuilt_are_said_once_an_instant() -> None:
     assert row["meaning"].startswith("3 sessions begin or end here")
 
 
-def test_brokers_that_had_gone_before_are_counted() -> None:
+def test_brokers_down_before_the_period_are_counted() -> None:
     sessions = [a_session(SINCE), a_session(SINCE - HOUR_MS, SINCE - 1, name="b")]
     (row,) = unknown(sessions, heard_in(ALL))
     assert row["meaning"].startswith("1 broker")
 
 
-def test_heartbeats_of_which_there_are_none_are_said() -> None:
+def test_missing_heartbeats_are_noted() -> None:
     assert what([a_session(SINCE)]) == ["heartbeats"]
     late = heard_in(range(600, 1200), SINCE + 600 * MINUTE_MS, SINCE + 1200 * MINUTE_MS)
     assert what([a_session(SINCE)], late) == ["heartbeats", "heartbeats"]
 
 
-def test_heartbeats_that_end_before_the_time_does_are_said() -> None:
+def test_early_end_of_the_heartbeats_is_noted() -> None:
     (row,) = unknown([a_session(SINCE)], heard_in(ALL, end_ms=UNTIL - 1_000))
     assert (row["what"], row["begin_ms"], row["end_ms"]) == ("heartbeats", UNTIL - 1_000, UNTIL)
 
 
-def test_of_a_time_before_the_first_broker_no_heartbeats_are_missing() -> None:
+def test_no_heartbeats_are_missing_before_the_first_broker() -> None:
     late = heard_in(range(600, 2 * 24 * 60), SINCE + 600 * MINUTE_MS)
     assert what([a_session(SINCE + 600 * MINUTE_MS)], late) == []
     assert what([a_session(SINCE)], late) == ["heartbeats"]
 
 
-def test_figures_of_heartbeats_say_over_which_time_they_are_counted() -> None:
+def test_heartbeat_figures_state_their_period() -> None:
     found = figures_of([a_session(SINCE)], SINCE, UNTIL, heard=heard_in(range(30), end_ms=SINCE + 30 * MINUTE_MS))
     answer = answer_of(found)
     (summary,) = answer.sections[0].rows
@@ -101,7 +101,7 @@ def test_a_time_without_heartbeats_of_live_brokers_is_blind() -> None:
     assert blind_spans(heard, [a_session(SINCE)]) == [(SINCE + 100 * MINUTE_MS, SINCE + 125 * MINUTE_MS)]
 
 
-def test_a_time_in_which_all_had_gone_is_not_blind() -> None:
+def test_period_without_live_brokers_is_not_blind() -> None:
     heard = heard_in([n for n in ALL if not 100 <= n < 125])
     sessions = [a_session(SINCE, SINCE + 102 * MINUTE_MS), a_session(SINCE + 125 * MINUTE_MS)]
     assert blind_spans(heard, sessions) == []

@@ -79,7 +79,7 @@ def _states(partitions: int) -> list[FoldState]:
 
 @pytest.mark.parametrize("seed", range(8))
 @pytest.mark.parametrize(("before", "after"), [(1, 3), (2, 4), (4, 6)])
-def test_brokers_go_on_as_old_as_they_were(before: int, after: int, seed: int) -> None:
+def test_brokers_keep_their_age(before: int, after: int, seed: int) -> None:
     grown, always = _Topic(_states(before)), _Topic(_states(after))
     grown.hear_early(S1, 30)
     grown.hear_early(S2, 7)
@@ -98,7 +98,7 @@ def test_brokers_go_on_as_old_as_they_were(before: int, after: int, seed: int) -
     assert grown.output.dead_letters == []
 
 
-def test_what_was_closed_just_now_is_remembered_where_the_name_goes() -> None:
+def test_recent_closes_move_to_the_new_partition_of_the_name() -> None:
     topic = _Topic(_states(1))
     for broker in _FLEET[:4]:
         topic.say(BrokerRegistered(over(S1, 1), broker), BEGIN_MS)
@@ -110,7 +110,7 @@ def test_what_was_closed_just_now_is_remembered_where_the_name_goes() -> None:
     assert gone == closes
 
 
-def test_what_a_name_says_afterwards_is_later_whatever_kafkas_clock_says() -> None:
+def test_later_rows_of_a_name_have_later_times_despite_kafkas_clock() -> None:
     """Rows of a key are in the order of their times, for it may be in a partition with a lower number now."""
     topic = _Topic(_states(3))
     for broker in _FLEET:

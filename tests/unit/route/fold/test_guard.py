@@ -66,7 +66,7 @@ def ends(rows: Iterable[RouteChange]) -> list[tuple[str, str]]:
     ("brokers", "silent", "is_mass"),
     [(10, 5, False), (10, 6, True), (9, 5, True), (5, 5, True), (4, 4, False), (20, 10, False), (1, 1, False)],
 )
-def test_more_than_the_share_and_no_fewer_than_the_least_are_held(brokers: int, silent: int, is_mass: bool) -> None:
+def test_brokers_are_held_above_the_share_and_the_minimum(brokers: int, silent: int, is_mass: bool) -> None:
     fleet = a_fleet(brokers)
     log = a_log(fleet)
 
@@ -79,7 +79,7 @@ def test_more_than_the_share_and_no_fewer_than_the_least_are_held(brokers: int, 
 @pytest.mark.parametrize(
     ("share", "silent", "is_mass"), [(30, 4, True), (30, 3, False), (99, 10, True), (100, 10, False)]
 )
-def test_the_share_is_a_setting_and_all_of_them_is_off(share: int, silent: int, is_mass: bool) -> None:
+def test_share_is_a_setting_and_100_percent_disables_the_guard(share: int, silent: int, is_mass: bool) -> None:
     fleet = a_fleet(10)
     log = a_log(fleet, FoldSettings(guard_share_percent=share, guard_min_brokers=2))
 
@@ -89,7 +89,7 @@ def test_the_share_is_a_setting_and_all_of_them_is_off(share: int, silent: int, 
 
 
 @pytest.mark.parametrize(("partitions", "least"), [(1, 5), (2, 3), (3, 2), (4, 2), (100, 2)])
-def test_the_least_is_shared_out_among_the_partitions(partitions: int, least: int) -> None:
+def test_minimum_is_divided_among_the_partitions(partitions: int, least: int) -> None:
     assert FoldSettings().guard_min_brokers_of(partitions) == least
 
 
@@ -105,7 +105,7 @@ def test_with_many_partitions_two_of_three_in_one_are_enough(silent: int, is_mas
 
 
 @pytest.mark.parametrize(("age_ms", "is_mass"), [(TIMEOUT_MS // 2, False), (TIMEOUT_MS // 2 + 1, True)])
-def test_others_count_when_they_were_not_heard_for_more_than_half_their_timeout(age_ms: int, is_mass: bool) -> None:
+def test_brokers_not_heard_for_half_their_timeout_count(age_ms: int, is_mass: bool) -> None:
     fleet = a_fleet(6)
     log = a_log(fleet)
     pass_time(log, TIMEOUT_MS + 1 - age_ms)
@@ -118,7 +118,7 @@ def test_others_count_when_they_were_not_heard_for_more_than_half_their_timeout(
     assert log.alive() == addrs(fleet if is_mass else fleet[1:])
 
 
-def test_each_counts_by_its_own_timeout() -> None:
+def test_every_broker_counts_by_its_own_timeout() -> None:
     slow = a_fleet(5, timeout_ms=3 * TIMEOUT_MS)
     quick = a_registration("10.0.1.1:1", broker_name="quick", timeout_ms=TIMEOUT_MS)
     log = a_log([*slow, quick])
@@ -129,7 +129,7 @@ def test_each_counts_by_its_own_timeout() -> None:
     assert log.alive() == addrs(slow)
 
 
-def test_clusters_are_counted_apart() -> None:
+def test_clusters_are_counted_separately() -> None:
     dead, live = a_fleet(5, "c1"), a_fleet(20, "c2")
     log = a_log([*dead, *live])
 
@@ -157,7 +157,7 @@ def test_a_broker_that_another_server_hears_is_not_counted() -> None:
 # ---- what a hold says ----
 
 
-def test_a_hold_says_who_since_when_why_and_until_when() -> None:
+def test_hold_has_broker_begin_cause_and_end() -> None:
     fleet = a_fleet(6)
     log = a_log(fleet)
     pass_time(log, 2_000)
@@ -193,7 +193,7 @@ def test_a_hold_is_read_as_it_was_written() -> None:
 # ---- how a hold ends ----
 
 
-def test_a_held_broker_goes_strictly_after_its_hold_with_its_own_cause() -> None:
+def test_held_broker_is_removed_strictly_after_its_hold_with_its_own_cause() -> None:
     fleet = a_fleet(5)
     log = a_log(fleet)
 
@@ -234,7 +234,7 @@ def test_a_new_heartbeat_releases_a_broker_which_ages_again(hear: Callable[..., 
     assert fleet[0].broker_addr in log.alive() - held(log)
 
 
-def test_when_most_are_heard_again_the_rest_stays_held() -> None:
+def test_remaining_brokers_stay_held_when_most_are_heard_again() -> None:
     fleet = a_fleet(10)
     log = a_log(fleet)
     pass_time(log, TIMEOUT_MS + 1)
@@ -289,14 +289,14 @@ def close_all(log: Log, fleet: Iterable[Registration], every_ms: int = 0) -> lis
     return rows
 
 
-def test_a_lone_close_takes_effect_at_once() -> None:
+def test_single_close_takes_effect_at_once() -> None:
     fleet = a_fleet(10)
     log = a_log(fleet)
 
     assert ends(log.disconnect(fleet[0])) == [(fleet[0].broker_addr, "disconnected")]
 
 
-def test_the_close_that_makes_them_too_many_brings_those_before_it_back() -> None:
+def test_close_that_exceeds_the_share_restores_the_earlier_ones() -> None:
     fleet = a_fleet(9)
     log = a_log(fleet)
     before = dict(log.groups.groups)
@@ -360,7 +360,7 @@ def test_closes_and_brokers_not_heard_count_together() -> None:
     assert held(log) == addrs(fleet) - {fleet[2].broker_addr}
 
 
-def test_a_mass_of_closes_goes_as_closed_when_the_hold_ends() -> None:
+def test_brokers_held_for_closes_are_removed_as_disconnected_after_the_hold() -> None:
     fleet = a_fleet(5)
     log = a_log(fleet)
     close_all(log, fleet)
@@ -373,7 +373,7 @@ def test_a_mass_of_closes_goes_as_closed_when_the_hold_ends() -> None:
     assert rows[0].detail == "closed by peer; the guard held it until now"
 
 
-def test_one_that_was_brought_back_goes_on_time_whatever_was_queued_before() -> None:
+def test_restored_broker_is_removed_on_time_despite_older_deadlines() -> None:
     fleet = a_fleet(5)
     log = a_log(fleet)
     pass_time(log, TIMEOUT_MS - 1_000)
@@ -404,7 +404,7 @@ def test_a_close_reported_twice_changes_nothing_of_a_held_broker() -> None:
     assert held(log) == {fleet[0].broker_addr}
 
 
-def test_a_held_broker_whose_connection_closes_alone_goes_at_once() -> None:
+def test_held_broker_whose_connection_closes_alone_is_removed_at_once() -> None:
     fleet = a_fleet(10)
     log = a_log(fleet)
     pass_time(log, TIMEOUT_MS + 1)
@@ -417,7 +417,7 @@ def test_a_held_broker_whose_connection_closes_alone_goes_at_once() -> None:
     assert held(log) == {fleet[1].broker_addr}
 
 
-def test_one_that_registered_again_is_not_brought_back_a_second_time() -> None:
+def test_broker_that_registered_again_is_not_restored_again() -> None:
     fleet = a_fleet(5)
     log = a_log(fleet)
     close_all(log, fleet[:4])
@@ -440,7 +440,7 @@ def test_a_broker_that_unregisters_after_its_close_is_not_restored() -> None:
     assert held(log) == log.alive() == addrs(fleet[1:])
 
 
-def test_one_whose_id_another_took_is_not_brought_back_and_a_row_says_why() -> None:
+def test_broker_whose_id_was_taken_is_not_restored_and_a_row_says_why() -> None:
     fleet = a_fleet(7)
     log = a_log(fleet)
     log.disconnect(fleet[0])
@@ -454,7 +454,7 @@ def test_one_whose_id_another_took_is_not_brought_back_and_a_row_says_why() -> N
     ]
 
 
-def test_a_master_and_its_slave_come_back_with_the_masters_topics() -> None:
+def test_master_and_slave_are_restored_with_the_masters_topics() -> None:
     pairs = [
         a_registration(f"10.0.{n}.{i}:1", i, broker_name=f"b{n}", topics={"a": RW, f"of {i}": RW})
         for n in range(3)
@@ -469,7 +469,7 @@ def test_a_master_and_its_slave_come_back_with_the_masters_topics() -> None:
     assert log.groups.groups == before
 
 
-def test_a_closed_broker_that_another_server_hears_is_its_own_from_then_on() -> None:
+def test_closed_broker_that_another_server_hears_belongs_to_that_server() -> None:
     fleet = a_fleet(5)
     log = a_log(fleet)
     close_all(log, fleet)
@@ -481,7 +481,7 @@ def test_a_closed_broker_that_another_server_hears_is_its_own_from_then_on() -> 
     assert ends(log.disconnect(fleet[0], S2)) == [(fleet[0].broker_addr, "disconnected")]
 
 
-def test_brokers_that_publish_by_themselves_are_guarded_too() -> None:
+def test_brokers_of_direct_producers_are_guarded_too() -> None:
     log = Log()
     for registration in a_fleet(5):
         log.register(registration, DIRECT_ORIGIN)
@@ -567,7 +567,7 @@ def test_what_a_silent_server_heard_last_is_no_part_of_a_mass() -> None:
     assert log.alive() == addrs(fleet[4:])
 
 
-def test_of_brokers_without_a_holder_each_is_held_where_heartbeats_still_arrive() -> None:
+def test_brokers_without_a_holder_are_held_at_the_server_that_still_hears_them() -> None:
     """Two servers fall silent by one record; the first one's brokers make the mass, and the other's are part of it."""
     fleet, s3 = a_fleet(6, timeout_ms=30_000), a_server("s3")
     log = a_log(fleet)
@@ -587,7 +587,7 @@ def test_of_brokers_without_a_holder_each_is_held_where_heartbeats_still_arrive(
     assert holds == {name: server.server_id for name, server in silent.items()}
 
 
-def test_brokers_of_a_lost_server_go_with_it_for_it_had_time_enough() -> None:
+def test_brokers_of_a_lost_server_are_removed_with_it() -> None:
     fleet = a_fleet(5)
     log = Log(FoldSettings(server_lost_ms=60_000))
     for registration in fleet:
@@ -601,7 +601,7 @@ def test_brokers_of_a_lost_server_go_with_it_for_it_had_time_enough() -> None:
 # ---- operators ----
 
 
-def test_an_operator_lets_go_of_those_that_ran_out_at_once() -> None:
+def test_release_removes_expired_brokers_at_once() -> None:
     fleet = a_fleet(5)
     log = a_log(fleet)
     pass_time(log, TIMEOUT_MS + 1)
@@ -613,7 +613,7 @@ def test_an_operator_lets_go_of_those_that_ran_out_at_once() -> None:
     assert log.alive() == held(log) == set()
 
 
-def test_an_operator_lets_go_of_those_that_were_closed_at_once() -> None:
+def test_release_removes_closed_brokers_at_once() -> None:
     fleet = a_fleet(5)
     log = a_log(fleet)
     close_all(log, fleet)
@@ -657,7 +657,7 @@ def test_a_broker_with_a_heartbeat_after_a_release_is_guarded_again() -> None:
     assert held(log) == addrs(fleet)
 
 
-def test_an_operator_who_lets_go_of_nothing_leaves_a_row() -> None:
+def test_release_without_held_brokers_writes_a_row() -> None:
     rows = a_log(a_fleet(5)).say(GuardReleased(S1, CLUSTER, "ada"))
 
     assert [(r.kind, r.cause, r.cluster, r.detail) for r in rows] == [
@@ -665,7 +665,7 @@ def test_an_operator_who_lets_go_of_nothing_leaves_a_row() -> None:
     ]
 
 
-def test_a_cluster_may_be_left_alone() -> None:
+def test_guard_can_be_disabled_for_a_cluster() -> None:
     left, guarded = a_fleet(5, "c1"), a_fleet(5, "c2")
     log = a_log([*left, *guarded], FoldSettings(guard_off_clusters=("c1",)))
 
@@ -675,7 +675,7 @@ def test_a_cluster_may_be_left_alone() -> None:
 
 
 @pytest.mark.parametrize("change", [{"guard_off_clusters": (CLUSTER,)}, {"guard_share_percent": 100}])
-def test_a_guard_switched_off_lets_go_of_all_it_holds(change: dict[str, SettingValue]) -> None:
+def test_disabled_guard_releases_all_brokers(change: dict[str, SettingValue]) -> None:
     fleet = a_fleet(5)
     log = a_log(fleet)
     close_all(log, fleet)

@@ -51,7 +51,7 @@ def test_a_broker_lives_at_exactly_its_timeout_and_not_after(age_ms: int, alive:
     assert (ADDR in log.alive()) is alive
 
 
-def test_expiry_writes_all_that_is_gone_with_its_cause_and_figures() -> None:
+def test_expiry_writes_all_removed_keys_with_cause_and_figures() -> None:
     log = a_log()
     log.register(broker)
 
@@ -66,7 +66,7 @@ def test_expiry_writes_all_that_is_gone_with_its_cause_and_figures() -> None:
 
 
 @pytest.mark.parametrize("hear", [Log.heard, Log.beat], ids=["registration", "heartbeat"])
-def test_being_heard_starts_the_age_again(hear: Callable[..., object]) -> None:
+def test_heartbeat_resets_the_age(hear: Callable[..., object]) -> None:
     log = a_log()
     log.register(broker)
     log.pass_time(TIMEOUT_MS)
@@ -78,7 +78,7 @@ def test_being_heard_starts_the_age_again(hear: Callable[..., object]) -> None:
     assert ADDR not in log.alive()
 
 
-def test_a_heartbeat_behind_the_tick_that_ended_the_broker_brings_nothing_back() -> None:
+def test_heartbeat_after_the_tick_that_expired_the_broker_restores_nothing() -> None:
     log = a_log()
     log.register(broker)
     log.pass_time(TIMEOUT_MS)
@@ -87,7 +87,7 @@ def test_a_heartbeat_behind_the_tick_that_ended_the_broker_brings_nothing_back()
     assert log.alive() == set()
 
 
-def test_a_late_heartbeat_before_the_tick_that_would_end_the_broker_keeps_it() -> None:
+def test_late_heartbeat_before_the_expiring_tick_keeps_the_broker() -> None:
     log = a_log()
     log.register(broker)
     log.pass_time(TIMEOUT_MS)
@@ -152,7 +152,7 @@ def test_at_ms_of_a_row_never_goes_back() -> None:
     assert {row.at_ms for row in rows} == {highest_ms}
 
 
-def test_stamps_that_jump_to_and_fro_age_by_the_steps_forward_only() -> None:
+def test_jumping_timestamps_age_brokers_by_forward_steps_only() -> None:
     log = a_log()
     log.register(broker)
 
@@ -212,7 +212,7 @@ def test_heartbeats_of_others_move_the_clock_as_ticks_do() -> None:
     ("asked_ms", "timeout_ms"),
     [(None, 120_000), (0, 1_000), (-5, 1_000), (999, 1_000), (5_000, 5_000), (2**62, 3_600_000)],
 )
-def test_what_a_broker_asks_is_kept_between_floor_and_ceiling(asked_ms: int | None, timeout_ms: int) -> None:
+def test_timeout_of_a_broker_is_limited_by_minimum_and_maximum(asked_ms: int | None, timeout_ms: int) -> None:
     log = a_log()
     log.register(a_registration(timeout_ms=asked_ms))
 
@@ -255,7 +255,7 @@ def test_a_changed_default_counts_from_the_next_record(default_ms: int, alive: b
     assert (ADDR in log.alive()) is alive
 
 
-def test_a_changed_default_leaves_brokers_alone_that_asked() -> None:
+def test_changed_default_does_not_affect_brokers_with_their_own_timeout() -> None:
     log = a_log()
     log.register(broker)
     log.change_settings(default_timeout_ms=2_000)
@@ -265,7 +265,7 @@ def test_a_changed_default_leaves_brokers_alone_that_asked() -> None:
     assert ADDR in log.alive()
 
 
-def test_a_changed_floor_counts_for_brokers_that_asked_for_less() -> None:
+def test_changed_minimum_applies_to_brokers_with_a_shorter_timeout() -> None:
     log = a_log()
     log.register(a_registration(timeout_ms=2_000))
     log.change_settings(min_timeout_ms=5_000)
@@ -295,7 +295,7 @@ def test_a_broker_held_by_two_servers_lives_while_one_hears_it() -> None:
     assert set(log.group().lives[a_key()].holders) == {"s2"}
 
 
-def test_a_hold_that_runs_out_beside_another_is_a_row_of_its_own() -> None:
+def test_expired_hold_beside_another_writes_its_own_row() -> None:
     log = both(a_log())
     log.pass_time(5_000, S1, S2)
     log.beat(broker, S2)
@@ -305,7 +305,7 @@ def test_a_hold_that_runs_out_beside_another_is_a_row_of_its_own() -> None:
     assert [(r.kind, r.gone, r.cause, r.server_id) for r in rows] == [("holder", True, "expired", "s1")]
 
 
-def test_a_broker_goes_with_its_last_holder() -> None:
+def test_broker_is_removed_with_its_last_holder() -> None:
     log = both(a_log())
 
     assert causes(log.disconnect(broker, S1)) == []
@@ -356,7 +356,7 @@ def test_silence_is_observed_time() -> None:
     assert [r.cause for r in log.tick(1_000)] == [Cause.SERVER_SILENT]
 
 
-def test_a_silent_server_that_talks_is_heard_again() -> None:
+def test_silent_server_that_writes_again_is_not_silent() -> None:
     log = a_log()
     log.tick(server=S2)
     log.pass_time(20_000)
@@ -400,7 +400,7 @@ def test_a_silent_server_that_heard_a_broker_last_keeps_it() -> None:
     assert ADDR in log.alive()
 
 
-def test_a_server_that_falls_silent_after_a_later_end_elsewhere_takes_the_broker_along() -> None:
+def test_server_that_falls_silent_after_a_later_end_elsewhere_removes_the_broker() -> None:
     log = both(a_log())
     log.beat(broker, S1, after_ms=500)
     log.tick(server=S2)
@@ -414,7 +414,7 @@ def test_a_server_that_falls_silent_after_a_later_end_elsewhere_takes_the_broker
 
 
 @pytest.mark.parametrize(("quiet_ms", "alive"), [(59_999, True), (60_000, False)])
-def test_a_broker_heard_only_by_a_lost_server_goes(quiet_ms: int, alive: bool) -> None:
+def test_broker_heard_only_by_a_lost_server_is_removed(quiet_ms: int, alive: bool) -> None:
     log = a_log()
     log.register(broker, S2)
 
@@ -730,7 +730,7 @@ def test_an_unknown_hash_over_another_connection_replaces_the_holder_too() -> No
     assert log.group(NAME).lives[a_key()].holders == {"s1": Holder(1, 2)}
 
 
-def test_an_unknown_hash_of_a_servers_earlier_start_proves_life_and_takes_no_connection() -> None:
+def test_unknown_hash_of_an_earlier_epoch_counts_as_heartbeat_and_keeps_the_connection() -> None:
     log = a_log()
     log.register(broker, a_server("s1", 2), connection=1)
 
@@ -743,7 +743,7 @@ def test_an_unknown_hash_of_a_servers_earlier_start_proves_life_and_takes_no_con
     assert log.group().lives[a_key()].holders == {"s1": Holder(2, 1)}
 
 
-def test_a_mere_heartbeat_does_not_change_the_connection() -> None:
+def test_heartbeat_without_registration_does_not_change_the_connection() -> None:
     log = a_log()
     log.register(broker, connection=5)
 
@@ -796,7 +796,7 @@ def test_a_registration_says_under_which_id_its_address_was() -> None:
     assert said(rows) == ["10.0.0.1:10911 was brokerId 0"]
 
 
-def test_two_brokers_that_claim_one_address_take_turns_and_each_turn_is_a_row() -> None:
+def test_brokers_that_claim_one_address_alternate_and_every_change_writes_a_row() -> None:
     log = a_log()
     master, slave = a_registration(registration_hash="m"), a_registration(broker_id=1, registration_hash="s")
     log.register(master, connection=1)
@@ -822,7 +822,7 @@ def test_the_close_of_one_that_shares_its_address_leaves_the_other() -> None:
     assert log.group().broker_addrs == {1: ADDR}
 
 
-def test_a_registration_of_a_servers_earlier_start_proves_life_and_takes_no_connection() -> None:
+def test_registration_of_an_earlier_epoch_counts_as_heartbeat_and_keeps_the_connection() -> None:
     log = a_log()
     log.register(broker, a_server("s1", 2), connection=1)
     log.pass_time(9_000, a_server("s1", 2))
@@ -864,7 +864,7 @@ def test_an_older_state_version_of_another_address_is_ignored_with_the_reason() 
 
 
 @pytest.mark.parametrize("leave", [Log.unregister, Log.disconnect])
-def test_what_is_ignored_changes_no_reader(leave: Callable[..., list[RouteChange]]) -> None:
+def test_ignored_events_change_no_table(leave: Callable[..., list[RouteChange]]) -> None:
     log = both(a_log())
     log.register(broker, connection=2)
     before, after = RouteTable(), RouteTable()
@@ -896,7 +896,7 @@ def test_what_is_ignored_changes_no_reader(leave: Callable[..., list[RouteChange
         ((10_000, -10_000, 0, 500) * 4 + (1,), False),
     ],
 )
-def test_age_is_the_sum_of_the_steps_forward_each_cut(steps_ms: tuple[int, ...], alive: bool) -> None:
+def test_age_is_the_sum_of_the_limited_forward_steps(steps_ms: tuple[int, ...], alive: bool) -> None:
     log = a_log()
     log.register(broker)
 

@@ -124,7 +124,7 @@ def test_heartbeat_changes_nothing() -> None:
     assert group_of(view) is before
 
 
-def test_event_without_news_leaves_the_very_same_group() -> None:
+def test_event_without_change_keeps_the_same_group_object() -> None:
     view = committed(registered())
     before = group_of(view)
 
@@ -139,7 +139,7 @@ def test_refused_registration_changes_nothing() -> None:
     assert not group_of(view).is_registered
 
 
-def test_absent_topics_go_where_the_committed_setting_says_so() -> None:
+def test_absent_topics_are_removed_if_the_committed_setting_says_so() -> None:
     log = Log()
     log.change_settings(delete_topic_with_broker_registration=True)
     view = RouteView()
@@ -163,7 +163,7 @@ def test_broker_stays_while_another_server_holds_it() -> None:
     assert holders(view) == {"s2"}
 
 
-def test_broker_goes_with_its_last_holder() -> None:
+def test_view_removes_a_broker_with_its_last_holder() -> None:
     view = committed(registered(), registered(server=S2))
 
     view.accept(unregistered(server=S2))
@@ -274,7 +274,7 @@ def test_later_events_stay_applied_when_earlier_ones_are_covered() -> None:
     assert view.pending_count == 1
 
 
-def test_rows_of_others_arrive_beneath_pending_events() -> None:
+def test_rows_of_others_are_applied_below_pending_events() -> None:
     view, log = RouteView(), Log()
     view.accept(registered(NEWER))
     # Another server's rows of the same broker name, earlier in the log than this server's.
@@ -307,7 +307,7 @@ def test_expiry_by_the_fold_reaches_the_view() -> None:
     assert not group_of(view).is_registered
 
 
-def test_expiry_committed_beneath_a_pending_registration_does_not_show() -> None:
+def test_expiry_committed_below_a_pending_registration_is_not_visible() -> None:
     view, log = RouteView(), Log()
     r = a_registration(timeout_ms=3_000)
     view.commit(log.register(r), {0: 1})
@@ -389,7 +389,7 @@ def test_reload_drops_events_that_it_covers() -> None:
     assert (view.table.groups, view.pending_count) == ({}, 0)
 
 
-def test_rows_after_a_reload_arrive_beneath_what_is_pending() -> None:
+def test_rows_after_a_reload_are_applied_below_pending_events() -> None:
     view, log = RouteView(), Log()
     view.accept(TopicRegistered(S1, NAME, "side", READ_ONLY))
     view.reload(RouteTable(), {})

@@ -271,7 +271,7 @@ def content(table: RouteTable) -> object:
 
 @settings(max_examples=examples(150))
 @given(st.lists(EVENTS | FOREIGN | COMMITS | OUTAGES | st.just(Reload()), max_size=30))
-def test_once_all_is_committed_the_view_is_the_table_of_the_folds_rows(steps: list[Step]) -> None:
+def test_view_equals_the_fold_when_everything_is_committed(steps: list[Step]) -> None:
     world = World()
     world.run(steps)
     world.commit_all()
@@ -283,7 +283,7 @@ def test_once_all_is_committed_the_view_is_the_table_of_the_folds_rows(steps: li
 
 @settings(max_examples=examples(200))
 @given(st.lists(EVENTS | FOREIGN | COMMITS | OUTAGES | st.just(Reload()), max_size=20))
-def test_before_that_the_view_is_the_fold_of_what_is_committed_and_of_the_servers_own_events_without_closes(
+def test_view_equals_the_fold_of_committed_records_and_own_events_without_closes(
     steps: list[Step],
 ) -> None:
     world = World()

@@ -41,7 +41,7 @@ def _resumed(initial: InitialState, log: Log) -> Log:
     return resumed
 
 
-def test_it_goes_on_from_route_state(tmp_path: Path) -> None:
+def test_fold_continues_from_route_state(tmp_path: Path) -> None:
     tables = TablesOfLog(tmp_path)
     for number in range(3):
         _register(tables, number)
@@ -54,7 +54,7 @@ def test_it_goes_on_from_route_state(tmp_path: Path) -> None:
     assert resumed.groups.groups == tables.log.groups.groups
 
 
-def test_an_empty_table_begins_where_the_log_begins(tmp_path: Path) -> None:
+def test_fold_of_an_empty_table_begins_where_the_log_begins(tmp_path: Path) -> None:
     assert _start(TablesOfLog(tmp_path), _extent(7, 500)) == StartPoint({0: 7}, [])
 
 
@@ -76,7 +76,7 @@ def test_without_a_state_the_whole_log_is_folded_again(tmp_path: Path) -> None:
     assert _start(tables, _extent(0, 500)) == StartPoint({0: 0}, [])
 
 
-def test_without_a_state_and_with_a_cut_log_it_is_refused(tmp_path: Path) -> None:
+def test_truncated_log_without_a_state_is_refused(tmp_path: Path) -> None:
     tables = TablesOfLog(tmp_path)
     _register(tables, 0)
     with pytest.raises(StateMissing, match="namesrv-stream rebuild") as refused:

@@ -49,7 +49,7 @@ def test_a_partition_that_an_earlier_start_did_not_reach_has_no_settings_yet() -
     assert configured_settings(table, 1) == {}
 
 
-def test_what_was_changed_at_run_time_is_not_the_configurations() -> None:
+def test_change_at_run_time_is_not_a_change_of_the_configuration() -> None:
     table = RouteTable()
     table.replace_settings(0, {("effective", "delete_topic_with_broker_registration"): "true"})
 

@@ -47,7 +47,7 @@ async def test_every_broker_registers_with_every_name_server() -> None:
             assert {(request.ext_fields or {})["brokerName"] for request in server.requests} == set(agent.brokers)
 
 
-async def test_a_name_server_that_is_away_delays_nobody_elsewhere() -> None:
+async def test_unreachable_name_server_does_not_delay_others() -> None:
     async with ScriptedNameServer() as good, ScriptedNameServer() as gone:
         await gone.stop()
         async with running(good, gone, brokers=2, heartbeat_interval_ms=20) as agent:
@@ -56,7 +56,7 @@ async def test_a_name_server_that_is_away_delays_nobody_elsewhere() -> None:
         await gone.start()
 
 
-async def test_a_silent_name_server_delays_nobody_elsewhere() -> None:
+async def test_silent_name_server_does_not_delay_others() -> None:
     async with (
         ScriptedNameServer() as good,
         ScriptedNameServer(say_nothing) as silent,
@@ -160,7 +160,7 @@ async def test_a_refused_registration_is_tried_again_at_the_next_interval(caplog
     assert "code 1: no\\nway" in told[0]
 
 
-async def test_an_answer_that_does_not_come_costs_the_connection() -> None:
+async def test_missing_answer_closes_the_connection() -> None:
     async with ScriptedNameServer(say_nothing) as server, running(server, register_timeout_ms=30) as agent:
         await until(lambda: server.connections >= 2, "connected again")
         assert agent.tally.timed_out >= 1
@@ -176,7 +176,7 @@ async def test_stopping_unregisters_everywhere() -> None:
             assert server.codes() == [REGISTER, REGISTER, UNREGISTER, UNREGISTER]
 
 
-async def test_stopping_tells_a_server_that_lost_the_connection() -> None:
+async def test_agent_unregisters_from_a_server_that_lost_its_connection() -> None:
     async with ScriptedNameServer() as server, running(server, max_back_off_ms=3_600_000) as agent:
         assert await agent.wait_registered(10_000)
         server.drop_connections()
@@ -185,7 +185,7 @@ async def test_stopping_tells_a_server_that_lost_the_connection() -> None:
         assert server.codes()[-1] == UNREGISTER
 
 
-async def test_stopping_says_who_did_not_take_note() -> None:
+async def test_stop_reports_servers_that_did_not_confirm() -> None:
     async with (
         ScriptedNameServer() as good,
         ScriptedNameServer() as silent,
@@ -196,7 +196,7 @@ async def test_stopping_says_who_did_not_take_note() -> None:
         assert await agent.stop() == 1
 
 
-async def test_stopping_before_anything_was_reached_is_quick_and_fine() -> None:
+async def test_stop_without_any_connection_is_quick() -> None:
     async with ScriptedNameServer() as server:
         await server.stop()
         async with running(server) as agent:
@@ -204,7 +204,7 @@ async def test_stopping_before_anything_was_reached_is_quick_and_fine() -> None:
         await server.start()
 
 
-async def test_killing_drops_the_connections_without_a_word() -> None:
+async def test_kill_closes_connections_without_unregistration() -> None:
     async with ScriptedNameServer() as server, running(server, brokers=2) as agent:
         assert await agent.wait_registered(10_000)
         await agent.kill()
@@ -212,7 +212,7 @@ async def test_killing_drops_the_connections_without_a_word() -> None:
         assert agent.tally.connected == 0
 
 
-async def test_a_timeout_is_told_to_the_name_server() -> None:
+async def test_timeout_is_sent_to_the_name_server() -> None:
     async with ScriptedNameServer() as server, running(server, timeout_ms=5_000) as agent:
         assert await agent.wait_registered(10_000)
         assert (server.requests[0].ext_fields or {})["heartbeatTimeoutMillis"] == "5000"

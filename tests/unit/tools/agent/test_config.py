@@ -32,7 +32,7 @@ def test_ten_thousand_brokers_have_as_many_addresses() -> None:
     assert len({broker.broker_addr for broker in config(brokers=10_000).identities()}) == 10_000
 
 
-def test_a_host_name_has_no_next_one() -> None:
+def test_host_names_cannot_be_numbered() -> None:
     with pytest.raises(ConfigError) as caught:
         list(config(brokers=2, broker_addr="h:65530").identities())
     assert caught.value.key == "--addr"
@@ -79,7 +79,7 @@ def test_named_topics_come_on_top() -> None:
         ({"name_servers": "h"}, "h"),
     ],
 )
-def test_what_cannot_work_is_refused_by_name(changes: dict[str, Any], key: str) -> None:
+def test_impossible_values_are_refused_by_name(changes: dict[str, Any], key: str) -> None:
     with pytest.raises(ConfigError) as caught:
         config(**changes)
     assert caught.value.key == key

@@ -74,7 +74,7 @@ def _grades(found: Iterator[Finding]) -> list[Grade]:
         (b"[]", 200, Grade.FAULT),
     ],
 )
-def test_a_servers_own_word_counts(tmp_path: Path, body: bytes, status: int, grade: Grade) -> None:
+def test_health_page_of_a_server_is_used(tmp_path: Path, body: bytes, status: int, grade: Grade) -> None:
     with _server(body, status) as url:
         assert _grades(servers(settings_in(tmp_path), (url,))) == [grade]
 
@@ -87,7 +87,7 @@ def test_a_server_with_another_time_is_a_warning(tmp_path: Path, ahead_s: int) -
         assert ("ahead of" if ahead_s > 0 else "behind") in clock.text
 
 
-def test_a_server_that_names_another_one_is_not_that_one(tmp_path: Path) -> None:
+def test_server_with_another_id_is_not_the_expected_one(tmp_path: Path) -> None:
     with _server(_READY) as ready, _server(b"", 302, location=f"{ready}/readyz") as url:
         assert _grades(servers(settings_in(tmp_path), (url,))) == [Grade.FAULT]
 
@@ -125,7 +125,7 @@ def test_a_port_that_somebody_listens_on_is_a_fault_that_names_the_key(tmp_path:
     assert found["http port"].text.startswith("http.listen_port: ")
 
 
-def test_a_run_file_of_a_process_that_is_not_ours_counts_for_nothing(tmp_path: Path) -> None:
+def test_run_file_of_a_foreign_process_is_ignored(tmp_path: Path) -> None:
     settings = settings_in(tmp_path)
     # The writer is this process: pytest.
     write_run_file(settings.data.run_dir / "serve.json", {"http": "127.0.0.1:1"})
@@ -154,7 +154,7 @@ def test_a_server_without_a_job_is_a_warning(tmp_path: Path) -> None:
     assert _grades(processes(settings)) == [Grade.NOTE]
 
 
-def test_this_directorys_own_server_is_asked_by_https_where_it_speaks_that(tmp_path: Path) -> None:
+def test_own_server_is_asked_over_https_if_it_uses_tls(tmp_path: Path) -> None:
     settings = settings_in(tmp_path)
     settings = settings.model_copy(update={"http": settings.http.model_copy(update={"tls": True})})
     pair = Authority(tmp_path / "certs").issue()

@@ -15,7 +15,7 @@ def _run(monkeypatch: pytest.MonkeyPatch, *arguments: object) -> int:
     return main()
 
 
-def test_what_is_no_offset_or_no_time_is_bad_usage(
+def test_invalid_offset_or_time_is_a_usage_error(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert _run(monkeypatch, "replay", "--data-dir", tmp_path, "--from-offset", "soon") == 2

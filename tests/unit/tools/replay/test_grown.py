@@ -92,7 +92,7 @@ def _rebuild(tables: Grown, *, loss: bool = False) -> Rebuild:
     return rebuild(tables.settings, consent, lambda text: None, lambda p, done, total: None, opener)
 
 
-def test_readers_find_the_routes_that_there_were_and_the_job_goes_on_from_them(tables: Grown) -> None:
+def test_readers_find_the_carried_over_routes_and_the_job_continues(tables: Grown) -> None:
     loaded = load_snapshot(tables_of(tables.settings))
     assert loaded.table.groups == tables.before.groups
     assert loaded.table.kv == tables.before.kv
@@ -124,7 +124,7 @@ def test_what_if_leaves_out_what_was_written_for_fewer_partitions(tables: Grown)
 
 
 @pytest.mark.parametrize("lost", [None, ROUTE_CHANGES])
-def test_a_rebuild_goes_on_from_what_was_carried_over(tables: Grown, lost: str | None) -> None:
+def test_rebuild_continues_from_the_carried_over_state(tables: Grown, lost: str | None) -> None:
     tables.fold_more_records()
     digest = _replay(tables).digest
     if lost is not None:

@@ -88,7 +88,7 @@ def tables(tmp_path: Path) -> TablesOfLog:
     return tables
 
 
-def test_both_tables_are_made_anew_and_cover_all_of_the_log(tables: TablesOfLog) -> None:
+def test_rebuild_makes_both_tables_from_the_whole_log(tables: TablesOfLog) -> None:
     outcome = _rebuild(tables)
     _assert_as_the_log(tables)
     assert (outcome.losses, outcome.difference) == ((), None)
@@ -132,7 +132,7 @@ def test_damaged_tables_are_made_from_the_log_alone(tables: TablesOfLog) -> None
     _assert_as_the_log(tables)
 
 
-def test_a_row_that_the_old_tables_have_otherwise_needs_consent(tables: TablesOfLog) -> None:
+def test_different_row_in_the_old_tables_needs_consent(tables: TablesOfLog) -> None:
     is_topic = pc.field("kind") == "broker_data"
     assert rewrite_rows(tables.dir, ROUTE_CHANGES, "zone_name", "elsewhere", is_topic)
     damaged = _rows(tables)
@@ -146,7 +146,7 @@ def test_a_row_that_the_old_tables_have_otherwise_needs_consent(tables: TablesOf
     _assert_as_the_log(tables)
 
 
-def test_of_a_log_that_was_cut_older_rows_are_taken_over(tables: TablesOfLog) -> None:
+def test_older_rows_are_kept_if_the_log_was_truncated(tables: TablesOfLog) -> None:
     outcome = _rebuild(tables, earliest=2)
     assert outcome.origins == {0: "route_state, version 1"}
     _assert_as_the_log(tables)
@@ -171,7 +171,7 @@ def test_a_gap_between_the_tables_and_the_log_needs_consent_and_leaves_brokers_a
     assert {holder.seen_ms for lease in state.leases.values() for holder in lease.holders.values()} == {0}
 
 
-def test_without_anything_it_begins_with_what_kafka_has_by_consent(tables: TablesOfLog) -> None:
+def test_rebuild_without_tables_and_with_a_truncated_log_needs_consent(tables: TablesOfLog) -> None:
     shutil.rmtree(tables.dir)
     with pytest.raises(RebuildRefused, match="the records 0 to 2 were removed"):
         _rebuild(tables, earliest=3)
@@ -181,7 +181,7 @@ def test_without_anything_it_begins_with_what_kafka_has_by_consent(tables: Table
     assert loaded.table.kv == {"ns": {"key": "other"}}
 
 
-def test_rows_of_records_that_kafka_has_lost_are_given_up_by_consent(tables: TablesOfLog) -> None:
+def test_rows_of_records_lost_in_kafka_are_dropped_with_consent(tables: TablesOfLog) -> None:
     covered = load_snapshot(tables.storage).next_offsets[0]
     with pytest.raises(RebuildRefused, match=f"Kafka has lost the records 6 to {covered - 1}"):
         _rebuild(tables, end=6)
@@ -216,7 +216,7 @@ def test_what_route_state_alone_says_is_kept_where_the_log_begins_behind_it(tabl
     assert load_snapshot(tables.storage).table.groups.keys() == tables.log.groups.groups.keys()
 
 
-def test_a_state_of_another_log_is_not_gone_on_from(tables: TablesOfLog) -> None:
+def test_state_of_another_log_is_not_used(tables: TablesOfLog) -> None:
     shutil.rmtree(tables.dir / ROUTE_CHANGES)
     log = source_of(tables.log, earliest=2)
     other = replace(log, topic_id="another")
@@ -238,7 +238,7 @@ def test_where_the_new_tables_cannot_be_written_nothing_is_left_of_them(
     assert _folders(tables) == {ROUTE_CHANGES, ROUTE_STATE}
 
 
-def test_what_a_killed_rebuild_left_unproved_is_removed(tables: TablesOfLog) -> None:
+def test_unverified_files_of_a_killed_rebuild_are_removed(tables: TablesOfLog) -> None:
     before = _rows(tables)
     (tables.dir / NEW / ROUTE_CHANGES).mkdir(parents=True)
     assert not settle_swap(tables.storage)
@@ -285,7 +285,7 @@ def test_a_swap_is_finished_though_the_data_directory_was_moved(
     moved.rename(tmp_path)
 
 
-def test_while_the_job_runs_it_is_refused(tables: TablesOfLog) -> None:
+def test_rebuild_is_refused_while_the_job_runs(tables: TablesOfLog) -> None:
     with (
         job_lock(tables.settings.data.tables_dir),
         pytest.raises(ConfigError, match=r"another job runs here.* stop it"),
@@ -357,7 +357,7 @@ def test_any_log_rebuilds_to_what_the_job_would_have_written(
     assert load_snapshot(tables.storage).table.groups == tables.log.groups.groups
 
 
-def test_what_was_done_is_told(tables: TablesOfLog) -> None:
+def test_rebuild_reports_what_it_did(tables: TablesOfLog) -> None:
     drop_rows(tables.dir, pc.field("kind") == "kv")
     outcome = _rebuild(tables, differences=True)
     text = rebuild_text(outcome)

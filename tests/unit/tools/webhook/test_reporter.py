@@ -85,9 +85,7 @@ def _run(settings: Settings, monkeypatch: pytest.MonkeyPatch, *, sleeps: int) ->
         Reporter(settings).run()
 
 
-def test_it_begins_with_the_present_and_writes_down_what_was_taken(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_webhook_begins_at_the_end_and_stores_its_position(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     answers = {"now": _changes("1.a.5"), "1.a.5": _changes("1.a.8", _DEATH), "1.a.8": (500, {})}
     with _server(answers) as (url, asked), Receiver() as receiver:
         _run(_settings(tmp_path, receiver, url), monkeypatch, sleeps=0)
@@ -96,7 +94,9 @@ def test_it_begins_with_the_present_and_writes_down_what_was_taken(
     assert _position(tmp_path) == "1.a.8"
 
 
-def test_it_goes_on_where_it_was_and_says_what_is_lost(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_webhook_continues_at_its_position_and_reports_lost_events(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     (tmp_path / "webhook").mkdir()
     (tmp_path / "webhook" / "position.json").write_text('{"position": "1.a.8"}', encoding="utf-8")
     answers = {"1.a.8": (410, {"detail": "gone"}), "now": _changes("1.b.2"), "1.b.2": (503, {})}
@@ -106,7 +106,7 @@ def test_it_goes_on_where_it_was_and_says_what_is_lost(tmp_path: Path, monkeypat
     assert _position(tmp_path) == "1.b.2"
 
 
-def test_before_there_are_tables_nothing_is_lost(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_event_is_lost_before_tables_exist(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with _server({"now": _changes("1.0.")}) as (url, asked), Receiver() as receiver:
         _run(_settings(tmp_path, receiver, url), monkeypatch, sleeps=2)
     assert len(asked) == 3

@@ -51,7 +51,7 @@ def _said(analysis: LogAnalysis) -> str:
     return console.file.getvalue()
 
 
-def test_out_of_the_archive_all_figures_are_as_out_of_kafka(tables: HistoryOfLogs) -> None:
+def test_figures_from_the_archive_equal_those_from_kafka(tables: HistoryOfLogs) -> None:
     records = tables.logs[0].records
     expected = _analyse(tables, Source.KAFKA)
     reports = cluster_reports(expected.partitions, expected.limits)
@@ -67,14 +67,14 @@ def test_out_of_the_archive_all_figures_are_as_out_of_kafka(tables: HistoryOfLog
         assert line in _said(found)
 
 
-def test_an_instant_in_the_archive_is_where_it_begins(tables: HistoryOfLogs) -> None:
+def test_analysis_begins_at_an_instant_in_the_archive(tables: HistoryOfLogs) -> None:
     records = tables.logs[0].records
     write_archive(tables.settings, records)
     assert _analyse(tables, Source.AUTO, 900, records[500].at_ms).records == len(records) - 500
     assert _analyse(tables, Source.AUTO, 900, records[-1].at_ms + 1).records == 0
 
 
-def test_it_begins_behind_a_gap_and_says_so(tables: HistoryOfLogs) -> None:
+def test_analysis_begins_after_a_gap_and_reports_it(tables: HistoryOfLogs) -> None:
     records = tables.logs[0].records
     write_archive(tables.settings, [*records[:300], *records[400:900]])
     found = _analyse(tables, Source.AUTO, 800)
