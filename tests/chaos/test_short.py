@@ -1,14 +1,14 @@
-"""Chaos in a minute: each kind of fault once, and a verdict. `make chaos` is the long variant."""
+"""Chaos test in a minute: each kind of fault once, and a verdict. `make chaos` is the long variant."""
 
 import os
 from pathlib import Path
 
 import pytest
 
+from tests.chaos.environment import Scale
 from tests.chaos.fault_plan import short_plan
 from tests.chaos.report import text_of
 from tests.chaos.run import Outcome, run
-from tests.chaos.world import Scale
 
 _SEED = int(os.environ.get("CHAOS_SEED", "1"))
 

@@ -1,4 +1,4 @@
-"""The lists are complete: differences are shown, justified and told to people; each request code has scenarios."""
+"""The lists are complete: differences have scenarios, ADRs and documentation; each request code has scenarios."""
 
 import re
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Seeded random sequences: whatever brokers and operators do in whatever order, both servers tell the same."""
+"""Both servers give the same answers after random sequences of actions of brokers and operators."""
 
 import os
 from collections.abc import Sequence

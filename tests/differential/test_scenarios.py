@@ -1,4 +1,4 @@
-"""Scripted scenarios: for each request code and each rule, the Java NameServer and ours answer alike."""
+"""Scenarios for every request code and rule: the Java NameServer and namesrv-stream give the same answers."""
 
 from collections.abc import Iterator
 

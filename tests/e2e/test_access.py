@@ -1,4 +1,4 @@
-"""Who may change what: mqadmin against a server that trusts nobody but who signs as RocketMQ's ACL clients do."""
+"""mqadmin against a server that accepts changes only with a valid ACL signature."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""From the Java name server to ours as docs/migration.md has it, while a producer and a consumer are at work."""
+"""The migration of docs/migration.md, while a producer and a consumer are at work."""
 
 import json
 from pathlib import Path
@@ -22,7 +22,7 @@ def _compare(java: str, ours: str) -> Finished:
 
 
 def _differences(finished: Finished, broker: Broker) -> list[str]:
-    """What concerns this broker: other tests have theirs at our server alone."""
+    """Return the differences that concern this broker: other tests have brokers only at namesrv-stream."""
     rows = json.loads(finished.out)["differences"]
     return [f"{r['kind']} {r['name']} {r['fact']}" for r in rows if broker.name in json.dumps(r) or r["name"] == _TOPIC]
 

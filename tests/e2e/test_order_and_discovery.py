@@ -1,4 +1,4 @@
-"""What clients get beside routes: ordered topics' configuration, and the servers' addresses by HTTP."""
+"""The configuration of ordered topics, and name-server addresses over HTTP, with a Java client."""
 
 from tests.support.java_client import JavaClient
 from tests.support.rocketmq import Broker

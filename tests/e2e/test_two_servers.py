@@ -1,4 +1,4 @@
-"""Two of our servers share one log and one set of tables: each can be lost."""
+"""Two servers share one log and one set of tables; each of them may be lost."""
 
 import time
 from collections.abc import Callable, Iterator, Sequence

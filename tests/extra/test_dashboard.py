@@ -1,4 +1,4 @@
-"""rocketmq-dashboard's calls against this name server, with a real broker.
+"""The calls of rocketmq-dashboard, against this name server with a real broker.
 
 The dashboard is released as source only, and has a build of its own. So its calls are made by the admin client that it
 uses, `DefaultMQAdminExt` of rocketmq-tools 5.3.3, in the order of its pages.

@@ -1,6 +1,6 @@
-"""What real brokers do when they are told of a new smallest brokerId.
+"""Real brokers react to notifications of a new smallest brokerId.
 
-Not in `make test`: on a machine with much other work the slave was once seen to take no notice of its second message.
+It is not in `make test`: on a busy machine the slave once ignored its second notification.
 """
 
 from collections.abc import Iterator

@@ -1,4 +1,4 @@
-"""The native lane's own tests, with its C under gcc's sanitizers."""
+"""Runs the tests of the native lane with its C code compiled with gcc's sanitizers."""
 
 import os
 import shutil

@@ -1,4 +1,4 @@
-"""What a slave takes a minute for: its master's topics, from the address in our answer to its registration."""
+"""A slave copies its master's topics, from the address in the answer to its registration; that takes a minute."""
 
 import time
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Bodies nobody sends, against every decoder: what cannot be read is said so, and what was read fits the log."""
+"""Unusual and damaged bodies, for every decoder: the result is an error or something that fits the log."""
 
 import json
 import zlib
@@ -97,7 +97,7 @@ def test_truncated_compressed_body_is_refused(level: int) -> None:
 
 
 def _outcome(loads: Callable[[bytes], Any], text: bytes) -> Any:
-    """What was read, with numbers by value: orjson takes integers beyond 64 bits for floats."""
+    """Return the decoded value, with numbers by value: orjson reads integers beyond 64 bits as floats."""
     try:
         return _rounded(loads(text))
     except ValueError:
@@ -113,7 +113,7 @@ def _rounded(value: Any) -> Any:
 
 
 def _walk(value: Any, depth: int) -> None:
-    """Visit all of it, as whoever uses it may."""
+    """Visit all parts of a decoded value, as its users do."""
     assert depth <= 1_024
     if isinstance(value, dict):
         for key, item in value.items():

@@ -41,7 +41,7 @@ def _names() -> list[str]:
 
 @pytest.fixture(scope="module")
 def exploded() -> dict[str, dict[str, object]]:
-    """What became of each bomb."""
+    """The outcome of each expensive request."""
     command = [sys.executable, "-m", "tests.fuzz.bombs", *_names()]
     run = subprocess.run(command, cwd=REPOSITORY, capture_output=True, text=True, check=False)
     assert run.returncode == 0, run.stderr

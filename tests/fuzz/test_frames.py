@@ -1,4 +1,4 @@
-"""Frames nobody sends: whatever arrives, in whatever pieces, the peer's own connection is all that can suffer."""
+"""Damaged frames: whatever arrives, in whatever pieces, only the connection of its sender is affected."""
 
 import time
 from collections.abc import Callable, Sequence
@@ -19,7 +19,7 @@ Outcome = list[RemotingCommand | str]
 
 
 def read(pieces: Sequence[bytes]) -> Outcome:
-    """What a connection reads from a stream: its commands, and the error that ends it."""
+    """Read a stream as a connection does; returns its commands and the error that ends it."""
     buffer = FrameBuffer()
     outcome: Outcome = []
     for piece in pieces:

@@ -1,4 +1,4 @@
-"""The whole product under fire: whoever behaves notices nothing."""
+"""The whole product under attack: correct clients are not affected."""
 
 import zlib
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""Requests nobody sends, to a server with some state: each is answered, and the log can take what was accepted."""
+"""Unusual requests to a server with some state: each is answered, and the log can store what was accepted."""
 
 import json
 from collections.abc import Sequence
@@ -25,7 +25,7 @@ from tests.vectors.captured import captured_frames
 
 
 def a_server() -> Exchange:
-    """A server with a master and a slave of one name, to which all that a peer may ask is open."""
+    """Return a server with a master and a slave of one name, which accepts requests of every peer."""
     exchange = Exchange()
     exchange.server.access = Access(enable_config_update=True)
     exchange.send(a_registration_request())
@@ -34,7 +34,7 @@ def a_server() -> Exchange:
 
 
 def is_sound(raw: bytes) -> RemotingCommand | None:
-    """The request in a frame, if it reaches a processor at all."""
+    """Return the request in a frame if it reaches a processor."""
     try:
         frames = FrameBuffer().feed(raw)
         request = decode_frame(frames[0]) if frames else None
@@ -56,7 +56,7 @@ def check(answer: Answer, request: RemotingCommand) -> None:
 
 
 def folded(exchange: Exchange) -> RouteTable:
-    """What the job makes of the server's log."""
+    """Fold the log of the server as the job does."""
     log = Log()
     for event in exchange.logged:
         log.append(encode_event(event))

@@ -1,4 +1,4 @@
-"""The agent and the commands of the client against the real Java NameServer 5.3.3."""
+"""The agent and the client's commands against the real Java NameServer 5.3.3."""
 
 import asyncio
 import signal
@@ -26,7 +26,7 @@ DEADLINE_MS = 20_000
 
 @pytest.fixture(scope="module")
 def name_servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[JavaNameServer, JavaNameServer]]:
-    """Two of them, as a broker in production has."""
+    """Two Java name servers, as a broker in production has."""
     first, second = (JavaNameServer(tmp_path_factory.mktemp("name-server"), heap_mb=128) for _ in range(2))
     with first, second:
         yield first, second

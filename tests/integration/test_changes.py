@@ -1,4 +1,4 @@
-"""An operator's changes with a real Kafka: answered when its log has them, and honestly when it is frozen."""
+"""An operator's changes with a real Kafka: they are answered when they are in the log, or with an error in time."""
 
 import signal
 import time

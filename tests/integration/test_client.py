@@ -1,4 +1,4 @@
-"""The client and its commands at real servers: the Java NameServer 5.3.3 and ours, killed, frozen and back again."""
+"""The client and its commands with real servers, Java and namesrv-stream, which are killed, frozen and restarted."""
 
 import asyncio
 import contextlib
@@ -60,7 +60,7 @@ Cli = Callable[..., str]
 
 
 class Server(Protocol):
-    """What a test needs of a name server."""
+    """A name server, as these tests use it."""
 
     @property
     def addr(self) -> str: ...
@@ -94,7 +94,7 @@ def ours(kafka_settings: Settings, tmp_path_factory: pytest.TempPathFactory) -> 
 
 @pytest.fixture(params=["java", "ours"])
 def server(request: pytest.FixtureRequest) -> Iterator[Server]:
-    """Both, with the same brokers, for as long as their connection lasts."""
+    """Each server with the same brokers, which stay while their connections are open."""
     running: Server = request.getfixturevalue(request.param)
     with registered(running):
         yield running
@@ -102,7 +102,7 @@ def server(request: pytest.FixtureRequest) -> Iterator[Server]:
 
 @pytest.fixture
 def second(tmp_path: Path) -> Iterator[JavaNameServer]:
-    """A server that the test may kill."""
+    """A server that a test may kill."""
     with JavaNameServer(tmp_path / "second") as running:
         yield running
 
@@ -115,7 +115,7 @@ def mqadmin(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Mqadmin]:
 
 @pytest.fixture
 def cli(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Cli:
-    """Runs a command and returns what it prints."""
+    """Returns a function that runs a command and returns its output."""
 
     def run(*arguments: str) -> str:
         monkeypatch.setattr(sys, "argv", ["namesrv-stream", *arguments])
@@ -129,7 +129,7 @@ def cli(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> 
 
 @contextlib.contextmanager
 def registered(*servers: Server) -> Iterator[None]:
-    """Two clusters: ``broker-a`` with a slave in c0, ``broker-b`` in c1; TopicTest and a topic of each of its own."""
+    """Register ``broker-a`` with a slave in c0 and ``broker-b`` in c1; both have TopicTest and a topic of their own."""
     topics = {"TopicTest": a_topic(queues=4), "only-a": a_topic(queues=2)}
     requests = [
         a_registration_request(body=a_body(topics)),
@@ -156,7 +156,7 @@ def registered(*servers: Server) -> Iterator[None]:
 
 
 def is_empty(addr: str) -> bool:
-    """Whether a name server has no broker, or is away."""
+    """Whether a name server has no broker or is down."""
     try:
         with RemotingClient(addr) as peer:
             return b"broker-" not in peer.ask(RequestCode.GET_BROKER_CLUSTER_INFO).body
@@ -165,7 +165,7 @@ def is_empty(addr: str) -> bool:
 
 
 async def reach(client: Client, topic: str, is_so: Callable[[TopicRoute], bool], what: str) -> TopicRoute:
-    """Wait until the client's route is as it should be."""
+    """Wait until the client's route satisfies a condition."""
     for _ in range(3_000):
         route = await client.route(topic)
         if is_so(route):

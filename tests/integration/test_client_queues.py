@@ -1,4 +1,4 @@
-"""The queues of random routes, as RocketMQ's own client derives them and as ours does."""
+"""RocketMQ's client and ours derive the same queues from random routes."""
 
 import os
 import random

@@ -1,4 +1,4 @@
-"""`make demo` as a person runs it: every announced step happens, and nothing is left."""
+"""`make demo` executes every announced step and leaves nothing behind."""
 
 import os
 import re
@@ -17,7 +17,7 @@ _DEMO = (sys.executable, "-m", "namesrv_stream", "demo")
 
 
 def _leftovers(data_dir: Path) -> list[str]:
-    """Processes whose command line names the data directory."""
+    """Return the processes whose command line contains the data directory."""
     found = []
     for entry in Path("/proc").iterdir():
         if entry.name.isdecimal() and entry.name != str(os.getpid()):

@@ -1,4 +1,4 @@
-"""The doctor at a real Kafka, and at a set-up on which nothing runs."""
+"""The doctor with a real Kafka, and with an installation on which nothing runs."""
 
 import json
 from pathlib import Path

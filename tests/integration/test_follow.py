@@ -1,4 +1,4 @@
-"""``/changes`` of the whole product: what a follower has is what each server has, across kills and servers."""
+"""``/changes`` of the whole product: a follower has the same state as each server, despite kills."""
 
 import json
 import urllib.request
@@ -32,7 +32,7 @@ def stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
 
 
 class Client:
-    """Follows by long polling, and folds what it gets."""
+    """A follower that uses long polling and applies the changes."""
 
     def __init__(self, http: str) -> None:
         self.table = RouteTable()
@@ -41,7 +41,7 @@ class Client:
         reducer.apply(self.table, map(row_of, state["rows"]))
 
     def follow(self, http: str) -> None:
-        """Go on at a server until it has nothing new."""
+        """Follow at a server until there is nothing new."""
         while True:
             found = _get(http, f"/changes?since={self.position}&kind=*&wait=0")
             reducer.apply(self.table, map(row_of, found["rows"]))
@@ -50,12 +50,12 @@ class Client:
                 return
 
     def brokers(self, http: str) -> int:
-        """How many there are by now, as a server tells."""
+        """Follow at a server; returns the number of brokers."""
         self.follow(http)
         return sum(1 for _ in self.table.registered_groups())
 
     def has_what(self, http: str) -> bool:
-        """Whether it has what the server serves; False where the server has moved on meanwhile."""
+        """Whether it has the state of the server; False if the server has changed meanwhile."""
         self.follow(http)
         state = _get(http, "/state")
         return bool(state["digest"] == digest_of(self.table, PARTITIONS).total)

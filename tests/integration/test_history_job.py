@@ -1,4 +1,4 @@
-"""The history process beside a real Kafka and a real job: killed at any moment, its tables say what the log says."""
+"""The history process with a real Kafka and job: its tables equal the log although it is killed at any time."""
 
 import os
 import signal
@@ -95,7 +95,7 @@ def test_kills_lose_nothing_and_duplicate_nothing(kafka_settings: Settings, tmp_
         with _part(settings, "history-job", "--once") as last:
             assert last.wait(_DEADLINE_S) == 0, last.log_text()
             assert "broker_events=" in last.log_text()
-    assert any(len(set(version.values())) > 1 for version in versions), "no kill came between two tables"
+    assert any(len(set(version.values())) > 1 for version in versions), "no kill between commits of two tables"
     _agree_with_the_log(settings)
 
 
@@ -116,7 +116,7 @@ def _kill_after_a_commit_of(table: str, settings: Settings, random: Random) -> N
 
 @contextmanager
 def _sending(producer: EventProducer) -> Iterator[None]:
-    """Events all the while, from a thread."""
+    """Send events continuously from a thread."""
     has_ended = threading.Event()
 
     def send() -> None:
@@ -135,7 +135,7 @@ def _sending(producer: EventProducer) -> Iterator[None]:
 
 
 def _versions(settings: Settings) -> dict[str, int]:
-    """Table → the number of its newest commit; -1 where there is no table."""
+    """Return table → number of its newest commit; -1 if there is no table."""
     return {
         table: max(
             (
@@ -150,7 +150,7 @@ def _versions(settings: Settings) -> dict[str, int]:
 
 
 def _agree_with_the_log(settings: Settings) -> None:
-    """Each table says what is reckoned from Kafka's records alone, up to where it reaches."""
+    """Assert that each table equals what Kafka's records give up to its progress."""
     reaches = read_mark(tables_of(settings) / BROKER_EVENTS)
     assert reaches is not None
     logs = [Log(partition=p, partitions=2) for p in range(2)]

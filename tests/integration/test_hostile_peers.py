@@ -1,6 +1,6 @@
-"""What `peers.md` §6.3 asks for, over real sockets: peers that lie, wait, flood or are not who they say.
+"""Hostile peers over real sockets: wrong data, slow data, floods and false identities (`peers.md` §6.3).
 
-A stranger here is a peer on no list: the rigs trust no network.
+The servers trust no network, so every peer is untrusted.
 """
 
 import os
@@ -55,7 +55,7 @@ def route_code(addr: str, topic: str = "TopicA") -> int:
 
 
 def is_closed(peer: socket.socket) -> bool:
-    """Whether the server has ended the connection; waits for it."""
+    """Wait for the server to close the connection; returns whether it did."""
     peer.settimeout(DEADLINE_S)
     with suppress(ConnectionError):
         while peer.recv(65_536):
@@ -75,7 +75,7 @@ def rss_mib() -> int:
 
 @pytest.fixture
 def with_broker() -> Iterator[RemotingRig]:
-    """A server that knows one broker. Its budget is the default one, its lists are empty."""
+    """A server with one broker, default limits and empty network lists."""
     with RemotingRig(access=STRANGERS) as rig, RemotingClient(rig.addr) as broker:
         assert register(broker) == ResponseCode.SUCCESS
         yield rig
@@ -162,7 +162,7 @@ def test_frames_of_16_mib_from_many_peers_stay_within_the_memory_limit() -> None
                     peer.sendall(piece)
         assert rig.on_loop(lambda: rig.rig.connections.partial_frames.size) <= 64 * MIB
         assert rig.on_loop(lambda: rig.rig.connection_events("crowded")) >= 24 - 64 // 15 - 1
-        assert register(broker) == ResponseCode.SUCCESS, "whoever sends whole frames is served"
+        assert register(broker) == ResponseCode.SUCCESS, "a peer that sends complete frames is served"
         assert rss_mib() - before_mib < 200
 
 
@@ -243,7 +243,7 @@ def test_slow_loris_is_closed_despite_single_bytes() -> None:
 
 
 def test_peer_that_completes_its_frames_stays_connected() -> None:
-    """Each read ends within a frame, so that something is always held; but never the same."""
+    """Every read ends within another frame, so that a partial frame is always buffered."""
     frame = encode_request(106, 1)
     with RemotingRig(RemotingSettings(frame_timeout_ms=2_000)) as rig, connect(rig.addr) as busy:
         busy.sendall(frame[:5])
@@ -329,7 +329,7 @@ def test_many_open_connections_are_all_answered(count: int) -> None:
 
 
 def test_three_hundred_brokers_register_at_once() -> None:
-    """`peers.md` §6.4, item 2: as after a restart of the name server, all within one turn or a few."""
+    """This happens after a restart of the name server (`peers.md` §6.4, item 2)."""
     with RemotingRig(access=STRANGERS) as rig, ExitStack() as peers:
         brokers = [peers.enter_context(RemotingClient(rig.addr, 60)) for _ in range(300)]
 

@@ -1,4 +1,4 @@
-"""The job as a process: killed, stopped and started again, on a real Kafka."""
+"""The job as a process with a real Kafka: it is killed, stopped and restarted."""
 
 import signal
 import sys
@@ -114,7 +114,7 @@ def test_job_ticks_only_while_direct_producers_have_brokers_and_these_expire(
 
 
 def _newest_tellers(settings: Settings) -> list[str]:
-    """Which servers logged the newest records."""
+    """Return the servers that logged the newest records."""
     with LogReader(settings) as log:
         _, end = log.extent(0)
         records = [r for batch in log.batches(0, max(0, end - _SILENCE_RECORDS), end) for r in batch]

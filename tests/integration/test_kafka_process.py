@@ -1,4 +1,4 @@
-"""The embedded Kafka for real: formatted, used, killed, started again; and topics that are not as they must be."""
+"""The real embedded Kafka: formatting, use, kill and restart; and topics with wrong settings."""
 
 import subprocess
 import sys
@@ -23,7 +23,7 @@ _LOG_APPEND_TIME = 1  # kafka-python's timestamp_type
 
 
 def _with_topics(settings: Settings, name: str, partitions: int = 1) -> Settings:
-    """The same Kafka with topics of a test's own."""
+    """Return settings of the same Kafka with new topics."""
     kafka = settings.kafka.model_copy(
         update={"broker_events_topic": name, "dead_letter_topic": f"{name}.dead-letters", "partitions": partitions}
     )
@@ -41,7 +41,7 @@ def _publish(settings: Settings, values: list[bytes]) -> None:
 
 
 def _read_all(settings: Settings, count: int) -> list[tuple[bytes, int]]:
-    """The first ``count`` (value, timestamp type) of partition 0."""
+    """Return the first ``count`` (value, timestamp type) of partition 0."""
     consumer = KafkaConsumer(**consumer_config(settings))
     try:
         partition = TopicPartition(settings.kafka.broker_events_topic, 0)

@@ -1,4 +1,4 @@
-"""A log that is not that of the tables: the job refuses it; a server answers, says so and writes nothing to it."""
+"""A log that does not belong to the tables: the job refuses it; a server answers, reports it and writes nothing."""
 
 import shutil
 from collections.abc import Iterator
@@ -35,7 +35,7 @@ _REASON = "the tables were made from one"
 
 @pytest.fixture
 def kafka(tmp_path: Path) -> Iterator[KafkaProcess]:
-    """A Kafka of this test's own, which it may break."""
+    """A Kafka that a test may break."""
     process = KafkaProcess(settings_for(tmp_path / "data", kafka__delivery_timeout_ms=3000))
     process.wait_ready()
     yield process
@@ -43,7 +43,7 @@ def kafka(tmp_path: Path) -> Iterator[KafkaProcess]:
 
 
 def _log(settings: Settings, values: range) -> None:
-    """Log that many KV entries."""
+    """Log KV entries with these numbers."""
     producer = KafkaProducer(**producer_config(settings))
     for number in values:
         event = encode_event(KvPut(S1, "ns", f"k{number}", "v"))
@@ -52,7 +52,7 @@ def _log(settings: Settings, values: range) -> None:
 
 
 def _fold(settings: Settings) -> FoldedLog:
-    """Make the tables as a job would have by now."""
+    """Write the tables as the job would."""
     extent = read_extent(settings)
     prepare_tables(settings, extent.topic_id)
     writer = ChangesWriter(tables_of(settings), 0)
@@ -62,7 +62,7 @@ def _fold(settings: Settings) -> FoldedLog:
 
 
 def _restart_on(kafka: KafkaProcess, folder: Path) -> KafkaProcess:
-    """Put another copy of Kafka's data into its place, as a disk does that has lost what was not synced."""
+    """Replace Kafka's data by an older copy, like a disk that has lost unsynced data."""
     kafka.stop()
     shutil.rmtree(kafka.settings.data.kafka_dir)
     shutil.copytree(folder, kafka.settings.data.kafka_dir)

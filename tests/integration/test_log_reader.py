@@ -1,4 +1,4 @@
-"""The event log read again from a real Kafka."""
+"""Reads the event log from a real Kafka."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""A server that starts while no job folds, with a real Kafka: what was acknowledged before is there."""
+"""A server that starts without a job, with a real Kafka, has all acknowledged changes."""
 
 import itertools
 from collections.abc import Iterator
@@ -34,13 +34,13 @@ _TOPICS = (f"log-tail-{i}" for i in itertools.count())
 
 
 def settings_beside(kafka: Settings, data_dir: Path, topic: str, **flags: str | int) -> Settings:
-    """Settings of a server on a topic of the running Kafka."""
+    """Return settings of a server that uses a topic of the running Kafka."""
     servers = f"127.0.0.1:{kafka.embedded_kafka.listen_port}"
     return settings_for(data_dir, kafka__bootstrap_servers=servers, kafka__broker_events_topic=topic, **flags)
 
 
 class Restarted:
-    """Servers on a topic of their own that no job folds."""
+    """Servers that use a new topic which no job folds."""
 
     def __init__(self, kafka: Settings, work_dir: Path) -> None:
         self._kafka = kafka
@@ -49,7 +49,7 @@ class Restarted:
         self._servers: list[Serve] = []
 
     def serve(self, name: str, **flags: str | int) -> Serve:
-        """Start a server with a data directory and settings of its own."""
+        """Start a server with its own data directory and settings."""
         work_dir = self._work_dir / name
         work_dir.mkdir()
         settings = settings_beside(self._kafka, work_dir / "data", self._topic, kafka__partitions=PARTITIONS, **flags)
@@ -146,7 +146,7 @@ def test_configured_settings_apply_to_the_first_registration(servers: Restarted)
 
 
 def published(kafka: Settings, data_dir: Path, *values: bytes, **flags: str | int) -> Settings:
-    """A topic of one partition with these records."""
+    """Create a topic of one partition with these records."""
     settings = settings_beside(kafka, data_dir, next(_TOPICS), **flags)
     ensure_topics(settings)
     producer = KafkaProducer(**producer_config(settings))
@@ -194,7 +194,7 @@ def test_records_beyond_the_size_limit_are_reported(
 
 
 class CountingClock(ManualClock):
-    """A millisecond passes each time it is asked."""
+    """A clock that advances by a millisecond at each call."""
 
     def monotonic_ms(self) -> int:
         self.advance(1)

@@ -1,6 +1,6 @@
-"""What operators do at run time, with the whole product and a second server: settings, skew, what-if, the guard.
+"""Commands of operators at run time, with the whole product and a second server: settings, skew, what-if, the guard.
 
-One stack for all: each test leaves the settings as it found them, and no broker behind.
+All tests share one stack, so each restores the settings and removes its brokers.
 """
 
 import json
@@ -49,13 +49,13 @@ def second_server(stack: Stack) -> Iterator[SecondServer]:
 
 @pytest.fixture
 def run(stack: Stack) -> Run:
-    """Runs a command on the stack's own configuration."""
+    """Returns a function that runs a command with the configuration of the stack."""
     return lambda *arguments: run_command(*arguments, "--data-dir", str(stack.settings.data.dir))
 
 
 @pytest.fixture
 def fleet(stack: Stack, second_server: SecondServer) -> Iterator[ScriptedBrokers]:
-    """Six brokers, just heard by both servers."""
+    """Six brokers that have just registered at both servers."""
     with ScriptedBrokers("fleet", BROKERS, [stack.remoting, second_server.remoting]) as brokers:
         brokers.register()
         wait_until(lambda: _is_whole(stack), SETTLE_S, "all brokers are heard by both servers")
@@ -89,7 +89,7 @@ def _set(run: Run, key: str, value: str) -> dict[str, Any]:
 
 @contextmanager
 def _setting(run: Run, key: str, value: str) -> Iterator[None]:
-    """The setting has that value for as long as the block runs."""
+    """Change a setting for the duration of the block."""
     old = _set(run, key, value)["old"]
     try:
         yield
@@ -98,7 +98,7 @@ def _setting(run: Run, key: str, value: str) -> Iterator[None]:
 
 
 def _wait_logged(stack: Stack, second_server: SecondServer, text: str) -> None:
-    """Wait until the job and both servers have logged a line with that text."""
+    """Wait until the job and both servers have logged a line with this text."""
     logs = [stack.data_dir / "logs" / "job.log", stack.data_dir / "logs" / "serve.log", second_server.process.log_path]
     wait_until(lambda: all(text in log.read_text() for log in logs), SETTLE_S, f"{text!r} in {logs}")
 
@@ -145,7 +145,7 @@ def test_servers_under_load_serve_equal_tables(
 
 @contextmanager
 def _changing(fleet: ScriptedBrokers) -> Iterator[None]:
-    """The brokers register anew, and each time otherwise, for as long as the block runs."""
+    """Register the brokers repeatedly, each time with changes, for the duration of the block."""
     stop = threading.Event()
 
     def change() -> None:
@@ -214,7 +214,7 @@ def test_what_if_distinguishes_frozen_brokers_from_a_dead_one(stack: Stack, run:
 
 
 def _wait_for_records(log: LogReader, records: int) -> None:
-    """Wait until each partition has so many more; a server's ticks are two a second, and one or two servers tick."""
+    """Wait until each partition has ``count`` more records; one or two servers write two ticks a second each."""
     until = [log.extent(p)[1] + records for p in range(PARTITIONS)]
     wait_until(lambda: all(log.extent(p)[1] >= end for p, end in enumerate(until)), SETTLE_S, "time passes in the log")
 

@@ -1,4 +1,4 @@
-"""More partitions for a fleet that is served: a real Kafka and job, two servers, brokers and clients that go on."""
+"""Repartitioning with a real Kafka and job, two servers, and brokers and clients that continue meanwhile."""
 
 import json
 import sys
@@ -48,11 +48,11 @@ _TOPIC = "TopicTest"
 
 
 class _Peers:
-    """Brokers that register at one server, and a client that asks it, until told to stop.
+    """Brokers that register at one server and a client that requests routes, until ``stop``.
 
     Attributes:
-        answers: How many questions were answered with a route.
-        failures: What came instead.
+        answers: Number of answers with a route.
+        failures: All other results.
     """
 
     def __init__(self, serve: Serve) -> None:
@@ -230,7 +230,7 @@ def test_brokers_and_clients_continue_after_a_repartition(servers: tuple[Serve, 
 
 
 def _go_over(serve: Serve, peers: _Peers, told: list[object]) -> tuple[Serve, _Peers]:
-    """Restart a server with more partitions: its own peers go to the other one meanwhile, as clients do."""
+    """Restart a server with more partitions; meanwhile its peers use the other one."""
     assert not serve.talks()
     peers.stop()
     told += peers.failures
@@ -240,7 +240,7 @@ def _go_over(serve: Serve, peers: _Peers, told: list[object]) -> tuple[Serve, _P
 
 
 def _check_tables(settings: Settings) -> None:
-    """Nobody went, and everybody is where the name belongs."""
+    """Assert that no broker was removed, and that every broker is in the partition of its name."""
     rows = written_changes(settings)
     gone = [row for row in rows if row.gone and row.kind == ChangeKind.BROKER_LIVE]
     assert gone == []

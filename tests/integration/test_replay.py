@@ -1,4 +1,4 @@
-"""Replay and rebuild as an operator runs them, on a real Kafka with a real job and a server that follows."""
+"""Replay and rebuild with a real Kafka, a real job, and a server that follows the tables."""
 
 import json
 import re
@@ -39,7 +39,7 @@ _GET_ROUTEINFO_BY_TOPIC = 105
 
 @pytest.fixture
 def settings(kafka_settings: Settings, tmp_path: Path) -> Settings:
-    """Settings of a topic and a data directory of the test's own."""
+    """Settings with a new topic and data directory."""
     settings = own_settings(
         kafka_settings, tmp_path / "data", partitions=2, driver_memory="512m", compaction_interval_ms=2_000
     )
@@ -50,7 +50,7 @@ def settings(kafka_settings: Settings, tmp_path: Path) -> Settings:
 
 @contextmanager
 def _part(settings: Settings, name: str) -> Iterator[Process]:
-    """``serve`` or ``job``, once it is ready, until the end of the block; it must then stop cleanly."""
+    """Run ``serve`` or ``job`` for the duration of the block; it must then stop cleanly."""
     data = settings.data
     run_file = data.run_dir / f"{name}.json"
     run_file.unlink(missing_ok=True)
@@ -127,7 +127,7 @@ def test_replay_finds_damage_and_rebuild_repairs_it_while_a_server_answers(setti
 
 
 def _damage_and_mend(settings: Settings) -> None:
-    """A stored row is changed: replay finds it, rebuild asks for consent and puts it right."""
+    """Change a stored row: replay finds it, and rebuild repairs it with consent."""
     is_hit = (pc.field("kind") == "queue_data") & (pc.field("topic") == "t5")
     assert rewrite_rows(settings.data.tables_dir, ROUTE_CHANGES, "perm", 4, is_hit)
     code, damaged = _replay(settings)

@@ -93,7 +93,7 @@ class SecureKafka:
 
 
 def _arguments(pid: int) -> str:
-    """Command lines of a process and of all its children."""
+    """Return the command lines of a process and of all its children."""
     found = Path(f"/proc/{pid}/cmdline").read_text(errors="replace")
     for task in Path(f"/proc/{pid}/task").iterdir():
         for child in (task / "children").read_text().split():

@@ -1,4 +1,4 @@
-"""`serve` as a process of its own with a real Kafka: what a bad peer, a bad start and a lost Kafka do to it."""
+"""`serve` as a process with a real Kafka: bad peers, failing starts and a lost Kafka."""
 
 import json
 import shutil
@@ -60,14 +60,14 @@ class Serve:
         return str(self._facts()["remoting"])
 
     def talks(self) -> bool:
-        """Whether Kafka takes its records."""
+        """Whether Kafka accepts its records."""
         return bool(json.loads(self.get("/healthz")[2])["kafka"] == "up")
 
     def connect(self) -> RemotingClient:
         return RemotingClient(self.addr)
 
     def get(self, path: str, method: str = "GET", host: str = "127.0.0.1") -> tuple[int, str, str]:
-        """Ask over HTTP at one of its addresses: status, content type and body."""
+        """Send an HTTP request to one of its addresses; returns status, content type and body."""
         port = str(self._facts()["http"]).rpartition(":")[2]
         request = urllib.request.Request(f"http://{host}:{port}{path}", method=method)
         try:
@@ -91,7 +91,7 @@ def serve(kafka_settings: Settings, tmp_path_factory: pytest.TempPathFactory) ->
 
 
 def beside(kafka: Settings, work_dir: Path, topic: str) -> Settings:
-    """Settings of a server on a topic of its own in the running Kafka."""
+    """Return settings of a server with a new topic in the running Kafka."""
     port = kafka.embedded_kafka.listen_port
     return settings_for(
         work_dir / "data",
@@ -232,7 +232,7 @@ def test_mass_of_closed_connections_removes_no_broker_while_the_job_is_down_or_a
 
 
 def _shown(serve: Serve, cluster: str) -> dict[str, Any]:
-    """The brokers that the server answers with, and how the guard holds each."""
+    """Return the brokers in the server's answer, and how the guard holds each."""
     with serve.connect() as client:
         routed = client.ask(RequestCode.GET_BROKER_CLUSTER_INFO).body
     rows = json.loads(serve.get(f"/brokers?cluster={cluster}")[2])
@@ -292,7 +292,7 @@ def test_second_server_on_the_same_directory_is_refused(serve: Serve, tmp_path: 
 def test_second_server_with_the_same_id_is_refused_and_the_first_continues(
     serve: Serve, kafka_settings: Settings, tmp_path: Path
 ) -> None:
-    """A copied machine or volume: another directory, the same identity."""
+    """This happens with a copied machine or volume: another directory, the same identity."""
     settings = beside(kafka_settings, tmp_path, "served-events")
     shutil.copytree(serve.settings.data.server_dir, settings.data.server_dir)
     other = Serve(settings, tmp_path)

@@ -1,4 +1,4 @@
-"""TLS over real sockets: what `peers.md` §6.4 asks of it, and what a peer may try."""
+"""TLS over real sockets: modes, certificates, reloads and misbehaving peers (`peers.md` §6.4)."""
 
 import asyncio
 import gc
@@ -63,14 +63,14 @@ def is_refused(rig: RemotingRig, tls: ssl.SSLContext | None) -> bool:
 
 
 def security_events(rig: RemotingRig) -> dict[tuple[str, ...], int]:
-    """What happened at least once."""
+    """Return the security events that happened at least once."""
     value = rig.rig.tls.counters.value
     events = METRICS[SECURITY_EVENTS].from_zero
     return rig.on_loop(lambda: {event: count for event in events if (count := value(SECURITY_EVENTS, *event))})
 
 
 def shake_hands(tls: ssl.SSLObject, send: Callable[[], None], receive: Callable[[], object]) -> None:
-    """Of a client whose TLS is in memory; its last message is not sent yet."""
+    """Perform the handshake of a client whose TLS is in memory; its last message is not sent yet."""
     while True:
         try:
             tls.do_handshake()
@@ -188,7 +188,7 @@ def test_versions_before_tls_1_2_are_refused(permissive: RemotingRig, authority:
         answer = b""
         while piece := old.recv(4096):
             answer += piece
-    assert answer[:1] == b"\x15", "an alert, and nothing else"
+    assert answer[:1] == b"\x15", "only an alert"
 
 
 # ---- bytes ----
@@ -212,7 +212,7 @@ def test_largest_frame_and_large_answers_are_transmitted(authority: Authority) -
 
 
 def test_tls_records_split_anywhere_are_reassembled(permissive: RemotingRig, authority: Authority) -> None:
-    """A client whose TLS is in memory, so that its records can be sent byte by byte."""
+    """The client's TLS is in memory, so that its records can be sent byte by byte."""
     incoming, outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
     tls = authority.client_context().wrap_bio(incoming, outgoing, server_hostname="127.0.0.1")
     host, _, port = permissive.addr.rpartition(":")
@@ -236,7 +236,7 @@ def test_tls_records_split_anywhere_are_reassembled(permissive: RemotingRig, aut
 
 
 def test_change_before_an_invalid_tls_record_is_executed(permissive: RemotingRig, authority: Authority) -> None:
-    """Both come in one read; the change can have no answer, since the peer has been told of the end."""
+    """Both arrive in one read; the change gets no answer, because the connection has already been closed."""
     incoming, outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
     tls = authority.client_context().wrap_bio(incoming, outgoing, server_hostname="127.0.0.1")
     host, _, port = permissive.addr.rpartition(":")

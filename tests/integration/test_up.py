@@ -1,4 +1,4 @@
-"""`up` for real: a real Kafka, real signals, and nothing left behind."""
+"""`up` with a real Kafka and real signals leaves no process behind."""
 
 import os
 import re
@@ -24,7 +24,7 @@ _READY = re.compile(r"READY remoting=(\S+:\d+) http=(\S+:\d+) kafka=(\S+:\d+) da
 
 
 class Up:
-    """A running `up`, its two output streams read as they come."""
+    """A running `up`; its two output streams are read continuously."""
 
     def __init__(self, data_dir: Path, flags: tuple[str, ...] = (), environ: dict[str, str] | None = None) -> None:
         settings = settings_for(data_dir)
@@ -58,7 +58,7 @@ class Up:
             self.err += line
 
     def until(self, condition: Callable[[], object], what: str) -> None:
-        """Wait for something to become true."""
+        """Wait until a condition is true."""
         until = time.monotonic() + _DEADLINE_S
         while not condition():
             if time.monotonic() > until:
@@ -71,7 +71,7 @@ class Up:
         assert self.out, self.err
 
     def end(self) -> int:
-        """Wait for the end; returns the exit code."""
+        """Wait for the end of `up`; returns the exit code."""
         code = self.process.wait(timeout=_DEADLINE_S)
         for reader in self._readers:
             reader.join(timeout=_DEADLINE_S)
@@ -81,7 +81,7 @@ class Up:
         return code
 
     def pids(self) -> list[int]:
-        """Every process that works on this data directory, found by its command line or its parent's session."""
+        """Return the processes that use this data directory, found by command line or by their parent's session."""
         mark = str(self.data_dir).encode()
         found = []
         sessions = set()
@@ -108,7 +108,7 @@ class Up:
 
 @pytest.fixture
 def start_up() -> Iterator[Callable[..., Up]]:
-    """Starts an `up`; whatever is left of it is ended after the test."""
+    """Returns a function that starts `up`; its remaining processes are ended after the test."""
     started: list[Up] = []
 
     def start(data_dir: Path, *flags: str, **environ: str) -> Up:

@@ -1,4 +1,4 @@
-"""The webhook under `up`, with a real receiver: both sides are restarted, and nothing is missing or out of order."""
+"""The webhook under `up` with a real receiver: after restarts of both sides no report is missing or out of order."""
 
 from pathlib import Path
 from typing import Any, Final
@@ -19,7 +19,7 @@ _WAIT_S: Final = 120.0
 
 
 def _come_and_go(stack: Stack, addr: str) -> None:
-    """A broker registers and unregisters."""
+    """Register and unregister a broker."""
     unregistration = RemotingCommand(RequestCode.UNREGISTER_BROKER, ext_fields=a_broker_header(addr, 0))
     with RemotingClient(stack.remoting) as broker:
         for request in (a_registration_request(addr, 0), unregistration):
@@ -33,7 +33,7 @@ def _expected(*addrs: str) -> list[tuple[str, str]]:
 
 
 def _wait_taken(receiver: Receiver, *addrs: str) -> None:
-    """Until all that these brokers did has arrived, in order; an event may come again, but never out of order."""
+    """Wait until all events of these brokers have arrived in order; events may be repeated but not reordered."""
 
     def seen() -> list[tuple[str, str]]:
         events: dict[str, dict[str, Any]] = {}

@@ -1,4 +1,4 @@
-"""The console in a real Chromium, of a running product with a fleet."""
+"""The console of a running product with a fleet, in a real Chromium."""
 
 import subprocess
 import sys
@@ -26,7 +26,7 @@ def _url(stack: Stack, path: str = "/") -> str:
 
 
 def _card(browser: Browser, name: str) -> str:
-    """Of a broker: what its card says; "" where there is none."""
+    """Return the text on the card of a broker; "" if there is none."""
     script = "return [...document.querySelectorAll('.card')].find((c) => c.innerText.includes(arguments[0]))?.innerText"
     return browser.run(script, name) or ""
 

@@ -1,4 +1,4 @@
-"""The history in an S3-compatible store: written by Spark's tasks, asked, kept small, and of two writers one ends."""
+"""The history in an S3-compatible store: writing by Spark, queries, upkeep, and two concurrent writers."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -29,7 +29,7 @@ pytestmark = [pytest.mark.spark, pytest.mark.timeout(1800)]
 
 @pytest.fixture(scope="module")
 def spark(object_store: ObjectStore, tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
-    """Its workers find the keys where the tests have them: in the environment."""
+    """A session whose workers find the keys in the environment, like the tests."""
     folder = tmp_path_factory.mktemp("spark")
     settings = load_settings(environ={}, flags=[Flag("test", "data.dir", str(folder))]).settings
     with pytest.MonkeyPatch.context() as environment:

@@ -38,7 +38,7 @@ _SETTLE_S = 180.0
 
 @pytest.fixture(scope="module")
 def stack(object_store: ObjectStore, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
-    """As users have it: by configuration and environment alone, the history as it is by default."""
+    """The product, set up by configuration and environment only, with the default settings of the history."""
     with pytest.MonkeyPatch.context() as environment:
         for name, value in object_store.environ.items():
             environment.setenv(name, value)
@@ -50,7 +50,7 @@ def stack(object_store: ObjectStore, tmp_path_factory: pytest.TempPathFactory) -
 
 @pytest.fixture(scope="module")
 def settings(stack: Stack, object_store: ObjectStore) -> Settings:
-    """Of a reader beside the product."""
+    """Settings of a reader next to the product."""
     servers = f"127.0.0.1:{stack.settings.embedded_kafka.listen_port}"
     kafka = stack.settings.kafka.model_copy(update={"bootstrap_servers": servers})
     data = stack.settings.data.model_copy(update={"extra": dict(object_store.options)})
@@ -58,7 +58,7 @@ def settings(stack: Stack, object_store: ObjectStore) -> Settings:
 
 
 def _rows(settings: Settings) -> tuple[list[RouteChange], dict[int, int]]:
-    """All rows of ``route_changes``, in log order, and how far they reach."""
+    """Return all rows of ``route_changes`` in log order, and the offsets that they reach."""
     table = open_version(tables_of(settings) / ROUTE_CHANGES, CHANGES_SCHEMA)
     assert table is not None
     return decode_changes(in_log_order(table.read())), table.next_offsets
@@ -109,7 +109,7 @@ def test_history_is_in_the_store_and_survives_a_kill(stack: Stack, settings: Set
 
 
 def _get(stack: Stack, path: str) -> str:
-    """What the HTTP port answers with 200."""
+    """Return the answer of the HTTP port, which must have status 200."""
     with urllib.request.urlopen(f"http://{stack.http}{path}", timeout=60) as answer:
         return str(answer.read().decode())
 
@@ -133,13 +133,13 @@ def test_killed_job_and_server_continue_from_the_store_without_loss(stack: Stack
 
 
 def _live(settings: Settings) -> set[str | None]:
-    """Broker names that are registered, as ``route_changes`` has it."""
+    """Return the registered broker names in ``route_changes``."""
     newest = {row.broker_name: row.gone for row in _rows(settings)[0] if row.kind == ChangeKind.BROKER_LIVE}
     return {name for name, gone in newest.items() if not gone}
 
 
 def _archived(settings: Settings) -> set[str]:
-    """Broker names of which ``route_archive`` tells; none before it is there."""
+    """Return the broker names in ``route_archive``; none before it exists."""
     if not (tables_of(settings) / "route_archive").has("_delta_log"):
         return set()
     table = StoredTable.open(tables_of(settings), ROUTE_ARCHIVE, HISTORY_SCHEMAS[ROUTE_ARCHIVE])
@@ -221,7 +221,7 @@ def _keys(store: S3Store, prefix: str) -> list[str]:
 
 
 def _command(name: str, settings: Settings, data_dir: Path, tables: str, *arguments: str) -> str:
-    """What a command that ends with 0 says."""
+    """Run a command that must succeed; returns its output."""
     sets = {"data.tables": tables, "kafka.bootstrap_servers": settings.kafka.bootstrap_servers}
     flags = [part for key, value in sets.items() for part in ("--set", f"{key}={value}")]
     command: list[str | Path] = [

@@ -1,4 +1,4 @@
-"""The tables' readers and writers on an S3-compatible store: what they do in a folder, and two jobs without a lock."""
+"""Readers and writers of tables in an S3-compatible store: the same as in a folder, and two jobs without a lock."""
 
 import threading
 from collections.abc import Callable, Iterator
@@ -192,7 +192,7 @@ def test_batch_waits_while_the_store_is_unavailable(tables: TablesOfLog, object_
 
 @contextmanager
 def _committing_until_it_is_back(tables: TablesOfLog, object_store: ObjectStore) -> Iterator[threading.Thread]:
-    """A commit on a thread; behind the block the store comes back, and the commit is made."""
+    """Commit on a thread; after the block the store is available again, and the commit succeeds."""
     waiting = threading.Thread(target=tables.commit)
     waiting.start()
     try:
@@ -243,7 +243,7 @@ def test_batch_waits_for_a_store_that_becomes_unavailable_during_its_commit_chec
 
 
 def _go_away_behind_an_opening(object_store: ObjectStore, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Once, as soon as a table has been opened."""
+    """Make the store unavailable once, as soon as a table has been opened."""
     chances = [object_store.go_away]
 
     def opened(table: Storage, version: int | None = None) -> DeltaTable:
@@ -256,7 +256,7 @@ def _go_away_behind_an_opening(object_store: ObjectStore, monkeypatch: pytest.Mo
 
 
 class _Followed:
-    """What a follower told."""
+    """The reports of a follower."""
 
     def __init__(self, tables: TablesOfLog) -> None:
         self.names: set[str] = set()

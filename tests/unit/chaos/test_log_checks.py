@@ -1,4 +1,4 @@
-"""The checks of tables and servers against the log find each kind of lie, and nothing in the truth."""
+"""The checks of tables and servers against the log find every kind of error, and nothing in a correct run."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -9,7 +9,7 @@ import pytest
 from namesrv_stream.route.changes import RouteChange
 from namesrv_stream.route.events import BrokerRegistered, KvPut, ServerStarted, Tick
 from tests.chaos.evidence import Commit, Evidence, Rows, Served
-from tests.chaos.liar import Poison
+from tests.chaos.faulty_producer import Poison
 from tests.chaos.log_checks import (
     check_log,
     digests_unlike,
@@ -26,7 +26,7 @@ from tests.support.builders import S1, Log, a_registration
 
 @pytest.fixture
 def log() -> Log:
-    """Some records, one of them poison, with their rows."""
+    """Some records, one of them invalid, with their rows."""
     log = Log()
     log.say(ServerStarted(S1))
     log.say(BrokerRegistered(S1._replace(connection_id=1), a_registration()), 500)
@@ -38,7 +38,7 @@ def log() -> Log:
 
 @pytest.fixture
 def honest(log: Log) -> Evidence:
-    """What an honest job, honest servers and an honest dead-letter topic leave of that log."""
+    """The evidence of a correct run with that log."""
     rows = list(log.output.changes)
     return Evidence(
         truth=Truth(()),

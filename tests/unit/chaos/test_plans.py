@@ -1,4 +1,4 @@
-"""Plans and fleets are what their seed says, and hold what a run needs."""
+"""Plans and fleets are determined by their seed and contain what a run needs."""
 
 import json
 from collections import Counter
@@ -11,8 +11,8 @@ from namesrv_stream.route.changes import Cause, ChangeKind, RouteChange
 from tests.chaos import fault_plan
 from tests.chaos.evidence import Evidence
 from tests.chaos.fault_plan import long_plan, short_plan
-from tests.chaos.fleet_plan import CLUSTERS, GUARDED, Fate, FleetSize, slots
-from tests.chaos.guard_scene import check_guard
+from tests.chaos.fleet_plan import CLUSTERS, GUARDED, FleetSize, SlotDraws, slots
+from tests.chaos.guard_scenario import check_guard
 from tests.chaos.parts import ALL, KAFKA
 from tests.chaos.truth import BrokerKey, Journal, Span, Truth, read_truth
 
@@ -73,7 +73,7 @@ def test_fates_follow_from_the_seed() -> None:
     slot = next(slots(FleetSize(), SERVERS, 1))
 
     def draws(seed: int) -> list[object]:
-        fate = Fate(slot, FleetSize(), seed)
+        fate = SlotDraws(slot, FleetSize(), seed)
         return [fate.up_s(), fate.death(), fate.down_s(), fate.restart()]
 
     assert draws(1) == draws(1) != draws(2)

@@ -1,4 +1,4 @@
-"""The model of a disk: what may and what may not be left by a power cut."""
+"""The model of a disk: what a power cut may leave, and what it may not."""
 
 from collections.abc import Sequence
 from itertools import product
@@ -24,7 +24,7 @@ def _write(data: bytes, offset: int = 0, inode: int = _FILE) -> Operation:
 
 
 def _images(operations: Sequence[Operation], names: Names | None = None, written_back: int = 0) -> list[Image]:
-    """What many cuts at the end of the operations leave, each once."""
+    """Return the different directories that many cuts at the end of the operations leave."""
     images: list[Image] = []
     for seed, some, data in product(range(40), (names,) if names else Names, (*Data, None)):
         cut = PowerCut(len(operations), seed, written_back, some, data, is_log_trimmed=False)

@@ -1,4 +1,4 @@
-"""The recorder: whatever a process does to files, the trace replays to the same directory."""
+"""The recorder: a replay of the trace makes the same directory as the process."""
 
 import subprocess
 import sys
@@ -78,7 +78,7 @@ _LIBRARIES = """
 
 
 def _recorded(tmp_path: Path, program: str) -> list[Operation]:
-    """Run a program under the recorder and compare what the trace makes with what the program has made."""
+    """Run a program under the recorder, and compare the replayed directory with that of the program."""
     (tmp_path / "root").mkdir()
     environment = recording_environment(tmp_path / "root", tmp_path / "trace")
     command = [sys.executable, "-c", textwrap.dedent(program), "root"]

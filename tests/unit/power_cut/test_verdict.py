@@ -1,4 +1,4 @@
-"""The checks behind a power cut: each finds what is wrong, and nothing where all is right."""
+"""The checks after a power cut find every kind of fault, and nothing in correct tables."""
 
 import json
 from collections.abc import Callable
@@ -25,7 +25,7 @@ _BEGINNING = dict.fromkeys(_LOG, 0)
 
 @pytest.fixture
 def settings(tmp_path: Path) -> Settings:
-    """Tables that say what the whole log says."""
+    """Tables that contain the whole log."""
     settings = product.settings_in(tmp_path)
     assert findings_of_job(settings, _LOG, _BEGINNING) == []
     return settings

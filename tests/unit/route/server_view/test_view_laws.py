@@ -146,7 +146,7 @@ class OnItsWay:
     pending: Pending | None
 
 
-class World:
+class Simulation:
     """One server's view, the fold of all that reached the log, and commits that lag behind."""
 
     def __init__(self) -> None:
@@ -272,13 +272,13 @@ def content(table: RouteTable) -> object:
 @settings(max_examples=examples(150))
 @given(st.lists(EVENTS | FOREIGN | COMMITS | OUTAGES | st.just(Reload()), max_size=30))
 def test_view_equals_the_fold_when_everything_is_committed(steps: list[Step]) -> None:
-    world = World()
-    world.run(steps)
-    world.commit_all()
+    simulation = Simulation()
+    simulation.run(steps)
+    simulation.commit_all()
 
-    assert [log.dead_letters for log in world.logs] == [[], []]
-    assert content(world.view.table) == content(world.table())
-    assert world.view.pending_count == 0
+    assert [log.dead_letters for log in simulation.logs] == [[], []]
+    assert content(simulation.view.table) == content(simulation.table())
+    assert simulation.view.pending_count == 0
 
 
 @settings(max_examples=examples(200))
@@ -286,21 +286,21 @@ def test_view_equals_the_fold_when_everything_is_committed(steps: list[Step]) ->
 def test_view_equals_the_fold_of_committed_records_and_own_events_without_closes(
     steps: list[Step],
 ) -> None:
-    world = World()
-    world.run(REGISTERED)
-    world.commit_all()
+    simulation = Simulation()
+    simulation.run(REGISTERED)
+    simulation.commit_all()
     for step in steps:
-        world.run([step])
+        simulation.run([step])
 
-        assert content(world.view.table) == content(world.expected())
+        assert content(simulation.view.table) == content(simulation.expected())
 
 
 @settings(max_examples=examples(100))
 @given(st.lists(EVENTS | FOREIGN | OUTAGES, max_size=12), COMMITS, st.integers(1, 5))
 def test_each_slice_of_a_commit_is_a_commit(steps: list[Step], commit: Commit, max_rows: int) -> None:
-    whole, sliced = World(), World()
-    for world in (whole, sliced):
-        world.run([*REGISTERED, *steps])
+    whole, sliced = Simulation(), Simulation()
+    for simulation in (whole, sliced):
+        simulation.run([*REGISTERED, *steps])
     rows, next_offsets = sliced.next_commit(*commit)
     whole.view.commit(*whole.next_commit(*commit))
 
