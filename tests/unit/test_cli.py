@@ -1,4 +1,4 @@
-"""The command line: exit codes, one line for each mistake, and what `-p` prints."""
+"""The command line: exit codes, one line for each usage error, and the output of `-p`."""
 
 import sys
 from collections.abc import Callable
@@ -15,7 +15,7 @@ Run = Callable[..., tuple[int, str, str]]
 
 @pytest.fixture
 def run(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Run:
-    """Runs the command line in this process; returns (exit code, stdout, stderr)."""
+    """Returns a function that runs the command line in this process and returns (exit code, stdout, stderr)."""
 
     def run_main(*arguments: str) -> tuple[int, str, str]:
         monkeypatch.setattr(sys, "argv", ["namesrv-stream", *arguments])

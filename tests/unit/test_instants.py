@@ -1,4 +1,4 @@
-"""Points in time and durations, as users write them and as they are printed."""
+"""Points in time and durations: parsing and printing."""
 
 from datetime import UTC, timedelta, timezone
 from zoneinfo import ZoneInfo

@@ -1,4 +1,4 @@
-"""Log lines: shapes, and text from peers made harmless."""
+"""Log lines: formats, and escaping of text from peers."""
 
 import json
 import logging
@@ -14,7 +14,7 @@ from namesrv_stream.logs import configure_logging, kept_line, progress, read_lin
 
 @contextmanager
 def bare_root() -> Iterator[logging.Logger]:
-    """The root logger as a fresh process has it, without the handlers that pytest adds; restored afterwards."""
+    """The root logger of a new process, without the handlers of pytest; it is restored afterwards."""
     root = logging.getLogger()
     handlers, level = root.handlers[:], root.level
     root.handlers[:] = []

@@ -1,4 +1,4 @@
-"""Ports that are free, chosen or taken, and which process listens on one."""
+"""Free, chosen and used ports, and the process that listens on a port."""
 
 import os
 import socket

@@ -1,4 +1,4 @@
-"""Prerequisites: what is missing is named with how to get it; also before there is a virtual environment."""
+"""Missing prerequisites are named with a remedy, also before there is a virtual environment."""
 
 import subprocess
 import sys
@@ -79,7 +79,7 @@ def test_jars_that_are_there_pass(tmp_path: Path) -> None:
 def _check(
     folder: Path, python: str = sys.executable, also: tuple[str, ...] = ("jdk", "maven"), **environ: str
 ) -> "subprocess.CompletedProcess[str]":
-    """Run conf/check-prerequisites where only the tools in ``folder`` and a few of POSIX are found."""
+    """Run conf/check-prerequisites with only the tools in ``folder`` and a few of POSIX on the PATH."""
     for tool in ("sed", "head"):
         link = folder / tool
         link.symlink_to(next(path for path in (Path("/bin") / tool, Path("/usr/bin") / tool) if path.exists()))

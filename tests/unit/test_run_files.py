@@ -1,4 +1,4 @@
-"""Run files: whole or absent."""
+"""Run files are written atomically."""
 
 import os
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""What ``schemas/`` says is what the code does."""
+"""The files in ``schemas/`` agree with the code."""
 
 import json
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Which C compiler is taken."""
+"""The choice of the C compiler."""
 
 import importlib.util
 import sys

@@ -1,4 +1,4 @@
-"""Medians, spreads and quotients of the benchmark's runs."""
+"""Medians, spreads and quotients of benchmark runs."""
 
 import json
 from pathlib import Path
@@ -14,7 +14,7 @@ def test_spread_is_median_minimum_and_maximum() -> None:
 
 
 def test_quotients_are_of_the_same_round() -> None:
-    """The machine was twice as slow in the second round, for both."""
+    """In the second round the machine was twice as slow for both contenders."""
     assert Spread.of_quotients([20, 10], [10, 5]) == Spread(2, 2, 2)
 
 

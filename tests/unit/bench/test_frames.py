@@ -1,4 +1,4 @@
-"""The load generator's requests are what real peers send: read with our decoder, compared with captured frames."""
+"""The requests of the load generator are those of real peers: decoded, and compared with captured frames."""
 
 import struct
 import zlib
@@ -29,7 +29,7 @@ def _body(framed: frames.Framed) -> bytes:
 
 
 def _captured(code: int) -> RemotingCommand:
-    """The first request of a Java peer of 5.3.3 with that code."""
+    """Return the first captured request of a Java peer 5.3.3 with this code."""
     return next(
         one.command
         for one in captured_frames()

@@ -1,4 +1,4 @@
-"""What is read out of py-spy's samples."""
+"""Profiles computed from samples of py-spy."""
 
 from tests.bench.profiles import hottest
 

@@ -1,4 +1,4 @@
-"""The HTTP server that knows the name servers."""
+"""Reading the list of name servers from an address server."""
 
 import pytest
 

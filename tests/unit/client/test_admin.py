@@ -1,4 +1,4 @@
-"""What operators change, at every name server."""
+"""Changes of operators are sent to every name server."""
 
 from collections.abc import Sequence
 

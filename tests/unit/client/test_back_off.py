@@ -1,4 +1,4 @@
-"""Delays between failing attempts."""
+"""Delays between failed attempts."""
 
 from namesrv_stream.client import BackOff
 

@@ -19,7 +19,7 @@ from tests.support.scripted_name_server import ScriptedNameServer, ScriptedRoute
 
 @pytest.fixture
 def name_server() -> Iterator[ScriptedNameServer]:
-    """A scripted server on a loop in another thread."""
+    """A scripted name server with an event loop in another thread."""
     loop = asyncio.new_event_loop()
     thread = threading.Thread(target=loop.run_forever)
     thread.start()

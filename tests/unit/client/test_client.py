@@ -1,4 +1,4 @@
-"""The client as others use it: routes from memory, queues in turn, name servers that change."""
+"""The client: cached routes, rotation of queues, and changing lists of name servers."""
 
 import asyncio
 import gc

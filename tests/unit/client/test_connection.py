@@ -1,4 +1,4 @@
-"""One connection: matching answers to requests, and every way in which it ends."""
+"""One connection: matching of answers to requests, and every way in which it ends."""
 
 import asyncio
 import gc
@@ -136,7 +136,7 @@ async def test_oversized_request_is_refused_before_it_is_sent() -> None:
 
 
 async def test_unsent_requests_end_without_a_warning_when_the_connection_closes() -> None:
-    """No "Future exception was never retrieved" in the log of a program that has handled the error."""
+    """A program that handles the error must not get "Future exception was never retrieved" in its log."""
     told: list[dict[str, object]] = []
     asyncio.get_running_loop().set_exception_handler(lambda _, context: told.append(context))
     release = asyncio.Event()

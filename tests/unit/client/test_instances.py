@@ -1,4 +1,4 @@
-"""One client for all who name it alike."""
+"""Clients with the same id share one instance."""
 
 import asyncio
 import os

@@ -1,4 +1,4 @@
-"""Choosing among name servers: sticky, with fail-over and back-off."""
+"""The choice of a name server is sticky, with fail-over and back-off."""
 
 import asyncio
 

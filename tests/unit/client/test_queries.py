@@ -1,4 +1,4 @@
-"""Questions to a name server, and what its answers become."""
+"""Queries to a name server, and the decoding of answers."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Which queues a route offers, as MQClientInstance derives them."""
+"""The queues of a route, derived as by MQClientInstance."""
 
 from typing import Any
 
@@ -13,7 +13,7 @@ A, B = "10.0.0.1:10911", "10.0.0.2:10911"
 
 
 def a_route(*queues: tuple[str, int, int, int], brokers: dict[str, dict[int, str]], **more: Any) -> TopicRouteData:
-    """Queues are (broker name, read queues, write queues, perm)."""
+    """Return a route; queues are (broker name, read queues, write queues, perm)."""
     body = {
         "brokerDatas": [
             {"brokerName": name, "cluster": "c", "brokerAddrs": {str(k): v for k, v in addrs.items()}}

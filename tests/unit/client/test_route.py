@@ -1,4 +1,4 @@
-"""Decoding what name servers answer: strict JSON, fastjson's, and what is none of both."""
+"""Decoding of answers: strict JSON, fastjson's dialect, and invalid answers."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Routes in memory: fetched once, kept through failures, forgotten when nobody asks."""
+"""The route cache: routes are fetched once, kept during failures, and removed when unused."""
 
 import asyncio
 import logging
@@ -14,12 +14,12 @@ NEVER_MS = 3_600_000
 
 
 class Answers:
-    """A name server's answers, given at once or held back.
+    """Answers of a name server, returned at once or delayed.
 
     Attributes:
-        asked: Topics, in order of the questions.
+        asked: Topics in order of the requests.
         error: Raised instead of an answer.
-        is_open: Cleared to hold answers back.
+        is_open: Cleared to delay answers.
     """
 
     def __init__(self) -> None:
@@ -168,7 +168,7 @@ async def test_unexpected_exception_reaches_every_caller() -> None:
 
 
 async def a_question_under_way() -> tuple[RouteCache, asyncio.Future[TopicRoute]]:
-    """A cache, and a caller whose question is never answered."""
+    """A cache, and a caller whose request is never answered."""
     answers = Answers()
     answers.is_open.clear()
     cache = RouteCache(answers.fetch, 1_000, NEVER_MS)

@@ -1,4 +1,4 @@
-"""One name server: a connection that is shared, made again, and given up once."""
+"""The link to one name server: a connection that callers share, which is reopened and closed once."""
 
 import asyncio
 

@@ -1,4 +1,4 @@
-"""The Compose file agrees with its schema and with the code; Docker is not asked."""
+"""The Compose file agrees with its schema and with the code; the tests do not use Docker."""
 
 import json
 from importlib.resources import files
@@ -24,7 +24,7 @@ def _variables(name: str) -> dict[str, str]:
 
 
 def _mounts(name: str) -> dict[str, str]:
-    """Target → source."""
+    """Return target → source of the mounts."""
     return {text.split(":")[1]: text.split(":")[0] for text in _SERVICES[name].get("volumes", [])}
 
 

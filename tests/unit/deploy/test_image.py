@@ -1,4 +1,4 @@
-"""The image's recipe agrees with the code; nobody builds it here."""
+"""The Dockerfile agrees with the code; the tests do not build the image."""
 
 import json
 import re
@@ -23,7 +23,7 @@ def _arguments(name: str) -> list[str]:
 
 
 def _copied() -> list[tuple[str, str]]:
-    """(source, target) of what comes from the checkout."""
+    """Return (source, target) of the files copied from the checkout."""
     plain = [rest.split() for rest in _arguments("COPY") if not rest.startswith("--from")]
     return [(source, words[-1]) for words in plain for source in words[:-1]]
 

@@ -1,4 +1,4 @@
-"""The manifests agree with Kubernetes' schemas, with each other and with the code; no cluster is asked."""
+"""The manifests agree with Kubernetes' schemas, with each other and with the code; the tests use no cluster."""
 
 from typing import Any
 

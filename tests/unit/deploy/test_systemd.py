@@ -1,4 +1,4 @@
-"""The systemd units agree with the command line, with each other and with docs/deploy.md; systemd is not asked."""
+"""The systemd units agree with the command line, each other and docs/deploy.md; the tests do not use systemd."""
 
 from configparser import ConfigParser
 from pathlib import Path
@@ -16,7 +16,7 @@ _PROGRAM: Final = "/opt/namesrv-stream/bin/namesrv-stream"
 
 
 def _read(path: Path) -> ConfigParser:
-    """A unit as systemd reads it, as long as no key is given twice."""
+    """Read a unit as systemd does, if no key is given twice."""
     unit = ConfigParser(delimiters=("=",), comment_prefixes=("#", ";"), interpolation=None, strict=True)
     unit.optionxform = str  # type: ignore[assignment,method-assign]
     unit.read_string(path.read_text(encoding="utf-8"), source=str(path))

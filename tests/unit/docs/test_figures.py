@@ -1,4 +1,4 @@
-"""What several documents quote is the same in all: defaults of settings, figures of the benchmarks, exit codes."""
+"""Values that several documents quote are equal in all: defaults, benchmark figures, exit codes."""
 
 import json
 import re
@@ -133,7 +133,7 @@ def _measured(row: str, name: str, contender: str = "ours") -> float:
 
 
 def _is_rounded(quoted: str, measured: float) -> bool:
-    """Whether the quoted figure is the measured one to two digits, or to its own last decimal."""
+    """Whether a quoted figure is the measured one rounded to two digits or to its own last decimal."""
     value = float(quoted.replace(",", ""))
     unit = 10.0 ** -len(quoted.partition(".")[2])
     return abs(value - measured) <= max(unit * 0.51, 0.005 * measured)
@@ -172,7 +172,7 @@ def test_a_sentence_quotes_the_results_of_the_benchmarks(
 ) -> None:
     text = " ".join((_ROOT / document).read_text(encoding="utf-8").split())
     found = re.findall(pattern, text)
-    assert found, "the sentence is another one: change the pattern with it"
+    assert found, "the sentence has changed: change the pattern too"
     for each in found:
         quoted = each if isinstance(each, tuple) else (each,)
         assert all(_is_rounded(q, _measured(*figure)) for q, figure in zip(quoted, figures, strict=True)), (
@@ -182,7 +182,7 @@ def test_a_sentence_quotes_the_results_of_the_benchmarks(
 
 
 def _performance_rows() -> Iterator[tuple[str, str, str]]:
-    """(row, name, cell of ours) of the tables in docs/performance.md that name rows of the results."""
+    """Return (row, name, our cell) of the tables in docs/performance.md that name rows of the results."""
     row = ""
     for line in (_ROOT / "docs/performance.md").read_text(encoding="utf-8").splitlines():
         cells = [cell.strip() for cell in line.strip("|").split("|")] if line.startswith("| ") else []

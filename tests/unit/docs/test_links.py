@@ -1,4 +1,4 @@
-"""Links within the documents lead somewhere: to files that are there, and to headings in them."""
+"""Links within the documents lead to existing files and headings."""
 
 import re
 from collections.abc import Iterator
@@ -29,7 +29,7 @@ def _links(text: str) -> Iterator[str]:
 
 
 def _anchors(text: str) -> set[str]:
-    """The names that GitHub gives to headings; of equal ones the second gets -1."""
+    """Return the names that GitHub gives to headings; the second of equal ones gets -1."""
     found: set[str] = set()
     for heading in _HEADING.findall(_FENCE.sub("", text)):
         name = re.sub(r"[^\w\- ]", "", _LINK_IN_HEADING.sub(r"\1", heading).lower()).replace(" ", "-")

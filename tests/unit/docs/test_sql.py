@@ -1,4 +1,4 @@
-"""docs/analytics.md shows the SQL that the commands ask."""
+"""docs/analytics.md shows the SQL of the commands."""
 
 import re
 from importlib.resources import files

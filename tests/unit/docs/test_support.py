@@ -1,4 +1,4 @@
-"""docs/support.md names the versions that pom files, lock files and the image pin, and tests that are there."""
+"""docs/support.md names the versions in pom files, lock files and image, and existing tests."""
 
 import re
 from pathlib import Path
@@ -30,7 +30,7 @@ def _rows(page: str) -> list[_Row]:
 
 
 def _pinned(file: str, artifact: str) -> str | None:
-    """The version of an artifact in the file that pins it."""
+    """Return the version of an artifact in the file that pins it."""
     text, name = (_ROOT / file).read_text(encoding="utf-8"), re.escape(artifact)
     pattern = {
         ".xml": rf"<artifactId>{name}</artifactId>\s*<version>([^<]+)<",

@@ -1,4 +1,4 @@
-"""The command line on real tables: answers, exit codes, one line for each failure."""
+"""The history commands on real tables: answers, exit codes, and one line for each failure."""
 
 import csv
 import io
@@ -22,7 +22,7 @@ UNTIL = str(BEGIN_MS + 180 * MINUTE_MS)
 
 @pytest.fixture
 def run(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Run:
-    """Runs the command line; returns (exit code, stdout, stderr)."""
+    """Returns a function that runs the command line and returns (exit code, stdout, stderr)."""
     monkeypatch.delenv("NAMESRV_ADDR", raising=False)
 
     def run_main(*arguments: str) -> tuple[int, str, str]:
@@ -36,7 +36,7 @@ def run(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> 
 
 @pytest.fixture
 def ask(run: Run, morning: HistoryOfLogs) -> Run:
-    """``history`` of the morning."""
+    """Returns a function that runs ``history`` on the tables of the morning."""
 
     def ask_history(*arguments: str) -> tuple[int, str, str]:
         of_morning = ("--data-dir", str(morning.settings.data.dir), "--since", str(BEGIN_MS), "--until", UNTIL)
@@ -46,7 +46,7 @@ def ask(run: Run, morning: HistoryOfLogs) -> Run:
 
 
 def minutes(number: int) -> str:
-    """An instant of the morning."""
+    """Return an instant of the morning."""
     return str(BEGIN_MS + number * MINUTE_MS)
 
 

@@ -1,4 +1,4 @@
-"""When the first heartbeat figures arrive is said."""
+"""Messages about the extent of the history, such as when the first heartbeat figures arrive."""
 
 from pathlib import Path
 

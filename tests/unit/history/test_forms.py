@@ -1,4 +1,4 @@
-"""The forms of answers, which scripts go by: their keys are those that docs/history.md lists."""
+"""Output formats for scripts have the keys that docs/history.md lists."""
 
 import json
 import re
@@ -17,7 +17,7 @@ _INSTANTS = ("at_ms", "begin_ms", "end_ms", "up_ms", "down_ms", "last_heard_ms")
 
 
 def documented() -> list[tuple[str, list[str]]]:
-    """Tables and the keys of their rows."""
+    """Return the documented tables and the keys of their rows."""
     text = _DOCUMENT.read_text().partition("## For scripts")[2]
     rows = re.findall(r"^\| `(\w+)` \| [^|]* \| ([^|]*) \|$", text, re.MULTILINE)
     return [(name, re.findall(r"`(\w+)`", keys)) for name, keys in rows]

@@ -1,4 +1,4 @@
-"""What other timeouts would have made of the past's heartbeats."""
+"""Effects that other timeouts would have had on past heartbeats."""
 
 from pathlib import Path
 

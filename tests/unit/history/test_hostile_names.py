@@ -1,4 +1,4 @@
-"""Names that brokers should not have: an answer stays a table, a CSV and a plot, and does nothing to a terminal."""
+"""Hostile broker names break no table, CSV file or plot, and send no control characters to a terminal."""
 
 import csv
 import io
@@ -21,7 +21,7 @@ FROM_BEGIN = ("--since", str(BEGIN_MS - 1))
 
 @pytest.fixture(scope="module")
 def evil(tmp_path_factory: pytest.TempPathFactory) -> HistoryOfLogs:
-    """A broker of such a name, and one with a huge one, that come and go and come."""
+    """Tables of brokers with a hostile name and with a very long one, which start, end and start again."""
     log = Log()
     of_evil = a_registration("_evil$:1", broker_name=EVIL, cluster=CLUSTER, topics={EVIL: RW, "t": RW})
     of_huge = a_registration(HUGE, broker_name=HUGE, cluster=HUGE, topics={HUGE: RW, "t": RW})

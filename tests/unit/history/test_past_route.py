@@ -1,4 +1,4 @@
-"""Routes as they were: what a client was told then, and why."""
+"""Past routes: the answers that clients received, and their causes."""
 
 import json
 from pathlib import Path
@@ -31,7 +31,7 @@ TOPICS = ("t1", "t2", "t3", "t4", "TopicTest")
 
 
 def folded_until(log: Log, at_ms: int) -> RouteTable:
-    """The table of a fold of the log that stops at an instant."""
+    """Return the table of a fold of the log up to an instant."""
     again = Log(partition=log.state.partition, partitions=log.state.partitions)
     for record in log.records:
         if max(again.state.at_ms, record.at_ms) > at_ms:
@@ -81,7 +81,7 @@ def test_past_table_equals_a_fold_to_that_instant(data: st.DataObject, entries: 
 
 
 def a_broker_that_came_and_went() -> Log:
-    """It comes at 500 ms and expires at 121 s; another name keeps the log going."""
+    """Return a log in which a broker registers at 500 ms and expires at 121 s; another broker continues."""
     log = Log()
     log.tick()
     log.register(BROKER)
@@ -181,7 +181,7 @@ def test_topic_created_later_is_reported(tmp_path: Path) -> None:
 
 
 def test_instant_before_the_retention_is_refused(tmp_path: Path) -> None:
-    """Intervals that ended before are gone, so what is left of that time is not the whole."""
+    """Intervals that ended earlier have been removed, so the remaining rows of that time are incomplete."""
     log = a_broker_that_came_and_went()
     tables = HistoryOfLogs(tmp_path, log)
     tables.write_all()

@@ -1,4 +1,4 @@
-"""Sessions, and the figures computed from them: flapping, outages, availability."""
+"""Sessions, and figures computed from them: flapping, outages, availability."""
 
 import csv
 import io
@@ -23,7 +23,7 @@ BROKER = a_registration()
 
 
 def minutes_of(ms: int | None) -> int | None:
-    """Since the morning began."""
+    """Convert an instant to minutes since the begin of the morning."""
     return None if ms is None else (ms - BEGIN_MS) // MINUTE_MS
 
 
@@ -196,14 +196,14 @@ def at(hours: float) -> int:
 
 
 def a_pod(host: int, begin: float, end: float | None = None, cause: str | None = None, *, broker_id: int = 0) -> Row:
-    """A session of broker-a at an address of its own, from one hour to another."""
+    """Return a session of broker-a at a new address, from one hour to another."""
     return a_session(
         at(begin), None if end is None else at(end), cause, addr=f"10.0.0.{host}:10911", broker_id=broker_id
     )
 
 
 def hosts(sessions: list[Row]) -> list[list[int]]:
-    """Of each replica, at which addresses it was, session by session."""
+    """Return the addresses of each replica, session by session."""
     found: dict[int, list[Row]] = {}
     for number, session in zip(replica_numbers(sessions), sessions, strict=True):
         found.setdefault(number, []).append(session)
@@ -341,7 +341,7 @@ def test_a_report_counts_a_replaced_broker_once() -> None:
 
 @pytest.fixture
 def pods(tmp_path: Path) -> HistoryOfLogs:
-    """Broker-a's pod dies and comes back three times, each time at another address."""
+    """Tables in which broker-a's pod ends and restarts three times, each time at another address."""
     log = Log()
     for number in range(1, 5):
         pod = a_registration(f"10.0.0.{number}:10911")

@@ -1,4 +1,4 @@
-"""How routes changed: each change once, with its reason."""
+"""The history of a topic's route: each change once, with its cause."""
 
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -23,7 +23,7 @@ END_MS = BEGIN_MS + 180 * MINUTE_MS
 
 
 def _told(tables: HistoryOfLogs, topic: str, since_ms: int, until_ms: int = END_MS) -> dict[str, list[Row]]:
-    """What the questions about a topic are answered with; empty where it is not known."""
+    """Return the answers about a topic; empty if it is unknown."""
     past = Past(tables.settings)
     if not set_topic(past, topic, Window(since_ms, until_ms)):
         return {"changes": [], "outages": []}
@@ -94,7 +94,7 @@ def test_route_changes_exactly_at_the_listed_changes(data: st.DataObject, entrie
 
 
 def is_of_shares(change: Row) -> bool:
-    """Whether only shares of a static topic changed: in these logs all have one name, and a route shows one of them."""
+    """Whether only shares of a static topic changed: here all have one name, and a route shows only one of them."""
     pairs = [(offer["offer_before"] or {}, offer["offer"] or {}) for offer in change["offers"]]
     names = {name for pair in pairs for offer in pair for name in offer} - {"mapping"}
     return all(before.get(name) == after.get(name) for before, after in pairs for name in names)

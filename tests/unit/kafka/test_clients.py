@@ -1,4 +1,4 @@
-"""Settings of our Kafka clients, held against what kafka-python itself knows."""
+"""The settings of the Kafka clients are known to kafka-python."""
 
 from pathlib import Path
 from typing import Any
@@ -144,7 +144,7 @@ def test_a_missing_file_is_named(tmp_path: Path) -> None:
 
 
 class Manager:
-    """As far as kafka-python's client asks its manager of connections, which is the manager of metadata here, too."""
+    """The parts of connection and metadata manager that the client of kafka-python uses."""
 
     def __init__(self) -> None:
         self.cluster = self

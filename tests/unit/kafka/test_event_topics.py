@@ -1,4 +1,4 @@
-"""What is wrong with a topic that someone else made."""
+"""Faults of topics that others have created."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Dashboard and alert rules ask for metrics that there are, and each alert has its run book."""
+"""Dashboard and alert rules use existing metrics, and each alert has a run book."""
 
 import json
 import re
@@ -31,7 +31,7 @@ class Rule(NamedTuple):
 
 
 def _rules() -> Iterator[Rule]:
-    """The rules of the file, which keeps to one style: no YAML library is needed, nor installed."""
+    """Return the rules of the file; its simple style needs no YAML library."""
     text = (_FOLDER / "alerts.yaml").read_text(encoding="utf-8")
     for part in text.split("      - alert: ")[1:]:
         name, _, rest = part.partition("\n")
@@ -55,7 +55,7 @@ _EXPRESSIONS: Final = [(rule.name, rule.expr) for rule in _rules()] + [
 
 
 def _metric(name: str) -> str:
-    """The metric that a series belongs to."""
+    """Return the metric of a series."""
     base = re.sub(r"_(bucket|sum|count)$", "", name)
     return base if base in METRICS and METRICS[base].kind == "histogram" else name
 

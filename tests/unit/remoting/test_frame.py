@@ -28,7 +28,7 @@ ROUTE_REQUEST_IN_BINARY = bytes.fromhex(
 
 
 def check_reads(stream: bytes, expected: list[bytes]) -> None:
-    """The stream holds the frames, whole, by the byte, and with the beginning of another frame behind it."""
+    """Assert that the stream contains the frames: whole, byte by byte, and followed by an incomplete frame."""
     assert FrameBuffer().feed(stream) == expected
 
     by_the_byte = FrameBuffer()
@@ -41,13 +41,13 @@ def check_reads(stream: bytes, expected: list[bytes]) -> None:
 
 
 def check_both_ways(command: RemotingCommand, raw: bytes) -> None:
-    """The command is written as these bytes, and they are read as the command."""
+    """Assert that the command is encoded as these bytes, and that they are decoded to the command."""
     assert encode_frame(command) == raw
     assert decode_frame(raw[4:]) == command
 
 
 def is_canonical(captured: CapturedFrame) -> bool:
-    """Whether the frame is written as Java writes it; the Go client has its own order and omits a property."""
+    """Whether the frame has Java's form; the Go client has another order and omits a property."""
     return captured.command.language is not LanguageCode.GO
 
 
@@ -286,7 +286,7 @@ def test_damage_is_found_however_the_stream_is_split(pieces: Sequence[bytes]) ->
 
 
 def _read(pieces: Sequence[bytes]) -> tuple[list[bytes], str]:
-    """The frames in the pieces, and the error behind them."""
+    """Return the frames in the pieces, and the error after them."""
     buffer = FrameBuffer()
     frames: list[bytes] = []
     try:

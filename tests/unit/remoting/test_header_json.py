@@ -15,7 +15,7 @@ TAIL = '"serializeTypeCurrentRPC":"JSON","version":0}'
 
 
 def decode(header: str) -> RemotingCommand:
-    """The command of a header given as text."""
+    """Decode a header given as text."""
     return decode_header(header.encode(), None)
 
 

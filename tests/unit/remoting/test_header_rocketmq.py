@@ -17,12 +17,12 @@ FIXED = bytes.fromhex("0069 00 01df 00000007 00000000")
 
 
 def header(remark: bytes = b"", ext_fields: bytes = b"") -> bytes:
-    """A header with sound lengths around the given parts."""
+    """Return a header of the given parts with correct lengths."""
     return FIXED + pack(">i", len(remark)) + remark + pack(">i", len(ext_fields)) + ext_fields
 
 
 def entry(key: bytes, value: bytes) -> bytes:
-    """An entry of ext fields with sound lengths."""
+    """Return an entry of ext fields with correct lengths."""
     return pack(">h", len(key)) + key + pack(">i", len(value)) + value
 
 

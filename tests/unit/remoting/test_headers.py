@@ -32,7 +32,7 @@ from tests.vectors.captured import captured_exchanges, captured_frames
 
 
 class CustomHeader(Protocol):
-    """What all headers can do."""
+    """The methods that all headers have."""
 
     @classmethod
     def from_ext_fields(cls, ext_fields: Mapping[str, str] | None) -> Self: ...

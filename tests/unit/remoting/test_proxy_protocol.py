@@ -1,4 +1,4 @@
-"""PROXY preambles: read whole or byte by byte, told apart from frames, refused where they are malformed."""
+"""PROXY preambles are read whole or byte by byte, distinguished from frames, and refused if malformed."""
 
 import struct
 

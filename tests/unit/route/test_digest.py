@@ -1,4 +1,4 @@
-"""The digest of a route table: equal for equal tables, however they came about, and for no others."""
+"""The digest of a route table is equal exactly for equal tables, whatever their history."""
 
 from collections.abc import Callable
 from random import Random

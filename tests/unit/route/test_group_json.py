@@ -1,4 +1,4 @@
-"""A broker group survives the fold's host."""
+"""A broker group is encoded and decoded without loss."""
 
 import orjson
 import pytest

@@ -1,4 +1,4 @@
-"""Who changed which setting when, out of rows."""
+"""Changes of settings, read from rows."""
 
 import pytest
 from hypothesis import given

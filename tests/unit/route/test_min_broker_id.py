@@ -1,4 +1,4 @@
-"""Who is told of a new smallest brokerId. Source of the cases: rocketmq 5.3.3, RouteInfoManager, and its answers."""
+"""Which brokers are notified of a new smallest brokerId. Source: rocketmq 5.3.3, RouteInfoManager and its answers."""
 
 from dataclasses import replace
 

@@ -1,4 +1,4 @@
-"""A kept registration says what was registered, read or unread."""
+"""A stored registration keeps its content, whether it is decoded or not."""
 
 from collections.abc import Callable
 from dataclasses import replace

@@ -30,7 +30,7 @@ def route_of(table: RouteTable, topic: str = TOPIC, *, acting: bool = False) -> 
 
 
 def masterless(perm: int = 4, *, enable_acting_master: bool = True, topic: str = TOPIC) -> RouteTable:
-    """A group of the ids 1 and 2 that offers ``topic`` with ``perm``."""
+    """Return a group of the ids 1 and 2 that offers ``topic`` with ``perm``."""
     changes = {"enable_acting_master": enable_acting_master, "topics": {topic: QueueData(8, 8, perm), "other": RW}}
     table = table_of(
         a_registration(MASTER, 0, **changes), a_registration(THIRD, 2, **changes), a_registration(SLAVE, 1, **changes)

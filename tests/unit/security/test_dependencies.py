@@ -1,4 +1,4 @@
-"""The dependency audit sees what it is for."""
+"""The dependency audit finds every kind of problem."""
 
 import pytest
 

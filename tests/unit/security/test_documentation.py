@@ -1,4 +1,4 @@
-"""docs/security.md names tests that there are, and each item of its lists has one."""
+"""docs/security.md names existing tests, and each item of its lists has one."""
 
 import re
 from pathlib import Path

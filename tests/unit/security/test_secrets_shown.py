@@ -1,4 +1,4 @@
-"""Secrets given in every way that they may be given, and every command that prints settings."""
+"""No command that prints settings shows a secret, in whatever way it was given."""
 
 from pathlib import Path
 
@@ -38,7 +38,7 @@ def test_no_command_that_prints_settings_prints_a_secret(conf: Path, command: li
 
 
 def test_most_commands_print_settings() -> None:
-    """Else the test above would hold of nothing."""
+    """Otherwise the test above would prove nothing."""
     assert run_command("serve", "-p").code == run_command("config", "show").code == 0
 
 

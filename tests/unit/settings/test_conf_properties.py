@@ -1,4 +1,4 @@
-"""A ``.properties`` file with RocketMQ's keys as a configuration of ours."""
+"""A ``.properties`` file with RocketMQ's keys as configuration."""
 
 from pathlib import Path
 from typing import NamedTuple
@@ -25,7 +25,7 @@ kvConfigPath=/opt/rocketmq/kvConfig.json
 
 
 class Mistake(NamedTuple):
-    """A line that cannot be taken, and the words that the error must have."""
+    """An invalid line, and words that the error must contain."""
 
     line: str
     words: str

@@ -1,4 +1,4 @@
-"""Which installation a command works on: what flags, environment and run files say, and which of them wins."""
+"""The installation that a command uses: flags, environment, run files, and their priority."""
 
 import json
 import subprocess
@@ -23,7 +23,7 @@ def _in_an_empty_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
 
 @pytest.fixture(scope="module")
 def pid() -> Iterator[int]:
-    """A process whose command line is as ours."""
+    """A process with a command line of the product."""
     command = [sys.executable, "-c", "import sys; print(flush=True); sys.stdin.read()", "namesrv_stream", "up"]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
         assert process.stdout is not None
@@ -33,7 +33,7 @@ def pid() -> Iterator[int]:
 
 
 def _run(data: Path, pid: int, *, kafka: int = 19092) -> None:
-    """Run files of a server and Kafka on ``data``."""
+    """Write run files of a server and of Kafka into ``data``."""
     run = data / "run"
     run.mkdir(parents=True)
     (run / "serve.json").write_text(json.dumps({"remoting": "0.0.0.0:19876", "http": "[::]:19880", "pid": pid}))
@@ -41,7 +41,7 @@ def _run(data: Path, pid: int, *, kafka: int = 19092) -> None:
 
 
 def _up(data: Path, pid: int, effective: str) -> None:
-    """The same of ``up``, which runs with these settings."""
+    """Write run files of ``up`` with these settings."""
     _run(data, pid)
     (data / "run" / "ports.json").write_text(json.dumps({"remoting": 19876, "pid": pid}))
     (data / "run" / "effective.toml").write_text(effective)

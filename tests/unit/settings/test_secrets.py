@@ -1,4 +1,4 @@
-"""Secrets are nowhere but where they are needed."""
+"""Secrets are only where they are needed."""
 
 import os
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""`data.tables`: a folder, or a place in an object store, and what works in the latter."""
+"""`data.tables`: a folder or a place in an object store."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""TLS by RocketMQ's names, by ours, and by the file that RocketMQ's operators have."""
+"""TLS settings by RocketMQ's names, by our names, and by RocketMQ's ``tls.properties``."""
 
 from pathlib import Path
 
@@ -17,7 +17,7 @@ def conf(tmp_path: Path, text: str, name: str = "namesrv.properties") -> Path:
 
 
 def a_tls_file(tmp_path: Path, more: str = "") -> Path:
-    """As RocketMQ's documentation has it."""
+    """Write a TLS file like the one in RocketMQ's documentation."""
     return conf(
         tmp_path,
         f"""\

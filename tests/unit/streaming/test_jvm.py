@@ -1,4 +1,4 @@
-"""One line says why a query failed."""
+"""One line explains why a query failed."""
 
 from pyspark.errors import PySparkValueError
 

@@ -1,4 +1,4 @@
-"""Where Spark and its Python workers meet."""
+"""The configuration of the Spark session and its Python workers."""
 
 import os
 import subprocess

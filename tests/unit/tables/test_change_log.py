@@ -1,4 +1,4 @@
-"""What operators read in the log of a commit: one line a cluster and one a setting, however many rows."""
+"""The log lines of a commit: one per cluster and one per setting, however many rows."""
 
 import logging
 

@@ -1,4 +1,4 @@
-"""Rows become columns and rows again, exactly."""
+"""Rows are converted to columns and back without loss."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""A commit says who made it and how far it reaches, and every altered byte of it is noticed."""
+"""A commit contains its writer and progress, and every altered byte of it is noticed."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""``route_state`` says what the changes say, however often it was rewritten; joining files changes nothing."""
+"""``route_state`` agrees with the changes, however often it is rewritten; joining files changes nothing."""
 
 import tempfile
 from pathlib import Path
@@ -99,7 +99,7 @@ def _clean_up(tables: TablesOfLog, ours: Settings) -> None:
 
 
 def _oldest_after_clean_up(tables: TablesOfLog, ours: Settings, after_ms: int) -> int:
-    """Time passes, all is committed and covered; returns the lowest ``at_ms`` left after a clean-up."""
+    """Let time pass, commit and cover everything; returns the lowest ``at_ms`` after a clean-up."""
     tables.log.tick(after_ms)
     tables.log.change_settings(default_timeout_ms=7_000)
     tables.commit()
@@ -175,7 +175,7 @@ def test_files_of_the_joined_size_do_not_count_as_small(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("is_first", [False, True])
 def test_route_state_made_from_an_outdated_one_is_refused(tmp_path: Path, is_first: bool) -> None:
-    """As by a job that was frozen while another went on."""
+    """A job that was frozen while another continued would write it."""
     tables = TablesOfLog(tmp_path)
     tables.log.register(a_registration())
     tables.commit()

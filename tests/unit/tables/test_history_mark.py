@@ -1,4 +1,4 @@
-"""How far a history table reaches is found in its log, whoever committed since."""
+"""The progress of a history table is found in its log, also after commits of other writers."""
 
 from pathlib import Path
 
@@ -59,7 +59,7 @@ def test_rows_without_any_mark_are_refused(tmp_path: Path) -> None:
 
 
 class _CleanedUpMeanwhile(Folder):
-    """Somebody removes version 3 and writes version 5 while version 4 is read."""
+    """A table whose version 3 is removed and whose version 5 is written while version 4 is read."""
 
     def read(self, name: str) -> bytes:
         content = super().read(name)

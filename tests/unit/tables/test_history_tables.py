@@ -1,4 +1,4 @@
-"""The history of version 0.1.0 is taken over, whole and once."""
+"""The history of version 0.1.0 is migrated completely and once."""
 
 from datetime import UTC, datetime
 from pathlib import Path
@@ -30,7 +30,7 @@ _SCHEMA = pa.schema(
 
 
 def _former(tmp_path: Path, log: Log) -> HistoryOfLogs:
-    """``route_changes`` as the job has them, and of the history what version 0.1.0 wrote."""
+    """Tables of version 0.1.0: ``route_changes`` of the job, and the old history tables."""
     tables = HistoryOfLogs(tmp_path, log)
     tables.commit()
     rows = [

@@ -1,4 +1,4 @@
-"""What the job says of itself, as metadata of a commit."""
+"""The figures of the job in the metadata of a commit."""
 
 import pytest
 

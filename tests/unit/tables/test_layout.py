@@ -1,4 +1,4 @@
-"""Tables that this version would misread are refused by name."""
+"""Tables that this version would misread are refused with their name."""
 
 import pyarrow as pa
 import pytest

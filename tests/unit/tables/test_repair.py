@@ -1,4 +1,4 @@
-"""Tables are made once, for one topic, and go back to their newest sound version where they are damaged."""
+"""Tables are created once, for one topic; damaged ones are reset to their newest valid version."""
 
 import shutil
 from collections.abc import Callable
@@ -39,7 +39,7 @@ def _repaired(tables: TablesOfLog) -> list[str]:
 
 
 def _assert_whole(tables: TablesOfLog) -> None:
-    """What was lost is folded again, and nothing is there twice."""
+    """Assert that lost rows were folded again, and that no row is duplicated."""
     tables.commit()
     stored = StoredChanges.open(tables.storage)
     assert stored is not None
@@ -70,7 +70,7 @@ def test_torn_commits_at_the_end_are_set_aside(tmp_path: Path, damage: Callable[
     for version in (4, 5):
         file = tables.changes.path / commit_name(version)  # type: ignore[attr-defined]
         file.write_bytes(damage(file.read_bytes()))
-    assert load_snapshot(tables.storage).next_offsets == {0: 3}, "a server answers from the newest sound version"
+    assert load_snapshot(tables.storage).next_offsets == {0: 3}, "a server answers from the newest valid version"
     [done] = _repaired(tables)
     assert commit_name(5) in done or commit_name(4) in done
     assert "back at version 3" in done
@@ -177,7 +177,7 @@ def test_a_damaged_route_state_goes_back_to_the_version_before(tmp_path: Path) -
 
 
 def _as_first_release(tables: TablesOfLog, name: str) -> None:
-    """Rewrite a table as version 0.1.0 did: rows by delta-rs, and nothing said of the writer."""
+    """Rewrite a table as version 0.1.0 did: rows by delta-rs, and no metadata of the writer."""
     path = tables.dir / name
     rows = DeltaTable(path).to_pyarrow_table()
     configuration = DeltaTable(path).metadata().configuration

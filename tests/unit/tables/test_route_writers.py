@@ -1,4 +1,4 @@
-"""Rows are committed once, and progress without rows."""
+"""Rows are committed once; progress is committed also without rows."""
 
 import errno
 import os
@@ -92,7 +92,7 @@ def test_first_of_two_jobs_to_commit_continues_and_the_other_writes_nothing(tmp_
 
 
 def test_a_job_that_was_frozen_before_its_commit_writes_no_row_twice(tmp_path: Path) -> None:
-    """What it folded before is in the table by the other's hand, which has gone on far beyond."""
+    """The other job has already written its rows and has continued far beyond them."""
     tables = TablesOfLog(tmp_path)
     tables.log.register(a_registration())
     frozen, held = tables.writer, tables.rows_from(0)
@@ -104,7 +104,7 @@ def test_a_job_that_was_frozen_before_its_commit_writes_no_row_twice(tmp_path: P
 
 
 def test_one_of_two_jobs_that_fold_the_same_records_ends(tmp_path: Path) -> None:
-    """Their offsets are equal, so that the progress alone does not tell them apart."""
+    """Their offsets are equal, so the progress alone does not distinguish them."""
     tables = TablesOfLog(tmp_path)
     tables.log.tick()
     first, second = tables.new_writer(), tables.new_writer()
@@ -115,7 +115,7 @@ def test_one_of_two_jobs_that_fold_the_same_records_ends(tmp_path: Path) -> None
 
 
 def test_own_commit_with_a_lost_answer_is_recognised(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The store made it, said that it was there already, and somebody's OPTIMIZE came behind it."""
+    """The store made the commit but answered that it existed already; an OPTIMIZE of another program followed."""
     tables = TablesOfLog(tmp_path)
     tables.log.register(a_registration())
 
@@ -134,7 +134,7 @@ def test_own_commit_with_a_lost_answer_is_recognised(tmp_path: Path, monkeypatch
 
 @pytest.mark.parametrize("is_hint_there", [True, False])
 def test_job_suspended_until_the_log_was_cleaned_up_ends(tmp_path: Path, is_hint_there: bool) -> None:
-    """The names of its next versions are free again."""
+    """The file names of its next versions are free again."""
     tables = TablesOfLog(tmp_path)
     tables.log.register(a_registration())
     frozen, held = tables.writer, tables.rows_from(0)
@@ -260,7 +260,7 @@ def test_a_commit_that_cannot_be_written_leaves_nothing(tmp_path: Path, monkeypa
 
 
 def test_a_commit_says_what_delta_rs_would(tmp_path: Path) -> None:
-    """Numbers, statistics and times as other readers take them from the log."""
+    """Other readers take numbers, statistics and times from the log."""
     tables = TablesOfLog(tmp_path)
     tables.log.register(a_registration())
     written = tables.commit()
@@ -275,14 +275,14 @@ def test_a_commit_says_what_delta_rs_would(tmp_path: Path) -> None:
 
 
 def _commit_brokers(tables: TablesOfLog, brokers: int) -> None:
-    """That many register, and each is a commit."""
+    """Register brokers, with a commit for each."""
     for number in range(brokers):
         tables.log.register(a_registration(f"10.0.0.{number}:1", broker_name=f"b{number}"))
         tables.commit()
 
 
 def _clean_up(table: Storage, versions: Iterable[int], *, is_hint_there: bool) -> None:
-    """As a day later: the newest version has a checkpoint, older ones no commit any more."""
+    """Clean up as a day later: the newest version has a checkpoint, and older commits are removed."""
     open_delta(table).create_checkpoint()
     for name in [commit_name(version) for version in versions] + ([] if is_hint_there else [LAST_CHECKPOINT]):
         table.remove(name)

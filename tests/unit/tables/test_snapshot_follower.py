@@ -1,4 +1,4 @@
-"""The follower tells each commit once, in order, and loads again where the log no longer tells."""
+"""The follower reports each commit once and in order, and reloads if the log does not suffice."""
 
 import shutil
 import threading
@@ -32,7 +32,7 @@ _DEADLINE_S = 20.0
 
 
 class Told:
-    """What a follower told, applied as a server does."""
+    """The reports of a follower, applied as by a server."""
 
     def __init__(self, known: Snapshot | None = None) -> None:
         self.table = known.table if known else RouteTable()
@@ -59,7 +59,7 @@ class Told:
             assert self._told.wait_for(condition, _DEADLINE_S)
 
     def wait_for(self, log: Log) -> None:
-        """Until it has told all of a log."""
+        """Wait until it has reported a whole log."""
         self.wait(lambda: self.next_offsets.get(0) == log.state.next_offset)
         assert self.table.groups == log.groups.groups
 
@@ -105,7 +105,7 @@ def test_a_commit_of_this_machine_is_reported_at_once_at_any_interval(tmp_path: 
         tables.log.register(a_registration(f"10.0.0.{number}:1", broker_name=f"b{number}"))
         tables.commit()
         told.wait_for(tables.log)
-    assert time.monotonic() - began_s < interval_s, "else each would have taken an interval"
+    assert time.monotonic() - began_s < interval_s, "otherwise each would have taken an interval"
 
 
 def test_progress_without_rows_is_reported(tmp_path: Path, follow: Follow) -> None:
@@ -264,7 +264,7 @@ def test_what_the_job_says_of_itself_comes_with_its_commits(follow: Follow, tmp_
 
 
 def test_a_commit_of_another_table_makes_it_load_again(tmp_path: Path, follow: Follow) -> None:
-    """Where nothing else tells: in an object store there is no inode that would be another one."""
+    """Nothing else shows it in an object store, which has no inodes."""
     tables = TablesOfLog(tmp_path)
     tables.log.register(a_registration())
     tables.commit()
@@ -307,7 +307,7 @@ def _remove_and_copy(folder: Path, backup: Path) -> None:
 def test_restored_table_with_other_commits_makes_it_load_again(
     tmp_path: Path, follow: Follow, restore: Callable[[Path, Path], None], cuts: tuple[int, ...]
 ) -> None:
-    """The job folds the same log again and cuts it into other batches, so the same versions say other things."""
+    """The job folds the same log again in other batches, so the same versions have other content."""
     tables = TablesOfLog(tmp_path)
     folder, backup = tables.dir / ROUTE_CHANGES, tmp_path / "backup"
     _register(tables, 0)

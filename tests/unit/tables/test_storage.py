@@ -1,4 +1,4 @@
-"""Where tables may be, and what is shown of it; files that are written once, whole and durable."""
+"""Places of tables and their representation; files are written once, atomically and durably."""
 
 import os
 import threading
@@ -243,7 +243,7 @@ def test_another_folder_in_its_place_is_watched(tmp_path: Path) -> None:
 
 
 def test_another_table_in_its_place_is_watched(tmp_path: Path) -> None:
-    """As a rebuilt one comes: by the name of the folder above, of which nothing is told below."""
+    """A rebuild renames the folder above; watches inside the folder do not notice that."""
     for name in ("table", "rebuilt"):
         (tmp_path / name / "log").mkdir(parents=True)
     with CommitWatch(tmp_path / "table" / "log", _LONG_S) as watch:

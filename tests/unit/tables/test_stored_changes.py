@@ -1,4 +1,4 @@
-"""Ranges of ``route_changes``, and the versions of ``route_state`` that are still there."""
+"""Ranges of ``route_changes``, and the existing versions of ``route_state``."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""Tables opened for questions: what is read, and what is refused."""
+"""Tables opened for queries: which files are read, and what is refused."""
 
 import shutil
 from datetime import date
@@ -28,7 +28,7 @@ SCHEMA = pa.schema(
 
 
 def a_table(folder: Path, schema: pa.Schema = SCHEMA) -> Path:
-    """One file a day, of 1970-01-01 to 1970-01-04: a row that held for that day, and in the last one that lasts."""
+    """A table with one file per day, 1970-01-01 to 1970-01-04: a row valid on that day; the last one is still valid."""
     path = folder / "intervals"
     for number in range(4):
         rows = [

@@ -1,4 +1,4 @@
-"""Log files of children stay within bounds."""
+"""Log files of child processes have a limited size."""
 
 from pathlib import Path
 

@@ -18,7 +18,7 @@ _HOLD = "import os, sys; sys.stdin.read()"
 
 
 def _hold(lock: int) -> "subprocess.Popen[bytes]":
-    """A process that holds the lock until its stdin is closed, as a child of `up` does."""
+    """Start a process that holds the lock until its stdin is closed, like a child of `up`."""
     return subprocess.Popen([sys.executable, "-c", _HOLD], stdin=subprocess.PIPE, pass_fds=[lock])
 
 
@@ -98,7 +98,7 @@ def _ports(settings: Settings) -> tuple[int, int, int]:
 
 @pytest.fixture
 def taken_port() -> Iterator[int]:
-    """A port that someone listens on."""
+    """A port on which a process listens."""
     with socket.create_server(("127.0.0.1", 0)) as listener:
         yield int(listener.getsockname()[1])
 

@@ -1,4 +1,4 @@
-"""Supervision of real, small child processes."""
+"""Supervision of small real child processes."""
 
 import asyncio
 import os
@@ -48,7 +48,7 @@ time.sleep(600)
 
 
 class Told:
-    """The lines a person would see."""
+    """The lines on the terminal."""
 
     def __init__(self) -> None:
         self.lines: list[str] = []

@@ -1,4 +1,4 @@
-"""The command line against scripted name servers: flags, exit codes, one line for each failure."""
+"""The command line with scripted name servers: flags, exit codes, and one line for each failure."""
 
 import asyncio
 import json
@@ -20,7 +20,7 @@ Run = Callable[..., Awaitable[tuple[int, str, str]]]
 
 @pytest.fixture
 def run(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Run:
-    """Runs the command line in a thread; returns (exit code, stdout, stderr)."""
+    """Returns a function that runs the command line in a thread and returns (exit code, stdout, stderr)."""
     for name in ("NAMESRV_ADDR", "NAMESRV_ACCESS_KEY", "NAMESRV_SECRET_KEY", "NAMESRV_SECURITY_TOKEN"):
         monkeypatch.delenv(name, raising=False)
 

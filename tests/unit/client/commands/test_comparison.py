@@ -1,4 +1,4 @@
-"""Two scripted name servers compared: what differs is named, what settles is not told."""
+"""Comparison of two scripted name servers: lasting differences are named, temporary ones are not."""
 
 import json
 from collections.abc import Sequence

@@ -1,4 +1,4 @@
-"""Delays: each from columns that the tables have."""
+"""Delays, computed from columns of the tables."""
 
 import math
 from pathlib import Path
@@ -24,7 +24,7 @@ UNTIL = MONDAY_MS + 10_000_000
 
 
 def records_of(*records: tuple[int, int, int]) -> pa.Table:
-    """Of (partition, offset, at_ms)."""
+    """Return a table of records, given as (partition, offset, at_ms)."""
     return pa.Table.from_pylist([dict(zip(RECORDS.names, record, strict=True)) for record in records], RECORDS)
 
 
@@ -33,7 +33,7 @@ def commit_delays(records: pa.Table, commits: list[JobCommit]) -> Row:
 
 
 def spread(durations_ms: list[int]) -> Row:
-    """Of silences that long."""
+    """Return the spread of silences of these lengths."""
     down_ms = MONDAY_MS + 1_000_000
     sessions = [a_session(MONDAY_MS, down_ms, "disconnected", last_heard_ms=down_ms - ms) for ms in durations_ms]
     return ask_delays(sessions, UNTIL)["silence"]

@@ -1,4 +1,4 @@
-"""Figures of sessions against truth that was computed by hand: each definition of docs/report.md."""
+"""Every definition in docs/report.md: figures of sessions against values computed by hand."""
 
 import pytest
 
@@ -11,7 +11,7 @@ MINUTE_MS = 60_000
 
 
 def at(hours: float) -> int:
-    """Hours after the begin."""
+    """Return an instant some hours after the begin."""
     return MONDAY_MS + round(hours * HOUR_MS)
 
 

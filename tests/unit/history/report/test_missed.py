@@ -1,4 +1,4 @@
-"""Missed heartbeats: by hand, and against going through the gaps one by one."""
+"""Missed heartbeats, against values computed by hand and gap by gap."""
 
 import math
 from collections.abc import Sequence
@@ -39,7 +39,7 @@ def a_minute(
     server_id: str = "ns1",
     addr: str = "10.0.0.1:10911",
 ) -> dict[str, Any]:
-    """A row of ``heartbeat_minutes``; first and last within the minute."""
+    """Return a row of ``heartbeat_minutes``; first and last heartbeat are within the minute."""
     begin_ms = MONDAY_MS + number * MINUTE_MS
     return {
         "cluster": "c0",
@@ -70,13 +70,13 @@ def database_of(
 
 
 def day(rows: Sequence[Row], downs_ms: Sequence[int] = (), addr: str = "10.0.0.1:10911") -> list[Row]:
-    """What Monday's rows come to, with sessions of the broker at that address that ended then."""
+    """Return the sums of Monday's rows, with sessions of the broker that ended at these times."""
     database = database_of(rows, [a_session(MONDAY_MS, down_ms, addr=addr) for down_ms in downs_ms])
     return database.rows("heartbeats_of_day", day=instant_of(MONDAY_MS).date(), cluster=None)
 
 
 def sums(rows: Sequence[Row]) -> tuple[int, int, int | None]:
-    """Missed, in how many silences, the longest."""
+    """Return missed heartbeats, number of silences, and the longest one."""
     longest = [row["longest_ms"] for row in rows if row["longest_ms"] is not None]
     return sum(row["missed"] for row in rows), sum(row["silences"] for row in rows), max(longest, default=None)
 
@@ -149,7 +149,7 @@ def test_missed_heartbeats_equal_those_counted_gap_by_gap(gaps: list[tuple[int, 
 
 
 def past_of(data_dir: Path, rows: Sequence[Row], reaches_ms: int) -> Past:
-    """Tables of one broker that came up on Monday and stayed, with these minutes instead of its own."""
+    """Tables of one broker that is up from Monday on, with the given minutes instead of its own."""
     tables = HistoryOfLogs(data_dir, Log())
     tables.write_all()
     mark = encode_mark(HistoryMark(TOPIC_ID, "", {0: 1}, {0: reaches_ms}))
@@ -163,7 +163,7 @@ def past_of(data_dir: Path, rows: Sequence[Row], reaches_ms: int) -> Past:
 
 
 def read(past: Past, since_ms: int, until_ms: int) -> list[Row]:
-    """What the days of a time come to."""
+    """Return the sums of the days of a period."""
     window = Window(since_ms, until_ms)
     past.set_period(sessions_table([a_session(since_ms)]), window)
     read_heartbeats(past, window, None)

@@ -1,4 +1,4 @@
-"""The objective and its error budget."""
+"""The availability objective and its error budget."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""The page: whole in itself, readable for everybody, and no prey for names."""
+"""The report page is self-contained, accessible, and safe against hostile names."""
 
 import re
 import tomllib
@@ -32,7 +32,7 @@ EVIL = (
 
 
 class Elements(HTMLParser):
-    """What a page has: elements with their attributes, and its text."""
+    """Elements of a page with their attributes, and its text."""
 
     def __init__(self, html: str) -> None:
         super().__init__()
@@ -52,7 +52,7 @@ class Elements(HTMLParser):
 
 
 def lives(name: str, cluster: str, addr: str, cause: str = "expired", server_id: str = "ns1") -> tuple[str, Elements]:
-    """The page of a broker of that name that flapped, missed heartbeats and went; and what it has."""
+    """Return the page of a broker with this name that flapped, missed heartbeats and ended, and its elements."""
     ups = [SINCE + n * HOUR_MS // 4 for n in range(6)]
     sessions = [a_session(up_ms, up_ms + 60_000, cause, name=name, cluster=cluster, addr=addr) for up_ms in ups]
     sessions.append(a_session(SINCE + DAY_MS, name=name, cluster=cluster, addr=addr))
@@ -174,7 +174,7 @@ def test_the_templates_are_part_of_the_package(package: ModuleType) -> None:
 
 
 def contrast(one: str, other: str) -> float:
-    """As WCAG 2 defines it."""
+    """Return the contrast as WCAG 2 defines it."""
     low, high = sorted((luminance(one), luminance(other)))
     return (high + 0.05) / (low + 0.05)
 

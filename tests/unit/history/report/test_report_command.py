@@ -1,4 +1,4 @@
-"""``namesrv-stream report`` on real tables: the page, JSON, exit codes, one line for each failure."""
+"""``namesrv-stream report`` on real tables: page, JSON, exit codes, and one line for each failure."""
 
 import json
 import shutil
@@ -21,7 +21,7 @@ UNTIL = str(BEGIN_MS + 180 * MINUTE_MS)
 
 @pytest.fixture
 def run(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Run:
-    """Runs ``report``; returns (exit code, stdout, stderr)."""
+    """Returns a function that runs ``report`` and returns (exit code, stdout, stderr)."""
 
     def run_main(*arguments: str) -> tuple[int, str, str]:
         monkeypatch.setattr(sys, "argv", ["namesrv-stream", "report", *arguments])
@@ -34,7 +34,7 @@ def run(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> 
 
 @pytest.fixture
 def ask(run: Run, morning: HistoryOfLogs) -> Run:
-    """Of the morning."""
+    """Returns a function that runs ``report`` on the tables of the morning."""
 
     def ask_report(*arguments: str) -> tuple[int, str, str]:
         of_morning = ("--data-dir", str(morning.settings.data.dir), "--since", str(BEGIN_MS), "--until", UNTIL)

@@ -1,4 +1,4 @@
-"""A time in hours, days or weeks."""
+"""Division of a period into hours, days or weeks."""
 
 from datetime import UTC, datetime
 

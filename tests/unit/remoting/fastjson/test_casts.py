@@ -1,4 +1,4 @@
-"""What fastjson makes of a value that has another type than its property."""
+"""fastjson's casts of values with another type than their property."""
 
 import pytest
 

@@ -41,7 +41,7 @@ FASTJSON_VALUES = st.recursive(
 
 
 def check_reads(text: str, expected: Any) -> None:
-    """Both readers read the text so."""
+    """Assert that both readers read the text as expected."""
     assert loads(text.encode()) == expected
     assert loads_lenient(text.encode()) == expected
     assert loads_lenient(text) == expected

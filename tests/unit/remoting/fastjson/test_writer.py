@@ -218,7 +218,7 @@ def _wants_strict(request: RemotingCommand) -> bool:
 
 
 def _as_java_has_it(value: Any) -> Any:
-    """A parsed body with the int keys that Java's maps have."""
+    """Return a parsed body with int keys, as in Java's maps."""
     if isinstance(value, list):
         return [_as_java_has_it(item) for item in value]
     if isinstance(value, dict):

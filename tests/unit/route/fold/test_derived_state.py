@@ -1,4 +1,4 @@
-"""What is alive with more partitions is what would be alive had there always been as many."""
+"""After a repartition the same brokers are alive as if there had always been as many partitions."""
 
 from collections.abc import Iterator
 from random import Random
@@ -21,7 +21,7 @@ _BEATS = 240
 
 
 class _Topic:
-    """Partitions that are folded as they are written, all by one clock."""
+    """Partitions that are folded as they are written, with a common clock."""
 
     def __init__(self, states: list[FoldState]) -> None:
         self.states = states
@@ -37,7 +37,7 @@ class _Topic:
             folding.fold(state, self.groups, record, self.output)
 
     def hear_early(self, server: Origin, seconds: int) -> None:
-        """The server writes to the first partition before all others, whose clocks are behind from then on."""
+        """Write a record to the first partition before all others, whose clocks are then behind."""
         for tick in range(2 * seconds):
             record = Record(
                 0, self.states[0].next_offset, BEGIN_MS - 500 * (2 * seconds - tick), encode_event(Tick(server))
@@ -53,7 +53,7 @@ class _Topic:
 
 
 def _life(random: Random) -> Iterator[tuple[int, Event]]:
-    """Two servers tick each half second; brokers register, beat, fall silent, unregister or disconnect."""
+    """Random events: two servers tick every half second; brokers register, send heartbeats, fall silent or end."""
     silent: set[int] = set()
     for beat in range(_BEATS):
         at_ms = BEGIN_MS + 500 * beat
@@ -111,7 +111,7 @@ def test_recent_closes_move_to_the_new_partition_of_the_name() -> None:
 
 
 def test_later_rows_of_a_name_have_later_times_despite_kafkas_clock() -> None:
-    """Rows of a key are in the order of their times, for it may be in a partition with a lower number now."""
+    """The new partition may have a lower number, so the rows of a key are ordered by their times."""
     topic = _Topic(_states(3))
     for broker in _FLEET:
         topic.say(BrokerRegistered(over(S1, 1), broker), BEGIN_MS)

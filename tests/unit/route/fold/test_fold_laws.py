@@ -1,4 +1,4 @@
-"""Laws of the fold on short random logs: nothing depends on where it is cut, and its parts always agree."""
+"""Properties of the fold on short random logs: interruptions change nothing, and its parts always agree."""
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -33,14 +33,14 @@ def logged(entries: list[Entry]) -> Log:
 
 
 def restarted(state: FoldState, rows: list[RouteChange]) -> tuple[FoldState, GroupDict]:
-    """What a job without its checkpoint starts from: the stored state and the groups of the rows alone."""
+    """Restart the fold from the stored state and from the groups of the rows, as a job without checkpoint does."""
     table = RouteTable()
     apply(table, rows)
     return decode_state(encode_state(state)), GroupDict(table.groups)
 
 
 def folded(records: list[Record], cut: int, every: bool = False) -> tuple[FoldOutput, FoldState]:
-    """The fold of records, interrupted before offset ``cut``, or before every record."""
+    """Fold records, with a restart before offset ``cut``, or before every record."""
     state, groups, output = FoldState(0, 1, settings=FAST), GroupDict(), FoldOutput()
     for record in records:
         if every or record.offset == cut:

@@ -1,4 +1,4 @@
-"""Small registrations, operators' events and poison."""
+"""Unchanged registrations, operators' events and invalid records."""
 
 from collections.abc import Iterable, Iterator
 
@@ -147,7 +147,7 @@ def test_unknown_broker_requests_its_body() -> None:
 
 
 def test_the_hash_of_the_registration_before_is_folded_as_its_body() -> None:
-    """As Java: an older DataVersion is another one, so it rewrites."""
+    """As in Java, an older DataVersion is a different one, so it rewrites the topics."""
     log = Log()
     log.register(broker)
     newer = a_registration(
@@ -391,7 +391,7 @@ def test_a_record_folded_before_is_skipped() -> None:
 
 
 class BrokenStore:
-    """A store whose reads fail, as Spark's does when its process is gone."""
+    """A store whose reads fail, like Spark's when its process has ended."""
 
     def get(self, broker_name: str) -> BrokerGroup | None:
         raise ValueError(f"no connection for {broker_name}")

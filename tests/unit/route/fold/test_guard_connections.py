@@ -300,7 +300,7 @@ def test_what_a_silent_server_heard_last_is_no_part_of_a_mass() -> None:
 
 
 def test_brokers_without_a_holder_are_held_at_the_server_that_still_hears_them() -> None:
-    """Two servers fall silent by one record; the first one's brokers make the mass, and the other's are part of it."""
+    """One record makes two servers silent; the brokers of the first exceed the limit, and the other's are included."""
     fleet, s3 = a_fleet(6, timeout_ms=30_000), a_server("s3")
     log = a_fleet_log(fleet)
     silent = {r.broker_name: (S2, s3)[number % 2] for number, r in enumerate(fleet)}

@@ -178,7 +178,7 @@ def test_a_lost_server_ends_its_holds_once_and_others_stay() -> None:
 
 
 def test_a_server_that_is_merely_silent_keeps_what_a_lost_one_held_too() -> None:
-    """A server restarting for half a minute must not cost the brokers that a dead server once held as well."""
+    """A server that restarts for half a minute must not lose brokers that a dead server also held."""
     s3 = a_server("s3")
     log = hold_at_both(a_liveness_log())
     for _ in range(8):
@@ -259,7 +259,7 @@ def test_a_resumed_server_resets_the_ages_of_what_it_hears() -> None:
 
 
 def test_the_record_by_which_a_server_resumes_expires_no_broker() -> None:
-    """It lost records: the broker may have been heard in one of them."""
+    """The server lost records, which may have contained heartbeats of the broker."""
     log = a_liveness_log()
     log.register(broker)
     log.pass_time(9_500)

@@ -1,4 +1,4 @@
-"""What one server sees: its own accepted events at once, on top of the rows of the fold."""
+"""The view of one server: its own accepted events at once, on top of the rows of the fold."""
 
 from namesrv_stream.route.events import (
     BrokerDisconnected,
@@ -45,7 +45,7 @@ def view_of(*events: BrokerEvent) -> RouteView:
 
 
 def committed(*events: BrokerEvent) -> RouteView:
-    """A view of a table in which ``events`` are committed."""
+    """Return a view of a table in which ``events`` are committed."""
     view, log = RouteView(), Log()
     for event in events:
         log.say(event)

@@ -1,8 +1,8 @@
-"""The law of a server's view.
+"""The main property of a server's view.
 
-Once all is committed, the view is what the fold made of the log. Before that it is what the fold makes of the committed
-records and, behind them, of the events that the server accepted itself, without the closed connections among them. Time
-and the guard, which the fold alone knows, are left out.
+When everything is committed, the view equals the fold of the log. Before that it equals the fold of the committed
+records followed by the events that the server has accepted, except closed connections. Time
+and the guard, which only the fold has, are not included.
 """
 
 from collections import Counter, deque
@@ -95,14 +95,14 @@ class Reload(NamedTuple):
 
 
 class Publish(NamedTuple):
-    """The next ``records`` of what was accepted for a partition reach the log."""
+    """The next ``records`` accepted records of a partition reach the log."""
 
     partition: int
     records: int
 
 
 class Lose(NamedTuple):
-    """A session with Kafka fails: what has not reached the log will not, but for changes some partitions have."""
+    """A session with Kafka fails: pending records are lost, except changes that some partitions already have."""
 
 
 class Foreign(NamedTuple):
@@ -136,10 +136,10 @@ def order_conf(table: RouteTable, topic: str) -> str | None:
 
 @dataclass(eq=False)
 class OnItsWay:
-    """An event on its way into one partition.
+    """An event that is being written to one partition.
 
     Attributes:
-        pending: The view's ticket; None of a closed connection, which the view does not take in.
+        pending: The view's ticket; None for a closed connection, which the view ignores.
     """
 
     event: AcceptedEvent
@@ -147,7 +147,7 @@ class OnItsWay:
 
 
 class Simulation:
-    """One server's view, the fold of all that reached the log, and commits that lag behind."""
+    """One server's view, the fold of the whole log, and commits that lag behind."""
 
     def __init__(self) -> None:
         self.view = RouteView(partitions=PARTITIONS)
@@ -169,11 +169,11 @@ class Simulation:
         self.run(Commit(p, len(log.records)) for p, log in enumerate(self.logs))
 
     def table(self) -> RouteTable:
-        """The table of all rows, without any view."""
+        """Return the table of all rows, without a view."""
         return table_of(self.logs)
 
     def expected(self) -> RouteTable:
-        """What the fold makes of the committed records and of what is pending, each event as a record of its own."""
+        """Fold the committed records and the pending events, each as a separate record."""
         logs = []
         for log, committed, tickets in zip(self.logs, self._committed, self._tickets, strict=True):
             folded = a_log(log.state.partition)
@@ -253,7 +253,7 @@ def a_log(partition: int) -> Log:
 
 
 def table_of(logs: Iterable[Log]) -> RouteTable:
-    """The table of all rows of some logs."""
+    """Return the table of all rows of some logs."""
     table = RouteTable()
     apply(table, [row for log in logs for row in log.output.changes])
     return table
@@ -265,7 +265,7 @@ def partitions_of(event: AcceptedEvent) -> Sequence[int]:
 
 
 def content(table: RouteTable) -> object:
-    """All of a table that answers are made of, its indexes too."""
+    """Return the content of a table that answers use, including its indexes."""
     return (table.groups, table.kv, table.settings, routes(table), table.clusters(), set(table.topics()))
 
 

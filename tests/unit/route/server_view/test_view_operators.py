@@ -1,4 +1,4 @@
-"""An operator's events in the view: KV entries, deleted topics, settings; at once, and in order with all others."""
+"""Operators' events in the view: KV entries, deleted topics and settings apply at once and in order."""
 
 import orjson
 import pytest
@@ -194,7 +194,7 @@ def test_topic_registered_after_its_deletion_stays() -> None:
 
 
 def test_deletion_hides_a_topic_that_others_logged_before_it() -> None:
-    """Their rows come while the deletion is on its way behind them."""
+    """Their rows arrive while the deletion is still being written after them."""
     view, log = RouteView(), Log()
     tickets = view.accept(DELETE)
     rows = log.register(a_registration(), server=S2)

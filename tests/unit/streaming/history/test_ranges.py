@@ -1,4 +1,4 @@
-"""Steps through ranges of offsets: small enough, and always on."""
+"""Steps through ranges of offsets are small enough and always advance."""
 
 from hypothesis import given
 from hypothesis import strategies as st

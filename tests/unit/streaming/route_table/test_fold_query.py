@@ -1,4 +1,4 @@
-"""The fold starts with the newest state that the tables cover, and with the log from there on."""
+"""The fold starts from the newest state that the tables cover, and continues with the log."""
 
 from pathlib import Path
 
@@ -31,7 +31,7 @@ def _register(tables: TablesOfLog, number: int) -> None:
 
 
 def _resumed(initial: InitialState, log: Log) -> Log:
-    """A log that goes on from a start, at the offset of its state."""
+    """Return a log that continues from a start, at the offset of its state."""
     [content] = [content for _, name, content in initial if name is None]
     resumed = Log()
     resumed.state = decode_state(content)
@@ -59,7 +59,7 @@ def test_fold_of_an_empty_table_begins_where_the_log_begins(tmp_path: Path) -> N
 
 
 def test_a_state_that_is_ahead_of_route_changes_is_passed_over_for_an_older_one(tmp_path: Path) -> None:
-    """As after a restore of ``route_changes``: from the newer state its rows would never be written again."""
+    """After a restore of ``route_changes``, a start from the newer state would never write the missing rows."""
     tables = TablesOfLog(tmp_path)
     _register(tables, 0)
     tables.compact()

@@ -1,4 +1,4 @@
-"""An edited configuration is noticed, an unchanged one says nothing."""
+"""An edited configuration is logged, an unchanged one is not."""
 
 from dataclasses import asdict
 

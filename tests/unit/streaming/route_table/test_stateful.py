@@ -1,4 +1,4 @@
-"""Spark's processor without a JVM: it does what the fold does, however the log is cut into calls."""
+"""Spark's stateful processor without a JVM equals the fold, however the log is divided into calls."""
 
 from collections.abc import Iterable
 from typing import Any

@@ -1,4 +1,4 @@
-"""Which partitions the job ticks."""
+"""The partitions that the job ticks."""
 
 from namesrv_stream.streaming.route_table.ticks import TickNeeds
 

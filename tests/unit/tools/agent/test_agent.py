@@ -1,4 +1,4 @@
-"""The agent against name servers that behave, refuse, fall silent, close and come back."""
+"""The agent with name servers that answer, refuse, fall silent, close connections and return."""
 
 import asyncio
 import json
@@ -23,7 +23,7 @@ UNREGISTER = RequestCode.UNREGISTER_BROKER
 async def running(
     *servers: ScriptedNameServer, clock: ManualClock | None = None, **changes: Any
 ) -> AsyncIterator[BrokerAgent]:
-    """A started agent that registers once and then only when it has a reason to."""
+    """Run an agent that registers once, and later only for a reason."""
     defaults: dict[str, Any] = {"heartbeat_interval_ms": 3_600_000, "max_back_off_ms": 20, "unregister_timeout_ms": 500}
     addrs = ";".join(server.addr for server in servers)
     agent = BrokerAgent(AgentConfig(addrs, **{**defaults, **changes}), clock)

@@ -1,4 +1,4 @@
-"""Names, addresses and topics of simulated brokers, and values that cannot work."""
+"""Names, addresses and topics of simulated brokers, and impossible values."""
 
 from typing import Any
 

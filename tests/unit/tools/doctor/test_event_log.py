@@ -1,4 +1,4 @@
-"""What the doctor says of what Kafka says."""
+"""Findings of the doctor about Kafka and its topics."""
 
 from collections.abc import Mapping
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""The machine as the doctor sees it; each fault is made, not imagined."""
+"""Findings of the doctor about the machine; the tests create each fault."""
 
 import os
 import pickle
@@ -75,7 +75,7 @@ def test_a_directory_that_cannot_be_written_is_a_fault(tmp_path: Path) -> None:
 
 @pytest.fixture
 def public_folder() -> Iterator[Path]:
-    """One that other users reach."""
+    """A folder that other users can reach."""
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         folder.chmod(0o777)
@@ -83,7 +83,7 @@ def public_folder() -> Iterator[Path]:
 
 
 def _disk_without_privileges(settings: Settings) -> list[Finding]:
-    """What a user finds who is not root, for whom permissions count."""
+    """Return the findings for a user who is not root, so that permissions apply."""
     reader, writer = os.pipe()
     child = os.fork()
     if child == 0:

@@ -1,4 +1,4 @@
-"""Ports, processes and servers, with real sockets."""
+"""Findings of the doctor about ports, processes and servers, with real sockets."""
 
 import json
 import socket
@@ -134,7 +134,7 @@ def test_run_file_of_a_foreign_process_is_ignored(tmp_path: Path) -> None:
 
 @contextmanager
 def _ours() -> Iterator[int]:
-    """A process whose command line is as ours."""
+    """A process with a command line of the product."""
     script = "import sys; print(flush=True); sys.stdin.read()"
     command = [sys.executable, "-c", script, "namesrv_stream", "serve"]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:

@@ -1,4 +1,4 @@
-"""`config history` and `config show --running` on real tables; `config set` where it cannot work."""
+"""`config history` and `config show --running` on real tables; failures of `config set`."""
 
 import json
 import sys
@@ -17,7 +17,7 @@ Run = Callable[..., tuple[int, str, str]]
 
 @pytest.fixture
 def run(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> Run:
-    """Runs the command line on the data directory of the test; returns (exit code, stdout, stderr)."""
+    """Returns a function that runs the command line and returns (exit code, stdout, stderr)."""
 
     def run_main(*arguments: str) -> tuple[int, str, str]:
         monkeypatch.setattr(sys, "argv", ["namesrv-stream", *arguments, "--data-dir", str(tmp_path)])

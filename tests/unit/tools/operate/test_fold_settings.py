@@ -1,4 +1,4 @@
-"""What may be made of a setting at run time, and what is said where it may not."""
+"""Changes of settings at run time, and their errors."""
 
 import re
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Held brokers as the command line shows them, asked over remoting of a server's own processors."""
+"""Held brokers on the command line, requested over remoting from a server's processors."""
 
 import asyncio
 import json
@@ -23,7 +23,7 @@ Run = Callable[..., Awaitable[tuple[int, str, str]]]
 
 @pytest.fixture
 def run(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Run:
-    """Runs the command line in a thread; returns (exit code, stdout, stderr)."""
+    """Returns a function that runs the command line in a thread and returns (exit code, stdout, stderr)."""
 
     async def run_main(*arguments: str) -> tuple[int, str, str]:
         monkeypatch.setattr(sys, "argv", ["namesrv-stream", *arguments])

@@ -1,4 +1,4 @@
-"""Servers that ask each other nothing, compared over their real HTTP ports."""
+"""Comparison of servers over their real HTTP ports."""
 
 import asyncio
 import json

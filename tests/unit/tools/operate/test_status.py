@@ -1,4 +1,4 @@
-"""The state of an installation: which brokers need attention, what of several servers counts, what people see."""
+"""The status of an installation: brokers that need attention, answers of several servers, and the output."""
 
 import json
 import sys

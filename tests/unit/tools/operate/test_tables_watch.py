@@ -1,4 +1,4 @@
-"""Waiting until the tables have come to an offset."""
+"""Waiting until the tables have reached an offset."""
 
 import threading
 from pathlib import Path

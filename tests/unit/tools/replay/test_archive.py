@@ -1,4 +1,4 @@
-"""The archive gives back the records that it was made from, whatever order its rows lie in."""
+"""The archive returns the original records, whatever the order of its rows."""
 
 from pathlib import Path
 from random import Random

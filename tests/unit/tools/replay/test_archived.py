@@ -1,4 +1,4 @@
-"""A replay or rebuild out of the archive is the one out of Kafka; what neither has is told and never folded over."""
+"""Replay and rebuild from the archive equal those from Kafka; records that neither has are reported."""
 
 from pathlib import Path
 from random import Random
@@ -46,12 +46,12 @@ def tables(tmp_path: Path) -> HistoryOfLogs:
 
 
 def _archive(tables: HistoryOfLogs, *spans: tuple[int, int]) -> None:
-    """Of both partitions the records of these offsets."""
+    """Archive the records of these offsets of both partitions."""
     write_archive(tables.settings, [r for log in tables.logs for begin, end in spans for r in log.records[begin:end]])
 
 
 def _opener(tables: HistoryOfLogs, source: Source, kafka: OpenLog | int, *, needs_kafka: bool = False) -> OpenLog:
-    """The log, of which Kafka has the records from an offset on."""
+    """Return an opener of the log; Kafka has the records from an offset on."""
     if isinstance(kafka, int):
         kafka = opens(source_of(*tables.logs, earliest=kafka))
     return log_opener(source, needs_kafka=needs_kafka, open_kafka=kafka)

@@ -1,4 +1,4 @@
-"""``replay`` and ``rebuild`` on the command line: what ends them before they begin."""
+"""``replay`` and ``rebuild`` on the command line: errors before they begin."""
 
 import sys
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Tables of a topic that was given more partitions: what is in them, and what is folded from there on."""
+"""Tables of a topic that was given more partitions, and the fold after that."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -36,7 +36,7 @@ RECORDS = 300
 
 
 class Grown(HistoryOfLogs):
-    """Logs of two partitions, folded and compacted midway, then of five, with tables that were carried over."""
+    """Logs of first two and then five partitions, with tables that were carried over."""
 
     def __init__(self, data_dir: Path) -> None:
         old = [Log(partition=partition, partitions=BEFORE) for partition in range(BEFORE)]
@@ -55,7 +55,7 @@ class Grown(HistoryOfLogs):
         self._writer = ChangesWriter(tables_of(self.settings), 0)
 
     def _goes_on(self, old: Sequence[Log], partition: int) -> Log:
-        """The log of a partition with the state from which a job would start."""
+        """Return the log of a partition with the state from which a job would start."""
         log = Log(partition=partition, partitions=AFTER)
         extent = TopicExtent(TOPIC_ID, dict.fromkeys(range(AFTER), 0), self.begins)
         start = find_start_point(KeptStates(tables_of(self.settings)), self.begins, {}, extent)
@@ -69,7 +69,7 @@ class Grown(HistoryOfLogs):
         return log
 
     def fold_more_records(self) -> None:
-        """More of each log, folded; compacted at the end."""
+        """Append more records to each log, fold them, and compact at the end."""
         for log in self.logs:
             append_random_events(log, Random(log.state.partition + 7), RECORDS)
         self.commit()

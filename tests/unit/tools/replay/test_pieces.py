@@ -1,4 +1,4 @@
-"""Which store is read for which offsets, and what no store has."""
+"""Which store is read for which offsets, and which offsets no store has."""
 
 from itertools import pairwise
 

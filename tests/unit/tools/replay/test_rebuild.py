@@ -1,4 +1,4 @@
-"""A rebuild makes tables that say what the log says, and takes nothing away until it has proved them."""
+"""A rebuild makes tables that equal the log, and removes nothing before it has verified them."""
 
 import errno
 import shutil
@@ -55,7 +55,7 @@ def _folders(tables: TablesOfLog) -> set[str]:
 
 
 def _assert_as_the_log(tables: TablesOfLog) -> None:
-    """The tables are exactly what a job that folded all of the log would leave, and it goes on from them."""
+    """Assert that the tables equal those of a job that folded the whole log, and that it continues from them."""
     log = tables.log
     assert _rows(tables) == log.output.changes
     loaded = load_snapshot(tables.storage)
@@ -295,7 +295,7 @@ def test_rebuild_is_refused_while_the_job_runs(tables: TablesOfLog) -> None:
 
 @pytest.mark.parametrize("stop_at", range(1, 9))
 def test_a_swap_that_was_killed_is_finished(tables: TablesOfLog, monkeypatch: pytest.MonkeyPatch, stop_at: int) -> None:
-    """Once all moves are written down: before each move, and before the rest of them is written down behind it."""
+    """The kill happens after all moves are recorded: before each move, and before the remaining moves are recorded."""
     done = -1
     move, write = Folder.move, Folder.write
 

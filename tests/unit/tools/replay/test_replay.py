@@ -1,4 +1,4 @@
-"""A replay finds the tables equal to the log, or the first thing in which they are not."""
+"""A replay finds the tables equal to the log, or their first difference."""
 
 import json
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""The receiver of docs/webhook.md understands what is sent, and the page names every event."""
+"""The receiver in docs/webhook.md understands the reports, and the page names every event."""
 
 import re
 from pathlib import Path

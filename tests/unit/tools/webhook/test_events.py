@@ -1,4 +1,4 @@
-"""Which rows become which events, and that every report is as the schema says."""
+"""The events of each row; every report conforms to the schema."""
 
 import json
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""How the webhook follows a server: over HTTP with a scripted server, and a receiver on a real socket."""
+"""The webhook follows a scripted server over HTTP and reports to a receiver on a real socket."""
 
 import json
 import threading
@@ -25,7 +25,7 @@ _Answer = tuple[int, dict[str, Any]]
 
 @contextmanager
 def _server(answers: dict[str, _Answer]) -> Iterator[tuple[str, list[str]]]:
-    """Answers /changes by ``since``; gives its URL and what it was asked."""
+    """Run a server that answers /changes by ``since``; yields its URL and its requests."""
     asked: list[str] = []
 
     class Handler(BaseHTTPRequestHandler):
@@ -72,7 +72,7 @@ class _Stop(Exception):
 
 
 def _run(settings: Settings, monkeypatch: pytest.MonkeyPatch, *, sleeps: int) -> None:
-    """Run until it has waited so often."""
+    """Run until it has waited ``waits`` times."""
     left = [sleeps]
 
     def sleep(_seconds: float) -> None:

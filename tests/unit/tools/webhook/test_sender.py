@@ -1,4 +1,4 @@
-"""Reports to a receiver on a real socket: signed, in order, again until they are taken, and not for ever."""
+"""Reports to a receiver on a real socket are signed, ordered, and repeated for a limited time until accepted."""
 
 import hashlib
 import hmac

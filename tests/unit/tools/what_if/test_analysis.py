@@ -1,4 +1,4 @@
-"""The runs are the fold: thinning the log changes nothing about who goes when."""
+"""The runs equal the fold: skipping events that do not matter changes no removal."""
 
 from collections.abc import Collection, Iterable, Sequence
 
@@ -24,7 +24,7 @@ Gone = list[tuple[int, str, str, str]]
 
 
 def _folded(entries: list[Entry], settings: FoldSettings, without: Collection[str] = ()) -> tuple[Log, Gone]:
-    """The whole fold, told nothing of some settings; and who went when and why."""
+    """Fold the whole log without some settings; returns the removals with time and cause."""
     log = Log(settings)
     for entry in entries:
         log.append(_without(entry.value, without), entry.after_ms)
@@ -47,7 +47,7 @@ def _without(value: bytes, names: Collection[str]) -> bytes:
 def _analysed(
     log: Log, overrides: Sequence[Override], settings: FoldSettings | None = None
 ) -> tuple[PartitionAnalysis, list[Silence]]:
-    """The analysis, and all silences that some run ended."""
+    """Return the analysis, and all silences that ended in some run."""
     over: list[Silence] = []
     analysis = PartitionAnalysis(0, 1, overrides, settings, on_over=over.append)
     for record in log.records:

@@ -1,4 +1,4 @@
-"""What-if reads the archive for what Kafka has no more, says so, and begins behind what neither has."""
+"""What-if reads records that Kafka no longer has from the archive, reports it, and begins after gaps."""
 
 import io
 from pathlib import Path
@@ -19,7 +19,7 @@ from tests.support.log_source import opens, source_of
 
 @pytest.fixture
 def tables(tmp_path: Path) -> HistoryOfLogs:
-    """Ten minutes of three brokers; one is silent for 50 s and keeps its connection."""
+    """Tables of ten minutes of three brokers; one is silent for 50 s and keeps its connection."""
     log = Log()
     fleet = [a_registration(f"10.0.0.{n}:1", broker_name=f"b{n}") for n in range(3)]
     log.started(S1)

@@ -1,4 +1,4 @@
-"""What the runs come to, on a fleet of which it is known who was dead when."""
+"""The results of the runs, on a fleet with known failures."""
 
 import json
 from dataclasses import replace
@@ -35,7 +35,7 @@ SILENT = {
 
 @cache
 def _fleet_log() -> Log:
-    """Twenty minutes: one broker is frozen for 50 s, one dies, one is away for 70 s and comes back anew."""
+    """Return a log of 20 minutes: one broker is frozen for 50 s, one is killed, one restarts after 70 s."""
     log = Log()
     for broker in (*FLEET, OWN):
         log.register(broker)
@@ -141,7 +141,7 @@ def test_the_suggestion_leaves_a_margin(
 
 
 def test_a_suggestion_does_not_depend_on_the_timeouts_asked_for() -> None:
-    """A broker moves to another server, 70 s after the first last heard it."""
+    """A broker moves to another server 70 s after its last heartbeat at the first."""
     log = Log()
     log.register(FLEET[0])
     for _ in range(101):

@@ -1,4 +1,4 @@
-"""What a silence was, by how the broker came back."""
+"""The cause of a silence, derived from how the broker returned."""
 
 from collections.abc import Callable
 
