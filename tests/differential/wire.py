@@ -123,7 +123,7 @@ class Connection:
         self._socket.sendall(b"".join(parts))
 
     def receive(self) -> list[Answer]:
-        """The answers to all that was sent, in the order of sending.
+        """Return the answers to all sent frames, in the order of sending.
 
         Raises:
             Closed: The server closed the connection.

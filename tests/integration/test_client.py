@@ -129,7 +129,7 @@ def cli(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> 
 
 @contextlib.contextmanager
 def registered(*servers: Server) -> Iterator[None]:
-    """Register ``broker-a`` with a slave in c0 and ``broker-b`` in c1; both have TopicTest and a topic of their own."""
+    """Register ``broker-a`` with a slave in c0 and ``broker-b`` in c1; both have TopicTest and another topic."""
     topics = {"TopicTest": a_topic(queues=4), "only-a": a_topic(queues=2)}
     requests = [
         a_registration_request(body=a_body(topics)),

@@ -191,7 +191,7 @@ def test_what_if_distinguishes_frozen_brokers_from_a_dead_one(stack: Stack, run:
             brokers.register()
 
         def are_told_apart() -> bool:
-            """The first two stand still for a while and go on; the third is never heard again.
+            """The first two brokers pause and continue; the third is never heard again.
 
             They must have been heard within the shorter timeout still when the log is read.
             """

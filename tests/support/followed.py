@@ -1,4 +1,4 @@
-"""The state that a follower of ``/changes`` builds from what it receives."""
+"""Conversion of the JSON of ``/changes`` to changes."""
 
 from typing import Any
 

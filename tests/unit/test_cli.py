@@ -60,9 +60,7 @@ def test_conf_and_c_are_the_same_flag(run: Run, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("command", ["up", "serve", "job", "kafka"])
-def test_p_prints_what_a_properties_file_comes_to_and_its_warnings_beside(
-    run: Run, tmp_path: Path, command: str
-) -> None:
+def test_p_prints_the_settings_of_a_properties_file_and_its_warnings(run: Run, tmp_path: Path, command: str) -> None:
     conf = tmp_path / "namesrv.properties"
     conf.write_text("listenPort=19876\nserverWorkerThreads=16\n")
     code, out, err = run(command, "-c", str(conf), "-p")
@@ -73,7 +71,7 @@ def test_p_prints_what_a_properties_file_comes_to_and_its_warnings_beside(
     assert "warning" not in out
 
 
-def test_config_show_tells_the_same_warnings(run: Run, tmp_path: Path) -> None:
+def test_config_show_prints_the_same_warnings(run: Run, tmp_path: Path) -> None:
     conf = tmp_path / "namesrv.properties"
     conf.write_text("serverWorkerThreads=16\n")
     assert "serverWorkerThreads" in run("config", "show", "-c", str(conf))[2]

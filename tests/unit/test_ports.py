@@ -18,7 +18,7 @@ sys.stdin.read()
 """
 
 
-def test_our_own_process_is_named() -> None:
+def test_own_process_is_named() -> None:
     with socket.create_server(("127.0.0.1", 0)) as listener:
         found = listener_on(listener.getsockname()[1])
     assert found is not None

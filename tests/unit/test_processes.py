@@ -54,7 +54,7 @@ def test_a_session_of_others_stays_as_it_is() -> None:
     assert after == before
 
 
-def test_a_process_that_is_gone_is_no_error() -> None:
+def test_ended_process_is_no_error() -> None:
     gone = subprocess.Popen([sys.executable, "-c", ""])
     gone.wait()
 
@@ -98,7 +98,7 @@ def test_a_child_ends_when_its_parent_is_killed(child: str) -> None:
     assert mark == "None"
 
 
-def test_a_child_whose_parent_was_gone_before_it_asked_ends() -> None:
+def test_child_whose_parent_ended_before_its_start_ends() -> None:
     environ = {**os.environ, PARENT_PID_VARIABLE: "1"}
     outcome = subprocess.run(
         [sys.executable, "-c", _CHILD], env=environ, cwd=REPOSITORY, check=False, timeout=_DEADLINE_S

@@ -44,7 +44,7 @@ def test_each_layer_wins_over_the_one_before(tmp_path: Path) -> None:
     assert settings.remoting.listen_port == 9876
 
 
-def test_sources_say_where_each_value_came_from(tmp_path: Path) -> None:
+def test_sources_name_the_origin_of_each_value(tmp_path: Path) -> None:
     conf = _conf(tmp_path, "[kafka]\npartitions = 2\n")
     sources = load_settings(
         conf, {"NAMESRV_STREAM__LOGS__LEVEL": "DEBUG"}, [parse_set_flag("http.listen_port=0")]
@@ -63,7 +63,7 @@ def test_unknown_key_in_a_file_names_file_and_key_and_the_likely_one(tmp_path: P
     assert "kafka.partitions" in error.reason
 
 
-def test_unknown_environment_variable_of_ours_is_refused() -> None:
+def test_unknown_environment_variable_of_the_product_is_refused() -> None:
     error = _refused(environ={"NAMESRV_STREAM__KAFKA__PARTITION": "2"})
     assert (error.source, error.key) == ("environment variable NAMESRV_STREAM__KAFKA__PARTITION", "kafka.partition")
 
@@ -298,7 +298,7 @@ def test_only_advanced_keys_are_below_advanced(flag: str, reason: str) -> None:
     assert (error.key, error.reason) == (flag.partition("=")[0], reason)
 
 
-def test_a_misspelt_advanced_key_is_told_its_present_name() -> None:
+def test_misspelt_advanced_key_is_reported_with_its_current_name() -> None:
     assert _refused(flag="remoting.frame_timeout=5").reason.endswith("did you mean advanced.remoting.frame_timeout_ms?")
 
 

@@ -17,7 +17,7 @@ _HEARTBEAT_MS = 15_000
 
 
 class PastConsole:
-    """An HTTP port on a thread of its own; a context manager.
+    """An HTTP port with its own thread; a context manager.
 
     Attributes:
         url: Of the console.

@@ -1,4 +1,4 @@
-"""The whole product with its tables in an S3-compatible store: what users see, also while the store is away."""
+"""The whole product with its tables in an S3-compatible store, also while the store is unavailable."""
 
 import os
 import re

@@ -27,7 +27,7 @@ def test_quotients_of_unequal_rounds_are_refused() -> None:
         Spread.of_quotients([1, 2], [1])
 
 
-def test_goal_is_judged_by_ours_and_the_quotients() -> None:
+def test_goal_is_judged_by_our_figure_and_the_quotients() -> None:
     runs = {"ours": [30.0, 40.0], "java": [10.0, 10.0]}
     figure = compared(
         "row", "queries", runs, "ours", ["java"], goal="≥ 3", is_met=lambda _, quotients: quotients[0].median >= 3

@@ -251,7 +251,7 @@ def _double(rows: list[RouteChange]) -> list[RouteChange]:
         (_double, {"no row twice"}),
     ],
 )
-def test_the_verdict_names_what_is_wrong(
+def test_verdict_contains_the_findings(
     damage: Callable[[list[RouteChange]], list[RouteChange]], checks: set[str]
 ) -> None:
     log = silent_after_ms(9_000)
@@ -280,7 +280,7 @@ def test_percentile(values: list[int], percent: int, expected: int) -> None:
     assert percentile(values, percent) == expected
 
 
-def test_observed_time_is_no_more_than_a_gap_a_record() -> None:
+def test_observed_time_advances_by_at_most_a_gap_per_record() -> None:
     log = Log(_SETTINGS)
     events: list[tuple[Event, int]] = [(Tick(S1), 0), (Tick(S1), 500), (Tick(S2), 300), (Tick(S1), 5_000)]
     for event, after_ms in events:

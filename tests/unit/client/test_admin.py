@@ -119,7 +119,7 @@ async def test_entries_are_read_back() -> None:
         await servers.close()
 
 
-async def test_an_import_puts_only_what_differs_at_each_server() -> None:
+async def test_import_puts_only_differing_entries_at_each_server() -> None:
     full, empty = KvScript(), KvScript()
     full.table = {"ns": {"same": "1", "other": "2", "own": "3"}}
     wanted = {"ns": {"same": "1", "other": "x", "new": "y"}, "empty": {}}

@@ -97,7 +97,7 @@ with BlockingClient(sys.argv[1]) as client:
 """
 
 
-def test_an_interrupted_call_does_not_hold_up_the_end(name_server: ScriptedNameServer) -> None:
+def test_interrupted_call_does_not_delay_the_close(name_server: ScriptedNameServer) -> None:
     command = [sys.executable, "-c", _ENDLESS_CALL, name_server.addr]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as process:
         assert process.stdout is not None

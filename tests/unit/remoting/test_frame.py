@@ -102,7 +102,7 @@ def test_captured_frames_come_in_both_serialisations() -> None:
 
 
 @pytest.mark.parametrize("part", ["basic", "slave", "acting", "static", "options", "zone", "restart", "old", "go"])
-def test_captured_streams_are_cut_into_their_frames(part: str) -> None:
+def test_captured_streams_are_divided_into_their_frames(part: str) -> None:
     captured = [captured for captured in captured_frames() if captured.part == part][:40]
 
     check_reads(b"".join(each.raw for each in captured), [each.frame for each in captured])

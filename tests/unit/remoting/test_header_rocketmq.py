@@ -57,7 +57,7 @@ def test_no_language_is_written_as_other() -> None:
 
 
 @pytest.mark.parametrize("absent", [replace(BARE, remark=""), replace(BARE, ext_fields={})])
-def test_what_is_empty_reads_back_as_absent(absent: RemotingCommand) -> None:
+def test_empty_values_are_read_back_as_absent(absent: RemotingCommand) -> None:
     assert decode_header(encode_header(absent), None) == BARE
 
 

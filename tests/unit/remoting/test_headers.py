@@ -114,7 +114,7 @@ def test_a_registration_of_a_5x_broker_in_an_acting_master_group() -> None:
     )
 
 
-def test_a_registration_of_a_4x_broker_says_nothing_of_acting_masters() -> None:
+def test_registration_of_a_4x_broker_has_no_acting_master_field() -> None:
     header = RegisterBrokerRequestHeader.from_ext_fields({"brokerName": "broker-a", "compressed": "true"})
 
     assert header.enable_acting_master is None

@@ -66,12 +66,12 @@ _TEXTS = st.text(st.characters(exclude_categories=["Cs"]), max_size=8) | st.text
 
 
 @given(st.dictionaries(_TEXTS, _TEXTS, max_size=5))
-def test_what_was_written_is_read_back(properties: dict[str, str]) -> None:
+def test_written_properties_are_read_back(properties: dict[str, str]) -> None:
     assert loads(dumps(properties)) == properties
 
 
 @given(st.binary(max_size=60) | st.text("\\u0041d8=: \t\n\r#!a", max_size=60).map(str.encode))
-def test_any_bytes_are_read_to_sound_text_or_refused(text: bytes) -> None:
+def test_any_bytes_are_read_to_valid_text_or_refused(text: bytes) -> None:
     with contextlib.suppress(ValueError):
         for key, value in loads(text).items():
             assert (key + value).encode("utf-8").decode("utf-8") == key + value

@@ -85,7 +85,7 @@ def _unread(registration: Registration) -> RetainedRegistration:
 
 
 @given(registrations())
-def test_an_unread_registration_is_what_was_registered(registration: Registration) -> None:
+def test_undecoded_registration_equals_the_registered_one(registration: Registration) -> None:
     assert _unread(registration).read() == registration
     assert _unread(registration) == retained(registration)
 

@@ -137,7 +137,7 @@ def test_a_file_of_accounts_that_others_can_open_is_warned_about(tmp_path: Path)
 
 
 @pytest.mark.parametrize("line", [_SECRET, f"={_SECRET}", f"a b={_SECRET}", f"{_SECRET}="])
-def test_a_line_that_is_no_account_is_named_by_number_only(tmp_path: Path, line: str) -> None:
+def test_invalid_account_line_is_named_by_number_only(tmp_path: Path, line: str) -> None:
     path = _accounts_file(tmp_path, f"# head\n{line}\n")
     admin = load_settings(None, {}, [parse_set_flag(f"admin.accounts_file={path}")]).settings.admin
     with pytest.raises(ConfigError) as refusal:

@@ -43,7 +43,7 @@ def test_invalid_place_is_refused_with_key_and_layer(tmp_path: Path) -> None:
     assert (refusal.value.key, refusal.value.source) == ("data.tables", str(tmp_path / "mine.toml"))
 
 
-def test_secrets_go_to_the_parts_and_are_printed_nowhere(tmp_path: Path) -> None:
+def test_secrets_are_passed_to_the_parts_and_never_printed(tmp_path: Path) -> None:
     settings = _in_store(tmp_path)
     assert _SECRET not in to_toml(settings)
     effective = tmp_path / "effective.toml"

@@ -63,7 +63,7 @@ def test_brokers_no_longer_held_are_one_line_with_the_causes(lines: pytest.LogCa
     ]
 
 
-def test_a_changed_setting_says_who_changed_it_from_what(lines: pytest.LogCaptureFixture) -> None:
+def test_changed_setting_is_logged_with_operator_and_old_value(lines: pytest.LogCaptureFixture) -> None:
     log_commit(Log().say(SettingsChanged(_OPERATOR, "ada@desk", (("default_timeout_ms", 60_000),))))
     assert lines.messages == ["setting changed setting=default_timeout_ms old=120000 new=60000 by=ada@desk at=0:0"]
 

@@ -50,7 +50,7 @@ def test_many_rows_are_encoded_compactly_and_read_back() -> None:
 
 
 @given(st.lists(st.tuples(_NAMES, _NAMES, st.integers(0, 2), st.integers(0, 1), st.booleans())), st.booleans())
-def test_the_last_row_about_a_topic_says_what_a_broker_name_offers(rows: list[Any], is_in_parts: bool) -> None:
+def test_last_row_of_a_topic_has_the_offer_of_a_broker_name(rows: list[Any], is_in_parts: bool) -> None:
     changes = [
         RouteChange(
             *(0, 0, seq, 0, "queue_data", gone, ""), broker_name=name, topic=topic, read_queue_nums=nums, perm=perm

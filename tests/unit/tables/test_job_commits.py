@@ -17,5 +17,5 @@ def test_figures_of_another_release_are_ignored(text: str) -> None:
     assert decode_job_figures({"namesrv_stream.job": text}) is None
 
 
-def test_a_commit_of_another_writer_has_none() -> None:
+def test_commit_of_another_writer_has_no_figures() -> None:
     assert decode_job_figures({"operation": "OPTIMIZE"}) is None

@@ -11,7 +11,7 @@ from namesrv_stream.tables.schema.layout import HISTORY_PROTOCOL, app_id, check_
 _PATH = "tables/route_changes"
 
 
-def test_our_own_schema_is_accepted() -> None:
+def test_own_schema_is_accepted() -> None:
     check_table(_PATH, (1, 2), [], CHANGES_SCHEMA, CHANGES_SCHEMA)
 
 

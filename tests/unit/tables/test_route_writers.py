@@ -66,7 +66,7 @@ def test_progress_alone_is_committed_no_more_often_than_asked(tmp_path: Path) ->
     assert writer.committed == {0: 2}
 
 
-def test_commits_go_on_beside_a_compaction(tmp_path: Path) -> None:
+def test_commits_continue_during_a_compaction(tmp_path: Path) -> None:
     tables = TablesOfLog(tmp_path)
     _commit_brokers(tables, 5)
     DeltaTable(tables.dir / ROUTE_CHANGES).optimize.compact()
@@ -204,7 +204,7 @@ def test_a_table_whose_log_is_gone_is_not_written(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("change", [lambda table: table.restore(2), lambda table: table.delete("offset = 2")])
-def test_rows_that_another_program_changes_end_the_writer_and_come_back_with_a_repair(
+def test_rows_changed_by_another_program_end_the_writer_and_are_repaired(
     tmp_path: Path, change: Callable[[DeltaTable], object]
 ) -> None:
     tables = TablesOfLog(tmp_path)
@@ -259,7 +259,7 @@ def test_a_commit_that_cannot_be_written_leaves_nothing(tmp_path: Path, monkeypa
     assert decode_changes(read_tables(tables.storage).changes) == tables.log.output.changes
 
 
-def test_a_commit_says_what_delta_rs_would(tmp_path: Path) -> None:
+def test_commit_has_the_same_metadata_as_one_of_delta_rs(tmp_path: Path) -> None:
     """Other readers take numbers, statistics and times from the log."""
     tables = TablesOfLog(tmp_path)
     tables.log.register(a_registration())

@@ -248,7 +248,7 @@ def test_reported_rows_stay_when_the_table_is_removed(tmp_path: Path, follow: Fo
     assert follower.failure == ""
 
 
-def test_what_the_job_says_of_itself_comes_with_its_commits(follow: Follow, tmp_path: Path) -> None:
+def test_figures_of_the_job_are_reported_with_its_commits(follow: Follow, tmp_path: Path) -> None:
     tables = TablesOfLog(tmp_path)
     follower, told = follow(tables.dir)
     told.wait(lambda: told.reloads == 1)

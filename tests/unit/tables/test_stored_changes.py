@@ -44,7 +44,7 @@ def test_covered_offsets_and_age_are_returned(tables: TablesOfLog) -> None:
     assert (stored.next_offsets, stored.newest_at_ms) == ({0: 5}, tables.log.now_ms)
 
 
-def test_without_a_table_there_is_none(tmp_path: Path) -> None:
+def test_missing_table_has_no_states(tmp_path: Path) -> None:
     assert StoredChanges.open(Folder(tmp_path)) is None
     assert KeptStates(Folder(tmp_path)).newest(0) is None
     assert KeptStates(Folder(tmp_path)).oldest(0) is None

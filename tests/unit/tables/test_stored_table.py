@@ -141,7 +141,7 @@ def test_upkeep_does_not_change_the_progress_of_the_table(tmp_path: Path) -> Non
     assert opened(tmp_path).committed_ms() == before_ms
 
 
-def test_missing_table_is_none(tmp_path: Path) -> None:
+def test_opening_a_missing_table_returns_none(tmp_path: Path) -> None:
     assert StoredTable.open(Folder(tmp_path), "intervals", SCHEMA) is None
 
 

@@ -65,7 +65,7 @@ async def test_registration_in_progress_at_one_server_is_no_difference() -> None
     assert found.differences == []
 
 
-async def test_the_command_prints_a_table_and_says_by_its_exit_code_that_they_differ(run: Run) -> None:
+async def test_command_prints_a_table_and_returns_an_exit_code_for_differences(run: Run) -> None:
     async with (
         ScriptedNameServer(ScriptedRoutes({"t": {"a": 4}})) as left,
         ScriptedNameServer(ScriptedRoutes({"t": {"a": 5}})) as right,

@@ -39,7 +39,7 @@ def spread(durations_ms: list[int]) -> Row:
     return ask_delays(sessions, UNTIL)["silence"]
 
 
-def test_an_expiry_is_late_by_what_is_above_the_timeout() -> None:
+def test_delay_of_an_expiry_is_the_silence_beyond_the_timeout() -> None:
     sessions = [
         a_session(MONDAY_MS, MONDAY_MS + 500_000, last_heard_ms=MONDAY_MS + 379_400, timeout_ms=120_000),
         a_session(MONDAY_MS, MONDAY_MS + 500_000, last_heard_ms=MONDAY_MS + 469_000, timeout_ms=30_000),

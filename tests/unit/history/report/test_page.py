@@ -15,7 +15,7 @@ from namesrv_stream.history.database import Row
 from namesrv_stream.history.extent import Window
 from namesrv_stream.history.report.page import page
 from namesrv_stream.history.report.report_tables import answer_of
-from tests.support.report_figures import DAY_MS, HOUR_MS, MONDAY_MS, Heard, a_session, figures_of
+from tests.support.report_figures import DAY_MS, HOUR_MS, MONDAY_MS, Heartbeats, a_session, figures_of
 from tests.support.settings_tables import REPOSITORY
 
 SINCE, UNTIL = MONDAY_MS, MONDAY_MS + 10 * DAY_MS
@@ -64,7 +64,7 @@ def made(sessions: Sequence[Row], server_id: str = "ns1", objective: float = 0.9
     process = {key: sessions[0][key] for key in ("cluster", "broker_name", "broker_addr")}
     figures = {"heartbeats": 100, "missed": 7, "silences": 3, "longest_ms": 90_000, "usual_ms": 30_000.0, "number": 1}
     minutes = range(SINCE, UNTIL, 60_000)
-    heard = Heard([process | figures | {"server_id": server_id}], minutes, Window(SINCE, UNTIL))
+    heard = Heartbeats([process | figures | {"server_id": server_id}], minutes, Window(SINCE, UNTIL))
     found = figures_of(sessions, SINCE, UNTIL, heard=heard, objective=objective, cluster=process["cluster"])
     html = page(found, answer_of(found), UNTIL)
     return html, Elements(html)

@@ -102,7 +102,7 @@ def test_objective_is_given_in_percent(ask: Run) -> None:
         assert report_of(ask, "--slo", text)["summary"][0]["objective"] == pytest.approx(0.999)
 
 
-def test_the_objective_decides_what_is_met(ask: Run) -> None:
+def test_objective_decides_whether_it_is_met(ask: Run) -> None:
     assert [c["met"] for c in report_of(ask, "--slo", "90")["clusters"]] == [True, True]
     assert [c["met"] for c in report_of(ask, "--slo", "95")["clusters"]] == [False, True]
 

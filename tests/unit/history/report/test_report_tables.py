@@ -5,32 +5,34 @@ from collections.abc import Sequence
 from namesrv_stream.history.database import Row
 from namesrv_stream.history.extent import Extent, Window
 from namesrv_stream.history.report.report_tables import answer_of, unobserved
-from tests.support.report_figures import DAY_MS, HOUR_MS, MONDAY_MS, Heard, a_session, figures_of
+from tests.support.report_figures import DAY_MS, HOUR_MS, MONDAY_MS, Heartbeats, a_session, figures_of
 
 MINUTE_MS = 60_000
 SINCE, UNTIL = MONDAY_MS, MONDAY_MS + 2 * DAY_MS
 
 
-def heard_in(minutes: Sequence[int], begin_ms: int = SINCE, end_ms: int = UNTIL, usual_ms: float = 30_000) -> Heard:
+def heard_in(
+    minutes: Sequence[int], begin_ms: int = SINCE, end_ms: int = UNTIL, usual_ms: float = 30_000
+) -> Heartbeats:
     """Return known heartbeats: some broker was heard in these minutes after the begin."""
     of = {"cluster": "c0", "broker_name": "broker-a", "broker_addr": "10.0.0.1:10911", "server_id": "ns1"}
     row = of | {"number": 1, "heartbeats": 1, "missed": 0, "silences": 0, "usual_ms": usual_ms}
     window = Window(begin_ms, end_ms) if end_ms > begin_ms else None
-    return Heard([row], [SINCE + n * MINUTE_MS for n in minutes], window)
+    return Heartbeats([row], [SINCE + n * MINUTE_MS for n in minutes], window)
 
 
 ALL = range(2 * 24 * 60)
 
 
-def unknown(sessions: Sequence[Row], heard: Heard | None = None, extent: Extent | None = None) -> Sequence[Row]:
+def unknown(sessions: Sequence[Row], heard: Heartbeats | None = None, extent: Extent | None = None) -> Sequence[Row]:
     return unobserved(figures_of(sessions, SINCE, UNTIL, heard=heard, extent=extent))
 
 
-def what(sessions: Sequence[Row], heard: Heard | None = None) -> list[str]:
+def what(sessions: Sequence[Row], heard: Heartbeats | None = None) -> list[str]:
     return [row["what"] for row in unknown(sessions, heard)]
 
 
-def blind_spans(heard: Heard, sessions: Sequence[Row]) -> list[tuple[int, int]]:
+def blind_spans(heard: Heartbeats, sessions: Sequence[Row]) -> list[tuple[int, int]]:
     return [(row["begin_ms"], row["end_ms"]) for row in unknown(sessions, heard) if row["what"] == "blind"]
 
 

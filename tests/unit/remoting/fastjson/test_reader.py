@@ -129,7 +129,7 @@ def test_the_dialect_is_read(text: str, expected: Any) -> None:
         '{"a":1}\x00',
     ],
 )
-def test_what_is_not_in_the_dialect_is_refused(text: str) -> None:
+def test_text_outside_the_dialect_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match="at character"):
         loads(text)
     with pytest.raises(ValueError, match="at character"):

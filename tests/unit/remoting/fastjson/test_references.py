@@ -48,7 +48,7 @@ def test_a_document_that_is_a_reference_is_null() -> None:
 
 
 @pytest.mark.parametrize("text", ['{"a":{"$ref":1}}', '{"a":{"$ref":"$.b","c":1}}', '{"a":"\\"$ref\\""}'])
-def test_what_only_resembles_a_reference_is_left(text: str) -> None:
+def test_texts_that_only_resemble_references_are_kept(text: str) -> None:
     assert loads(text) == json.loads(text)
 
 

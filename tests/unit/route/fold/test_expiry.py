@@ -117,7 +117,7 @@ def test_a_frozen_kafka_ages_no_broker() -> None:
     assert ADDR in log.alive()
 
 
-def test_a_stamp_that_goes_back_moves_no_clock_and_is_the_next_base() -> None:
+def test_earlier_timestamp_does_not_advance_the_clock_and_is_the_next_base() -> None:
     log = a_liveness_log()
     log.register(broker)
     log.tick(-300_000)
@@ -291,7 +291,7 @@ def test_age_is_the_sum_of_the_limited_forward_steps(steps_ms: tuple[int, ...], 
     assert (ADDR in log.alive()) is alive
 
 
-def test_a_server_whose_records_come_rarely_ages_its_brokers_slowly() -> None:
+def test_server_with_rare_records_ages_its_brokers_slowly() -> None:
     log = hold_at_both(a_liveness_log())
 
     for _ in range(5):

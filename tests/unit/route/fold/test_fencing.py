@@ -159,7 +159,7 @@ def test_a_broker_restarted_under_another_id_is_one_process() -> None:
     assert log.group().broker_addrs == {1: ADDR}
 
 
-def test_a_registration_says_whose_id_it_took() -> None:
+def test_registration_row_names_the_former_owner_of_its_id() -> None:
     log = a_liveness_log()
     log.register(broker)
 
@@ -168,7 +168,7 @@ def test_a_registration_says_whose_id_it_took() -> None:
     assert details(rows) == ["brokerId 0 was 10.0.0.1:10911"]
 
 
-def test_a_registration_says_under_which_id_its_address_was() -> None:
+def test_registration_row_names_the_former_id_of_its_address() -> None:
     log = a_liveness_log()
     log.register(broker)
 

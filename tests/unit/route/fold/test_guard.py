@@ -270,7 +270,7 @@ def test_release_removes_closed_brokers_at_once() -> None:
     assert removals(rows) == [(r.broker_addr, "disconnected") for r in fleet]
 
 
-def test_those_not_due_yet_expire_at_their_own_time_after_a_release() -> None:
+def test_brokers_that_are_not_due_expire_at_their_own_time_after_a_release() -> None:
     fleet = a_fleet(10)
     log = a_fleet_log(fleet)
     pass_time_with_heartbeats(log, 4_000)
@@ -356,7 +356,7 @@ def test_a_restart_changes_nothing(closed: int) -> None:
     assert log.alive() == set()
 
 
-def test_a_state_made_from_the_tables_alone_holds_what_they_say_from_age_zero() -> None:
+def test_state_rebuilt_from_the_tables_holds_brokers_with_age_zero() -> None:
     fleet = a_fleet(5)
     log = a_fleet_log(fleet)
     close_all(log, fleet)

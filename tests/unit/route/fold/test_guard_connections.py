@@ -67,7 +67,7 @@ def test_closes_at_two_servers_do_not_count_together() -> None:
     assert log.alive() == held_addrs(log) == set()
 
 
-def test_brokers_that_another_server_holds_are_no_part_of_a_mass_of_closes() -> None:
+def test_brokers_held_by_another_server_do_not_count_as_closed() -> None:
     fleet = a_fleet(8)
     log = a_fleet_log(fleet)
     for registration in fleet:
@@ -227,7 +227,7 @@ def test_brokers_of_direct_producers_are_guarded_too() -> None:
 # ---- silent servers ----
 
 
-def test_brokers_that_a_silent_server_alone_still_holds_are_held_when_too_many() -> None:
+def test_guard_holds_brokers_that_only_a_silent_server_still_holds() -> None:
     fleet = a_fleet(5)
     log = a_fleet_log(fleet)
     for registration in fleet:
@@ -245,7 +245,7 @@ def test_brokers_that_a_silent_server_alone_still_holds_are_held_when_too_many()
     assert removals(log.say(GuardReleased(S1, CLUSTER, "ada"))) == [(r.broker_addr, "server_silent") for r in fleet]
 
 
-def test_what_a_silent_server_heard_earlier_does_not_hide_a_mass_at_the_one_that_talks() -> None:
+def test_earlier_heartbeats_at_a_silent_server_do_not_hide_a_mass_failure() -> None:
     fleet = a_fleet(6)
     log = a_fleet_log(fleet)
     for registration in fleet:
@@ -258,7 +258,7 @@ def test_what_a_silent_server_heard_earlier_does_not_hide_a_mass_at_the_one_that
     assert held_addrs(log) == addrs(fleet)
 
 
-def test_what_a_silent_server_heard_at_the_same_moment_does_not_hide_a_mass_either() -> None:
+def test_heartbeats_at_a_silent_server_at_the_same_time_do_not_hide_a_mass_failure() -> None:
     fleet = a_fleet(5)
     log = a_fleet_log(fleet, FoldSettings(server_silent_ms=6_000))
     for registration in fleet:
@@ -270,7 +270,7 @@ def test_what_a_silent_server_heard_at_the_same_moment_does_not_hide_a_mass_eith
     assert held_addrs(log) == addrs(fleet)
 
 
-def test_a_hold_stays_what_it_is_when_the_server_that_heard_the_broker_falls_silent() -> None:
+def test_hold_does_not_change_when_the_server_of_the_broker_falls_silent() -> None:
     fleet = a_fleet(5)
     log = a_fleet_log(fleet)
     for registration in fleet:
@@ -287,7 +287,7 @@ def test_a_hold_stays_what_it_is_when_the_server_that_heard_the_broker_falls_sil
     assert {lease.hold.goes_with for lease in log.state.leases.values() if lease.hold} == {"expired"}
 
 
-def test_what_a_silent_server_heard_last_is_no_part_of_a_mass() -> None:
+def test_brokers_heard_last_by_a_silent_server_do_not_count() -> None:
     fleet = a_fleet(10)
     log = a_fleet_log(fleet)
     for registration in fleet[4:]:

@@ -177,7 +177,7 @@ def test_a_lost_server_ends_its_holds_once_and_others_stay() -> None:
     assert set(log.group().lives[a_key()].holders) == {"s1"}
 
 
-def test_a_server_that_is_merely_silent_keeps_what_a_lost_one_held_too() -> None:
+def test_silent_server_keeps_brokers_that_a_lost_server_also_held() -> None:
     """A server that restarts for half a minute must not lose brokers that a dead server also held."""
     s3 = a_server("s3")
     log = hold_at_both(a_liveness_log())
@@ -191,7 +191,7 @@ def test_a_server_that_is_merely_silent_keeps_what_a_lost_one_held_too() -> None
     assert ADDR in log.alive()
 
 
-def test_of_three_servers_a_silent_one_cannot_vouch_when_the_first_of_two_that_saw_the_end_heard_later() -> None:
+def test_silent_server_cannot_vouch_if_one_of_two_ended_leases_was_heard_later() -> None:
     log = a_liveness_log()
     s3 = a_server("s3")
     patient = a_registration(timeout_ms=60_000)
@@ -211,9 +211,7 @@ def test_of_three_servers_a_silent_one_cannot_vouch_when_the_first_of_two_that_s
     ("heard_ms", "alive"),
     [({"s1": 2, "s2": 0, "s3": 1}, False), ({"s1": 0, "s2": 1, "s3": 2}, True), ({"s1": 1, "s2": 0, "s3": 1}, False)],
 )
-def test_a_silent_server_vouches_where_it_heard_later_than_all_that_saw_the_end(
-    heard_ms: dict[str, int], alive: bool
-) -> None:
+def test_silent_server_vouches_if_it_heard_later_than_all_ended_leases(heard_ms: dict[str, int], alive: bool) -> None:
     log = a_liveness_log()
     servers = {server_id: a_server(server_id) for server_id in heard_ms}
     patient = a_registration(timeout_ms=60_000)
@@ -271,7 +269,7 @@ def test_the_record_by_which_a_server_resumes_expires_no_broker() -> None:
 
 
 @pytest.mark.parametrize("came_back", [Log.started, Log.resumed])
-def test_the_time_for_which_a_server_was_away_is_not_observed(came_back: Callable[..., list[RouteChange]]) -> None:
+def test_absence_of_a_server_is_not_observed_time(came_back: Callable[..., list[RouteChange]]) -> None:
     log = Log()
     log.register(a_registration())
     log.pass_time(119_900)

@@ -196,7 +196,7 @@ def test_end_heard_by_a_server_that_does_not_hold_the_broker_is_ignored() -> Non
     assert holders(view) == {"s1"}
 
 
-def test_end_of_an_earlier_epochs_hold_is_ignored() -> None:
+def test_end_of_a_hold_of_an_earlier_epoch_is_ignored() -> None:
     later = Origin("s1", 2)
     view = committed(registered(connection=9), registered(connection=1, server=later))
 
@@ -318,7 +318,7 @@ def test_expiry_committed_below_a_pending_registration_is_not_visible() -> None:
     assert group_of(view).is_registered
 
 
-def test_kv_and_settings_are_committed_beside_pending_events() -> None:
+def test_kv_and_settings_are_committed_next_to_pending_events() -> None:
     view, log = view_of(registered()), Log()
     rows = log.change_settings(default_timeout_ms=5_000)
 

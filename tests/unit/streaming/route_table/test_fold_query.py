@@ -104,7 +104,7 @@ def test_a_state_of_a_newer_program_is_refused_with_the_way_out(tmp_path: Path) 
         _start(tables, _extent(0, 500))
 
 
-def test_a_route_changes_that_was_lost_does_not_begin_behind_what_the_state_holds(tmp_path: Path) -> None:
+def test_lost_route_changes_are_not_rebuilt_from_after_the_state(tmp_path: Path) -> None:
     tables = TablesOfLog(tmp_path)
     _register(tables, 0)
     tables.compact()

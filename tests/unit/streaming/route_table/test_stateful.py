@@ -92,7 +92,7 @@ def test_an_initial_state_is_continued_exactly() -> None:
     assert _changes(_tester(initial).test(0, _rows(log.records[1:]))) == log.output.changes[before:]
 
 
-def test_the_last_row_says_whether_direct_publishers_have_brokers_there() -> None:
+def test_last_row_says_whether_direct_producers_have_brokers_in_the_partition() -> None:
     log = Log()
     log.register(a_registration())
     log.register(a_registration("10.0.0.2:10911", 1), DIRECT_ORIGIN)

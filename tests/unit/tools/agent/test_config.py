@@ -38,7 +38,7 @@ def test_host_names_cannot_be_numbered() -> None:
     assert caught.value.key == "--addr"
 
 
-def test_all_brokers_have_the_same_topics_unless_told_otherwise() -> None:
+def test_all_brokers_have_the_same_topics_by_default() -> None:
     assert config(topics=2).topics_of(0) == config(topics=2).topics_of(7) == ("Topic0", "Topic1")
 
 
@@ -61,7 +61,7 @@ def test_a_fleet_of_a_thousand_puts_each_topic_on_four_brokers() -> None:
     assert set(holders.values()) == {4}
 
 
-def test_named_topics_come_on_top() -> None:
+def test_named_topics_are_added() -> None:
     assert config(topics=0, topic_names=("orders",)).topics_of(0) == ("orders",)
 
 

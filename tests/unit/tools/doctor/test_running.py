@@ -92,7 +92,7 @@ def test_server_with_another_id_is_not_the_expected_one(tmp_path: Path) -> None:
         assert _grades(servers(settings_in(tmp_path), (url,))) == [Grade.FAULT]
 
 
-def test_a_port_that_speaks_no_http_is_a_fault_that_says_so(tmp_path: Path) -> None:
+def test_port_without_http_is_a_fault(tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as listener:
 
         def answer() -> None:
@@ -113,7 +113,7 @@ def test_a_server_that_does_not_answer_is_a_fault(tmp_path: Path) -> None:
     assert _grades(servers(settings_in(tmp_path), (f"http://127.0.0.1:{free_port()}",))) == [Grade.FAULT]
 
 
-def test_a_port_that_somebody_listens_on_is_a_fault_that_names_the_key(tmp_path: Path) -> None:
+def test_used_port_is_a_fault_that_names_the_key(tmp_path: Path) -> None:
     settings = settings_in(tmp_path)
     with socket.create_server(("127.0.0.1", 0)) as taken:
         http = settings.http.model_copy(update={"listen_port": taken.getsockname()[1]})
@@ -187,7 +187,7 @@ def test_a_remoting_port_that_is_open_to_everybody_is_a_warning_that_names_the_s
     assert ("admin.broker_networks" in found.remedy) is (grade is Grade.WARNING)
 
 
-def test_a_remoting_port_with_a_certificate_is_no_warning() -> None:
+def test_remoting_port_with_required_certificates_gives_no_warning() -> None:
     settings = load_settings(environ={}).settings
     tls = settings.tls.model_copy(update={"cert_file": "cert.pem", "key_file": "key.pem"})
     assert _grades(exposure(settings.model_copy(update={"tls": tls}))) == [Grade.FINE]

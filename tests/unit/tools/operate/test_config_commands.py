@@ -129,7 +129,7 @@ def test_all_settings_as_json(run: Run, tmp_path: Path, monkeypatch: pytest.Monk
     assert "123456789" not in out
 
 
-def test_a_change_without_kafka_fails_at_once_and_says_how_to_name_an_installation(run: Run) -> None:
+def test_change_without_kafka_fails_at_once_with_a_hint_about_installations(run: Run) -> None:
     port = choose_port("127.0.0.1")
     code, _, err = run("config", "set", "default_timeout_ms", "60000", "--set", f"embedded_kafka.listen_port={port}")
     assert code == 3

@@ -140,7 +140,7 @@ async def test_unknown_part_has_no_rows() -> None:
         assert await get(a.url, "/state/rows", PartRows, partition=0, kind="kv", name="x") == PartRows({}, [])
 
 
-async def test_servers_that_answer_are_compared_beside_one_that_does_not() -> None:
+async def test_answering_servers_are_compared_despite_one_that_does_not_answer() -> None:
     silent = f"http://127.0.0.1:{choose_port('127.0.0.1')}"
     async with _serving() as (a, b):
         found = await find_skew([a.url, silent, b.url], 0)
@@ -177,7 +177,7 @@ async def test_server_of_another_product_is_named(answer: bytes) -> None:
     assert (found.exit_code, url in str(found.failures[url])) == (1, True)
 
 
-async def test_a_part_is_told_beside_the_servers_other_work(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_server_reports_a_part_while_it_does_other_work(monkeypatch: pytest.MonkeyPatch) -> None:
     threads = []
 
     def noted(content: TableContent, part: Part) -> Iterable[Difference]:
@@ -254,7 +254,7 @@ def test_anything_else_is_refused(text: str) -> None:
         parse_http_addrs(text)
 
 
-async def test_a_server_that_does_not_know_the_host_name_is_told_with_its_setting(
+async def test_unknown_host_name_is_reported_with_its_setting(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     resolve = socket.getaddrinfo

@@ -174,7 +174,7 @@ def test_status_is_available_as_json(monkeypatch: pytest.MonkeyPatch, capsys: py
     assert [(b["broker_name"], b["condition"]) for b in found["brokers"]] == [("a", "alive")]
 
 
-def test_where_nothing_runs_it_says_how_to_name_an_installation(
+def test_status_without_running_parts_explains_how_to_name_an_installation(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
     port = choose_port("127.0.0.1")

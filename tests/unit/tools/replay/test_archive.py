@@ -102,7 +102,7 @@ def test_empty_table_has_no_span(tmp_path: Path) -> None:
     assert found.offset_at(0, 0) is None
 
 
-def test_without_a_table_it_says_why(tmp_path: Path) -> None:
+def test_missing_archive_is_reported_with_its_reason(tmp_path: Path) -> None:
     with pytest.raises(NotInHistory, match="there is no table broker_events"):
         ArchivedEvents.open(HistoryOfLogs(tmp_path, Log()).settings)
 

@@ -116,7 +116,7 @@ def test_a_replay_begins_where_there_were_as_many_partitions(tables: Grown) -> N
         _replay(tables, "0:5")
 
 
-def test_what_if_leaves_out_what_was_written_for_fewer_partitions(tables: Grown) -> None:
+def test_what_if_ignores_records_written_for_fewer_partitions(tables: Grown) -> None:
     tables.fold_more_records()
     found = analyse_log(tables.settings, [], 0, open_log=opens(source_of(*tables.logs)))
     assert found.records == RECORDS * AFTER
@@ -135,7 +135,7 @@ def test_rebuild_continues_from_the_carried_over_state(tables: Grown, lost: str 
     assert _replay(tables).is_equal
 
 
-def test_without_route_state_a_rebuild_loses_what_was_carried_over_and_says_so(tables: Grown) -> None:
+def test_rebuild_without_route_state_loses_the_carried_over_state_and_reports_it(tables: Grown) -> None:
     tables.fold_more_records()
     (tables.settings.data.tables_dir / ROUTE_STATE).rename(tables.settings.data.dir / ROUTE_STATE)
     with pytest.raises(RebuildRefused, match="route_state is lost"):

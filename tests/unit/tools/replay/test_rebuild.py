@@ -105,7 +105,7 @@ def test_a_state_that_a_newer_program_wrote_is_replaced(tables: TablesOfLog) -> 
     _assert_as_the_log(tables)
 
 
-def test_the_old_tables_stay_beside_under_a_dated_name(tables: TablesOfLog) -> None:
+def test_old_tables_are_kept_under_a_dated_name(tables: TablesOfLog) -> None:
     before = _rows(tables)
     outcome = _rebuild(tables)
     kept = [Path(path) for path in outcome.kept]
@@ -207,7 +207,7 @@ def test_lost_rows_that_are_in_no_log_need_consent(tables: TablesOfLog) -> None:
     assert load_snapshot(tables.storage).table.groups == tables.log.groups.groups
 
 
-def test_what_route_state_alone_says_is_kept_where_the_log_begins_behind_it(tables: TablesOfLog) -> None:
+def test_rows_only_in_route_state_are_kept_if_the_log_begins_later(tables: TablesOfLog) -> None:
     shutil.rmtree(tables.dir / ROUTE_CHANGES)
     with pytest.raises(RebuildRefused, match="the records 4 to 5 were removed"):
         _rebuild(tables, earliest=6)

@@ -61,7 +61,7 @@ def _report() -> ClusterReport:
     return report
 
 
-def test_false_expiries_are_told_from_real_ones() -> None:
+def test_false_expiries_are_distinguished_from_real_ones() -> None:
     assert [(r.timeout_ms, r.expiries, r.false, r.unclear, r.real) for r in _report().runs] == [
         (None, 1, 0, 0, 1),  # the dead one, after 120 s
         (20_000, 3, 1, 0, 2),

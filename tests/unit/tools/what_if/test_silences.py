@@ -63,7 +63,7 @@ def test_heard_again_over_another_connection_after_it_expired_is_unclear() -> No
     assert _verdicts(log) == [Verdict.UNCLEAR]
 
 
-def test_a_server_that_restarted_says_nothing_of_brokers() -> None:
+def test_restart_of_a_server_is_no_evidence_about_brokers() -> None:
     log = _registered()
     log.pass_time(30_000)
     log.started(a_server("s1", 2))
@@ -86,7 +86,7 @@ def test_the_silence_of_a_broker_whose_server_restarted_counts_as_one_of_a_live_
     assert _analysed(log).gaps.tallies["c0"].longest_ms == 30_000
 
 
-def test_a_connection_that_broke_at_one_server_says_nothing_where_another_still_has_its_own() -> None:
+def test_broken_connection_at_one_server_is_no_evidence_while_another_has_its_own() -> None:
     log = _registered()
     log.register(_BROKER, S2, connection=7)
     log.say(_closed(S1, 1, "closed by the peer"))
