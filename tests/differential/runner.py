@@ -162,7 +162,7 @@ class Runner:
             return complaint is None and step.has.replace("~", self._prefix) in java
 
         try:
-            until(is_equal, _SETTLE_S, "the awaited answer, the same from both")
+            until(is_equal, _SETTLE_S, "the expected answer, equal from both")
         except AssertionError as error:
             raise AssertionError(f"{error}\n{last[0]}") from None
 

@@ -42,9 +42,11 @@ def test_clients_lose_no_message_while_brokers_move_to_namesrv_stream(
         assert f"topic {_TOPIC} queues of broker-moving" in _differences(_compare(java.addr, stack.remoting), broker)
 
         mqadmin.run("updateBrokerConfig", "-b", broker.addr, "-k", "namesrvAddr", "-v", both)
-        wait_until(lambda: mqadmin.topic_route(stack.remoting, _TOPIC), _SETTLE_S, "ours has the broker")
+        wait_until(lambda: mqadmin.topic_route(stack.remoting, _TOPIC), _SETTLE_S, "namesrv-stream has the broker")
         wait_until(
-            lambda: not _differences(_compare(java.addr, stack.remoting), broker), _SETTLE_S, "both say the same of it"
+            lambda: not _differences(_compare(java.addr, stack.remoting), broker),
+            _SETTLE_S,
+            "both servers have the same state of the broker",
         )
         with java_client.flow(both, _TOPIC) as flow:
             mqadmin.run("updateBrokerConfig", "-b", broker.addr, "-k", "namesrvAddr", "-v", stack.remoting)

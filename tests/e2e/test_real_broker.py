@@ -85,4 +85,6 @@ def test_frozen_broker_expires_after_its_timeout_and_returns_with_its_next_regis
         assert gone_after_s > timeout_s - 1.5
         broker.thaw()
         wait_until(lambda: mqadmin.topic_route(stack.remoting, OWN_TOPIC), 40, "the broker is back")
-        wait_until(lambda: not stack.changes(kind="broker_live", broker_addr=broker.addr)[-1]["gone"], 10, "its return")
+        wait_until(
+            lambda: not stack.changes(kind="broker_live", broker_addr=broker.addr)[-1]["gone"], 10, "the broker returns"
+        )

@@ -70,7 +70,7 @@ def test_broker_that_unregisters_leaves_both_servers(
     wait_until(
         lambda: not any(mqadmin.topic_route(addr, broker.name) for addr in (stack.remoting, second_server.remoting)),
         SETTLE_S,
-        "both servers forgot it",
+        "both servers have removed the broker",
     )
 
 

@@ -80,7 +80,7 @@ def test_frozen_kafka_is_reported_in_time_and_a_deletion_is_complete_after_it_re
         wait_until(lambda: not server.talks(), _KAFKA_TIMEOUT_S, "the server has given up the session")
 
         kafka.process.send_signal(signal.SIGCONT)
-        wait_until(lambda: is_taken(operator), _KAFKA_TIMEOUT_S, "changes are taken again")
+        wait_until(lambda: is_taken(operator), _KAFKA_TIMEOUT_S, "changes are accepted again")
 
     records = [(r.partition, orjson.loads(r.value)["kind"]) for r in read_records(server.settings)]
     assert {p for p, kind in records if kind == "topic_deleted"} == set(range(PARTITIONS))
@@ -92,7 +92,7 @@ def test_stopping_server_answers_waiting_requests(stack: tuple[KafkaProcess, Ser
         assert is_taken(operator)
         kafka.process.send_signal(signal.SIGSTOP)
         operator.send(encode_request(PUT, 7, an_entry("k")))
-        wait_until(lambda: other.ask(GET, an_entry("k")).code == ResponseCode.SUCCESS, 30, "the change is in view")
+        wait_until(lambda: other.ask(GET, an_entry("k")).code == ResponseCode.SUCCESS, 30, "the view has the change")
         server.process.signal(signal.SIGTERM)
         assert operator.receive().code == ResponseCode.SYSTEM_BUSY
     assert server.process.wait(60) == 0

@@ -73,19 +73,22 @@ def test_follower_has_the_state_of_every_server_despite_kills(stack: Stack, tmp_
         ScriptedBrokers("follow", BROKERS, [second.remoting]) as brokers,
     ):
         brokers.register()
-        wait_until(lambda: client.brokers(stack.http) == BROKERS, SETTLE_S, "all are told")
-        wait_until(lambda: client.has_what(stack.http), SETTLE_S, "it has what the server has")
+        wait_until(lambda: client.brokers(stack.http) == BROKERS, SETTLE_S, "the follower has all brokers")
+        wait_until(lambda: client.has_what(stack.http), SETTLE_S, "the follower has the state of the server")
         brokers.register(0, version=2)
-        wait_until(lambda: client.has_what(second.http), SETTLE_S, "it has what the second server has")
+        wait_until(lambda: client.has_what(second.http), SETTLE_S, "the follower has the state of the second server")
         stack.kill("serve")  # what it had in memory is gone: rows come out of the tables
         wait_until(
-            lambda: client.has_what(stack.http), SETTLE_S, "it has what the killed server has", ignoring=(OSError,)
+            lambda: client.has_what(stack.http),
+            SETTLE_S,
+            "the follower has the state of the restarted server",
+            ignoring=(OSError,),
         )
         stack.kill("job")
         brokers.register(1, version=2)
-        wait_until(lambda: client.has_what(second.http), SETTLE_S, "it has what comes after the job's end")
+        wait_until(lambda: client.has_what(second.http), SETTLE_S, "the follower has the changes after the job's end")
         brokers.unregister()
-        wait_until(lambda: client.brokers(second.http) == 0, SETTLE_S, "all have left")
+        wait_until(lambda: client.brokers(second.http) == 0, SETTLE_S, "the follower has no broker")
 
 
 def test_server_exports_metrics_of_the_job(stack: Stack) -> None:

@@ -235,7 +235,7 @@ def test_slow_loris_is_closed_despite_single_bytes() -> None:
             wait_until(
                 lambda: rig.on_loop(lambda: connection.active_ms == rig.rig.gateway.observed_ms),
                 DEADLINE_S,
-                "the byte is there",
+                "the byte is buffered",
             )
         assert len(rig.rig.connections) == 1
         rig.pass_time(3_000)
@@ -249,7 +249,9 @@ def test_peer_that_completes_its_frames_stays_connected() -> None:
         busy.sendall(frame[:5])
         for _ in range(10):
             wait_until(
-                lambda: rig.on_loop(lambda: rig.rig.connections.partial_frames.size) == 5, DEADLINE_S, "it is read"
+                lambda: rig.on_loop(lambda: rig.rig.connections.partial_frames.size) == 5,
+                DEADLINE_S,
+                "the partial frame is read",
             )
             rig.pass_time(1_000)
             busy.sendall(frame[5:] + frame[:5])
@@ -280,7 +282,11 @@ def test_peer_that_reads_nothing_is_closed() -> None:
         _ask_without_reading(slow, 60_000)
         wait_until(lambda: rig.on_loop(rig.rig.connections.unread_bytes), DEADLINE_S, "answers wait")
         rig.pass_time(6_000)
-        wait_until(lambda: rig.on_loop(lambda: rig.rig.connection_events("slow_reader")), DEADLINE_S, "it is closed")
+        wait_until(
+            lambda: rig.on_loop(lambda: rig.rig.connection_events("slow_reader")),
+            DEADLINE_S,
+            "the connection is closed",
+        )
         assert rig.on_loop(rig.rig.connections.unread_bytes) == 0
 
 
@@ -292,9 +298,13 @@ def test_unread_answers_of_many_peers_stay_within_the_memory_limit() -> None:
         for _ in range(12):
             _ask_without_reading(peers.enter_context(connect(rig.addr)), 3_000)
         wait_until(
-            lambda: rig.on_loop(lambda: rig.rig.connection_events("unread")) > 0, DEADLINE_S, "somebody is turned away"
+            lambda: rig.on_loop(lambda: rig.rig.connection_events("unread")) > 0, DEADLINE_S, "a connection is refused"
         )
-        wait_until(lambda: rig.on_loop(rig.rig.connections.unread_bytes) <= 5 * MIB, DEADLINE_S, "what is left fits")
+        wait_until(
+            lambda: rig.on_loop(rig.rig.connections.unread_bytes) <= 5 * MIB,
+            DEADLINE_S,
+            "the unread answers fit the limit",
+        )
         assert register(broker) == ResponseCode.SUCCESS
 
 
@@ -310,7 +320,7 @@ def test_connections_are_limited_per_address() -> None:
         with RemotingClient(f"::1:{port}") as other:
             assert other.ask(106).code == 0
         many[0].close()
-        wait_until(lambda: len(rig.rig.connections) == 4, DEADLINE_S, "one has gone")
+        wait_until(lambda: len(rig.rig.connections) == 4, DEADLINE_S, "a connection is closed")
         assert route_code(f"127.0.0.1:{port}") == ResponseCode.TOPIC_NOT_EXIST
 
 

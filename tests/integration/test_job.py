@@ -105,7 +105,7 @@ def test_job_ticks_only_while_direct_producers_have_brokers_and_these_expire(
         with _job(settings) as job:
             _until(are_servers_alone, "the job's ticks end", job)
             producer.send(registered)
-            _until(lambda: has_expired(1), "the direct publisher's broker expires", job)
+            _until(lambda: has_expired(1), "the direct producer's broker expires", job)
             producer.send(registered)
             job.signal(signal.SIGKILL, whole_group=True)
             job.wait(10)
@@ -135,7 +135,7 @@ def test_clean_stop_is_quick_logs_no_error_and_removes_scratch_files(kafka_setti
 def test_second_job_on_the_same_directory_is_refused(kafka_settings: Settings, tmp_path: Path) -> None:
     settings = own_settings(kafka_settings, tmp_path, driver_memory="512m")
     with _job(settings) as first:
-        _until(lambda: "starting Spark" in first.log_text(), "the lock", first)
+        _until(lambda: "starting Spark" in first.log_text(), "the first job has the lock", first)
         command = [sys.executable, "-m", "namesrv_stream", "job", "--conf", str(settings.data.dir / "job.toml")]
         with Process("second", command, tmp_path / "second.log", cwd=REPOSITORY) as second:
             assert second.wait(_DEADLINE_S) == 2

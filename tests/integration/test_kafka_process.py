@@ -84,7 +84,7 @@ def test_started_process_is_kafka_itself_and_logs_that_it_listens(tmp_path: Path
     kafka = KafkaProcess(settings)
     try:
         kafka.wait_ready()
-        wait_until(lambda: "Kafka Server started" in kafka.log_text(), _DEADLINE_S, "it says that it has started")
+        wait_until(lambda: "Kafka Server started" in kafka.log_text(), _DEADLINE_S, "Kafka logs that it has started")
         assert f"progress: Kafka is going to listen at {bootstrap_servers(settings)}\n" in kafka.log_text()
         command = Path(f"/proc/{kafka.process.pid}/cmdline").read_bytes().split(b"\0")
         assert command[0].endswith(b"/java")

@@ -104,13 +104,13 @@ def test_server_with_a_recreated_topic_answers_reports_it_and_keeps_acknowledged
     serve = Serve(settings, tmp_path)
     serve.start()
     try:
-        wait_until(serve.talks, _WAIT_S, "Kafka takes its records")
+        wait_until(serve.talks, _WAIT_S, "Kafka accepts its records")
         with serve.connect() as operator:
             assert _put(operator, "before") == ResponseCode.SUCCESS
         admin = KafkaAdminClient(**admin_config(settings))
         admin.delete_topics([settings.kafka.broker_events_topic])
         admin.close()
-        wait_until(lambda: not serve.talks(), _WAIT_S, "it notices that its topic is gone")
+        wait_until(lambda: not serve.talks(), _WAIT_S, "the server notices that its topic was deleted")
         ensure_topics(settings)
         _assert_answers_and_writes_nothing(serve)
         serve.process.terminate(30)
@@ -126,7 +126,7 @@ def _put(operator: object, key: str) -> int:
 
 
 def _assert_answers_and_writes_nothing(serve: Serve) -> None:
-    wait_until(lambda: _REASON in serve.get("/readyz")[2], _WAIT_S, "/readyz says why", ignoring=(OSError,))
+    wait_until(lambda: _REASON in serve.get("/readyz")[2], _WAIT_S, "/readyz reports the reason", ignoring=(OSError,))
     assert _REASON in serve.get("/healthz")[2]
     with ScriptedBrokers("anew", 1, [serve.addr]) as broker, serve.connect() as client:
         broker.register()

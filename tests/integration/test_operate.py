@@ -62,7 +62,7 @@ def fleet(stack: Stack, second_server: SecondServer) -> Iterator[ScriptedBrokers
         yield brokers
         if _fleet(stack):
             brokers.unregister()
-    wait_until(lambda: not _fleet(stack), SETTLE_S, "the brokers are gone")
+    wait_until(lambda: not _fleet(stack), SETTLE_S, "the brokers are removed")
 
 
 def _fleet(stack: Stack) -> list[dict[str, Any]]:
@@ -227,7 +227,9 @@ def test_held_brokers_are_shown_everywhere_and_an_operator_releases_them(
         wait_until(lambda: all(b["held"] for b in _fleet(stack)), SETTLE_S, "all brokers are held")
         _wait_logged(stack, second_server, "brokers held cluster=fleet brokers=")
         addrs = (stack.remoting, second_server.remoting)
-        wait_until(lambda: [_listed(addr) for addr in addrs] == [BROKERS, BROKERS], SETTLE_S, "both list them")
+        wait_until(
+            lambda: [_listed(addr) for addr in addrs] == [BROKERS, BROKERS], SETTLE_S, "both servers list the brokers"
+        )
         assert "reason=3 of 3 brokers of fleet seem to end at once" in second_server.process.log_text()
         for command in ("brokers", "clusters"):
             shown = run_command(command, "-n", stack.remoting).out
@@ -242,7 +244,7 @@ def test_held_brokers_are_shown_everywhere_and_an_operator_releases_them(
 
         done = run("guard", "release", "fleet", "--by", "ada@desk", "--wait", "60")
         assert (done.code, done.out.count("released: ")) == (0, BROKERS), done
-        wait_until(lambda: not _fleet(stack), SETTLE_S, "they are gone")
+        wait_until(lambda: not _fleet(stack), SETTLE_S, "the brokers are removed")
         status = run_command("status", "--http", f"http://{stack.http};http://{second_server.http}")
         down = [line for line in status.out.splitlines() if "fleet-" in line and " down " in line]
         assert (status.code, len(down)) == (1, BROKERS)
@@ -250,7 +252,9 @@ def test_held_brokers_are_shown_everywhere_and_an_operator_releases_them(
         assert {row["detail"] for row in rows if row["gone"]} == {"by ada@desk"}
         _wait_logged(stack, second_server, "brokers no longer held cluster=fleet brokers=")
         gone = f'rocketmq_namesrv_brokers{{cluster="fleet",state="gone"}} {BROKERS}.0'
-        wait_until(lambda: gone in second_server.get_text("/metrics"), SETTLE_S, "they are gone in the metrics")
+        wait_until(
+            lambda: gone in second_server.get_text("/metrics"), SETTLE_S, "the brokers are removed from the metrics"
+        )
         figures = second_server.get_text("/metrics")
         assert not re.search(r'rocketmq_namesrv_brokers\{cluster="fleet",state="(alive|held)"\} [1-9]', figures)
     assert run("guard", "release", "fleet").code == 1

@@ -205,7 +205,7 @@ def test_brokers_and_clients_continue_after_a_repartition(servers: tuple[Serve, 
             grown = _grown(settings)
             with ScriptedBrokers("late", 1, [serve.addr for serve in again]) as back, _job(grown):
                 back.register()
-                wait_until(lambda: all(serve.talks() for serve in again), _DEADLINE_S, "servers talk")
+                wait_until(lambda: all(serve.talks() for serve in again), _DEADLINE_S, "the servers reach Kafka")
                 wait_folded(grown, _DEADLINE_S)
                 wait_until(lambda: [_route(serve) for serve in again] == before, _DEADLINE_S, "all brokers are served")
             assert told + [failure for each in peers for failure in each.failures] == []

@@ -133,7 +133,7 @@ ssl_keyfile = "{client.key}"
             ensure_topics(settings)
             return True
 
-        wait_until(has_topics, DEADLINE_S, "Kafka is there", ignoring=(KafkaUnreachable,))
+        wait_until(has_topics, DEADLINE_S, "Kafka is ready", ignoring=(KafkaUnreachable,))
 
         def part(name: str, *flags: str) -> Process:
             command = [sys.executable, "-m", "namesrv_stream", name, "-c", str(conf), *flags]
@@ -143,7 +143,7 @@ ssl_keyfile = "{client.key}"
             return read_run_file(settings.data.run_dir / f"{name}.json") or {}
 
         with part("job") as job, part("serve") as serve:
-            wait_until(lambda: facts("serve") or not serve.is_alive, DEADLINE_S, "the server talks to Kafka")
+            wait_until(lambda: facts("serve") or not serve.is_alive, DEADLINE_S, "the server reaches Kafka")
             assert serve.is_alive, serve.log_text()
             body = orjson.dumps(
                 {

@@ -227,7 +227,7 @@ def test_mass_of_closed_connections_removes_no_broker_while_the_job_is_down_or_a
     reached = places_of(read_records(serve.settings, dict(extent.end)))
     prepare_tables(serve.settings, extent.topic_id)
     ChangesWriter(tables_of(serve.settings), 0).write(rows, reached, 1)
-    wait_until(lambda: all(held for held in _shown(serve, "mass").values()), 30, "the brokers are told to be held")
+    wait_until(lambda: all(held for held in _shown(serve, "mass").values()), 30, "the brokers are held")
     assert _shown(serve, "mass").keys() == set(names)
 
 
@@ -310,7 +310,7 @@ def test_killed_server_restarts_at_once(kafka_settings: Settings, tmp_path: Path
     for _ in range(2):
         server = Serve(settings, tmp_path)
         server.start()
-        wait_until(server.talks, _KAFKA_TIMEOUT_S, "the server talks to Kafka")
+        wait_until(server.talks, _KAFKA_TIMEOUT_S, "the server reaches Kafka")
         server.process.kill()
         (settings.data.run_dir / "serve.json").unlink()
 
@@ -390,12 +390,12 @@ def test_server_survives_without_kafka_and_logs_events_on_its_return(tmp_path: P
         with server.connect() as broker, server.connect() as client:
             broker.ask(103, *_registration("broker-before", "127.0.0.1:4"))
             kafka.kill()
-            wait_until(lambda: not server.talks(), _KAFKA_TIMEOUT_S, "the server has noticed")
+            wait_until(lambda: not server.talks(), _KAFKA_TIMEOUT_S, "the server has noticed the loss")
             assert broker.ask(103, *_registration("broker-meanwhile", "127.0.0.1:5")).code == ResponseCode.SUCCESS
             assert b"127.0.0.1:5" in client.ask(105, {"topic": "T0"}).body
             kafka = KafkaProcess(settings)
             kafka.wait_ready()
-            wait_until(server.talks, _KAFKA_TIMEOUT_S, "the server talks again")
+            wait_until(server.talks, _KAFKA_TIMEOUT_S, "the server reaches Kafka again")
         kinds = [orjson.loads(r.value)["kind"] for r in read_records(settings)]
         names = [orjson.loads(r.value).get("broker_name") for r in read_records(settings)]
         assert "broker-meanwhile" in names

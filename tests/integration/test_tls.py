@@ -144,7 +144,7 @@ async def test_agent_registers_over_tls(authority: Authority) -> None:
         config = AgentConfig(rig.addr, start_spread_ms=1, tls=client_context(authority.trust_file))
         agent = BrokerAgent(config)
         agent.start()
-        await eventually(lambda: agent.is_registered, "it is registered")
+        await eventually(lambda: agent.is_registered, "the broker is registered")
         assert rig.on_loop(lambda: list(rig.rig.view.table.groups)) == ["broker-a"]
         assert await agent.stop() == 1
 
@@ -245,7 +245,9 @@ def test_change_before_an_invalid_tls_record_is_executed(permissive: RemotingRig
         tls.write(encode_request(PUT_KV_CONFIG, 7, {"namespace": "n", "key": "k", "value": "v"}))
         peer.sendall(outgoing.read() + b"\x17\x03\x03\x00\x40" + b"z" * 64)
         wait_until(
-            lambda: permissive.on_loop(lambda: permissive.rig.connection_events("broken")), DEADLINE_S, "it is seen"
+            lambda: permissive.on_loop(lambda: permissive.rig.connection_events("broken")),
+            DEADLINE_S,
+            "the broken connection is counted",
         )
         assert permissive.on_loop(lambda: permissive.rig.view.table.kv) == {"n": {"k": "v"}}
     assert security_events(permissive) == {("tls_handshake", "ok"): 1}
@@ -256,7 +258,11 @@ def test_endless_handshake_is_closed(authority: Authority) -> None:
         host, _, port = rig.addr.rpartition(":")
         with socket.create_connection((host, int(port)), DEADLINE_S) as loris:
             loris.sendall(b"\x16\x03\x01\x02\x00\x01")
-            wait_until(lambda: rig.on_loop(lambda: rig.rig.connections.partial_frames.size), DEADLINE_S, "it is there")
+            wait_until(
+                lambda: rig.on_loop(lambda: rig.rig.connections.partial_frames.size),
+                DEADLINE_S,
+                "the partial record is buffered",
+            )
             rig.pass_time(6_000)
             assert not loris.recv(1)
         assert rig.on_loop(lambda: rig.rig.connection_events("late")) == 1
@@ -355,12 +361,12 @@ async def test_changed_certificate_files_are_reloaded_automatically(authority: A
         watch = tasks.create_task(tls.watch())
         for number in (1, 2):
             authority.issue("watched")
-            await eventually(lambda number=number: reloads("ok") == number, "it is read")  # type: ignore[misc]
+            await eventually(lambda number=number: reloads("ok") == number, "the certificate is read")  # type: ignore[misc]
         # Half of a change is waited for, and a key that does not fit is no reason to go on without TLS.
         pair.key.write_bytes(authority.issue("other").key.read_bytes())
         await eventually(lambda: reloads("failed") == 1, "it is refused")
         authority.issue("watched")
-        await eventually(lambda: reloads("ok") == 3, "it is read again")
+        await eventually(lambda: reloads("ok") == 3, "the certificate is reloaded")
         watch.cancel()
 
 

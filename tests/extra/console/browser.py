@@ -54,7 +54,9 @@ class Browser:
     def open(self, url: str) -> None:
         """Load a page of the console, and wait until it is live."""
         self.visit(url)
-        self.wait(lambda: self.run("return document.getElementById('live').dataset.state") == "live", "it is live")
+        self.wait(
+            lambda: self.run("return document.getElementById('live').dataset.state") == "live", "the page is live"
+        )
 
     def visit(self, url: str) -> None:
         """Load any page."""

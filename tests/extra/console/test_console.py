@@ -37,7 +37,7 @@ def test_axe_finds_no_violation_in_the_console(
 ) -> None:
     browser.become(size, is_dark=is_dark)
     browser.open(_url(console_stack, "/?topic=Shared&as_of=-1s&past=1h"))
-    browser.wait(lambda: "this server" in browser.text("#part-servers"), "the servers are asked")
+    browser.wait(lambda: "this server" in browser.text("#part-servers"), "the servers are queried")
     assert browser.violations() == []
 
 
@@ -53,7 +53,9 @@ def test_pages_respect_the_content_security_policy_and_load_nothing_external(
 ) -> None:
     browser.complaints()
     browser.open(_url(console_stack, "/?topic=Shared&past=1h"))
-    browser.wait(lambda: browser.run("return performance.getEntriesByType('resource').length") > 12, "it was refreshed")
+    browser.wait(
+        lambda: browser.run("return performance.getEntriesByType('resource').length") > 12, "the page was refreshed"
+    )
     hosts = browser.run("return performance.getEntriesByType('resource').map((e) => new URL(e.name).host)")
     assert set(hosts) == {console_stack.http}
     assert browser.complaints() == []
@@ -124,11 +126,11 @@ def test_killed_broker_is_shown_within_seconds_and_announced(
 ) -> None:
     victim = agent("doomed")
     browser.open(_url(console_stack))
-    browser.wait(lambda: "alive" in _card(browser, "doomed-broker"), "it is alive", 60)
+    browser.wait(lambda: "alive" in _card(browser, "doomed-broker"), "the broker is alive", 60)
     victim.kill()
-    browser.wait(lambda: "down" in _card(browser, "doomed-broker"), "it is down", 15)
+    browser.wait(lambda: "down" in _card(browser, "doomed-broker"), "the broker is down", 15)
     assert "its connection was closed" in _card(browser, "doomed-broker")
-    browser.wait(lambda: "need attention" in browser.text("#now"), "the sentence says so")
+    browser.wait(lambda: "need attention" in browser.text("#now"), "the summary mentions the broker")
     assert "doomed-broker is down" in browser.run("return document.getElementById('news').textContent")
     assert "doomed-broker" in browser.text("#timeline .events")
 
@@ -153,7 +155,7 @@ def test_page_catches_up_when_the_server_is_back(
     console_stack.kill("serve")
     agent("meanwhile")
     live = "return document.getElementById('live').dataset.state"
-    browser.wait(lambda: browser.run(live) == "live", "it is live again", 60)
+    browser.wait(lambda: browser.run(live) == "live", "the page is live again", 60)
     browser.wait(lambda: "alive" in _card(browser, "meanwhile-broker"), "the new broker is shown", 60)
     wait_until(lambda: len(console_stack.get("/brokers?cluster=steady")) == 12, 60, "all are still there")
 
@@ -184,7 +186,7 @@ def test_console_can_be_used_with_the_keyboard_alone(console_stack: Stack, brows
 def test_focus_stays_while_parts_are_updated(console_stack: Stack, browser: Browser) -> None:
     browser.open(_url(console_stack))
     browser.run("document.getElementById('state-late').focus(); window.old = document.getElementById('state-late')")
-    browser.wait(lambda: not browser.run("return window.old.isConnected"), "the part was made anew")
+    browser.wait(lambda: not browser.run("return window.old.isConnected"), "the part was updated")
     assert browser.run("return document.activeElement.id") == "state-late"
 
 

@@ -80,20 +80,26 @@ def test_server_answers_with_brokers_of_another_server_through_the_store(stack: 
     with ScriptedBrokers("heard", 2, [stack.remoting]) as brokers:
         brokers.register()
         with SecondServer(tmp_path / "second", stack) as second:
-            wait_until(lambda: {"heard-0", "heard-1"} <= _brokers(second.remoting), _SETTLE_S, "the other has them")
+            wait_until(
+                lambda: {"heard-0", "heard-1"} <= _brokers(second.remoting),
+                _SETTLE_S,
+                "the other server has the brokers",
+            )
             assert _has_route(second.remoting)
             brokers.unregister()
-            wait_until(lambda: not {"heard-0", "heard-1"} & _brokers(second.remoting), _SETTLE_S, "they are gone")
+            wait_until(
+                lambda: not {"heard-0", "heard-1"} & _brokers(second.remoting), _SETTLE_S, "the brokers are removed"
+            )
 
 
 def test_history_is_in_the_store_and_survives_a_kill(stack: Stack, settings: Settings, tmp_path: Path) -> None:
     for number in range(2):
         with ScriptedBrokers(f"past{number}", 2, [stack.remoting]) as brokers:
             brokers.register()
-            wait_until(lambda n=number: f"past{n}-0" in _archived(settings), _SETTLE_S, "it is in the archive")  # type: ignore[misc]
+            wait_until(lambda n=number: f"past{n}-0" in _archived(settings), _SETTLE_S, "the broker is in the archive")  # type: ignore[misc]
             brokers.unregister()
         stack.kill("history-job")
-    wait_until(lambda: {"past0-0", "past1-0"} <= _archived(settings), _SETTLE_S, "both are in the archive")
+    wait_until(lambda: {"past0-0", "past1-0"} <= _archived(settings), _SETTLE_S, "both brokers are in the archive")
     rows = rows_of(tables_of(settings), "route_archive")
     places = [(row["partition"], row["offset"], row["seq"]) for row in rows]
     assert len(places) == len(set(places))
@@ -127,7 +133,7 @@ def test_killed_job_and_server_continue_from_the_store_without_loss(stack: Stack
     with ScriptedBrokers("killed", 2, [stack.remoting]) as again:
         again.register(version=3)
         again.unregister()
-        wait_until(lambda: not names & _live(settings), _SETTLE_S, "the tables have their goodbyes")
+        wait_until(lambda: not names & _live(settings), _SETTLE_S, "the tables have the unregistrations")
     rows, offsets = _rows(settings)
     assert rows == sorted(fold_offline(settings, until=offsets))
 
@@ -172,7 +178,11 @@ def test_server_answers_without_the_store_and_loses_nothing(
                 meanwhile.register()
                 assert {"before-0", "while-0"} <= _brokers(stack.remoting)
                 assert "before-0" in _brokers(second.remoting)
-                wait_until(lambda: not _is_healthy(second), _SETTLE_S, "health says that the tables stand still")
+                wait_until(
+                    lambda: not _is_healthy(second),
+                    _SETTLE_S,
+                    "the health page reports that the tables are not updated",
+                )
                 assert late.process.is_alive
             finally:
                 object_store.come_back()
@@ -262,7 +272,7 @@ def test_frozen_job_ends_when_another_has_continued(
                 assert job.is_alive, job.log_text()
                 _, reached = _rows(settings)
                 brokers.register(version=2)
-                wait_until(lambda: _rows(settings)[1] != reached, _SETTLE_S, "the second job has gone on")
+                wait_until(lambda: _rows(settings)[1] != reached, _SETTLE_S, "the second job continues")
                 os.kill(first, signal.SIGCONT)
                 wait_until(lambda: "has taken over these tables" in log.read_text(), _SETTLE_S, "the first ends")
                 assert job.is_alive
@@ -271,5 +281,5 @@ def test_frozen_job_ends_when_another_has_continued(
             with suppress(ProcessLookupError):
                 os.kill(first, signal.SIGCONT)
     assert rows == sorted(fold_offline(settings, until=offsets))
-    wait_until(lambda: stack.pid("job") != first, _SETTLE_S, "it is started again", ignoring=(KeyError, TypeError))
+    wait_until(lambda: stack.pid("job") != first, _SETTLE_S, "the job is restarted", ignoring=(KeyError, TypeError))
     stack.wait_job()

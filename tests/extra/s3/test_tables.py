@@ -237,7 +237,7 @@ def test_batch_waits_for_a_store_that_becomes_unavailable_during_its_commit_chec
 
     monkeypatch.setattr(table_writer, "checkpointed_version", looked)
     with _committing_until_it_is_back(tables, object_store):
-        wait_until(lambda: "waiting for the object store" in caplog.text, _SETTLE_S, "it waits")
+        wait_until(lambda: "waiting for the object store" in caplog.text, _SETTLE_S, "the batch waits")
         assert lost.is_set()
         assert not chances
 
@@ -286,14 +286,14 @@ def test_follower_reports_every_commit_and_survives_an_unavailable_store(
         wait_until(lambda: followed.names == {"a"}, _SETTLE_S, "the table is loaded")
         _add(tables, "b")
         tables.commit()
-        wait_until(lambda: followed.names == {"a", "b"}, _SETTLE_S, "a commit is told")
+        wait_until(lambda: followed.names == {"a", "b"}, _SETTLE_S, "a commit is reported")
         object_store.go_away()
-        wait_until(lambda: followed.follower.failure, _SETTLE_S, "the follower says that the store is away")
+        wait_until(lambda: followed.follower.failure, _SETTLE_S, "the follower reports that the store is unavailable")
         object_store.come_back()
-        wait_until(lambda: not followed.follower.failure, _SETTLE_S, "the follower sees the store again")
+        wait_until(lambda: not followed.follower.failure, _SETTLE_S, "the follower reaches the store again")
         _add(tables, "c")
         tables.commit()
-        wait_until(lambda: followed.names == {"a", "b", "c"}, _SETTLE_S, "following goes on")
+        wait_until(lambda: followed.names == {"a", "b", "c"}, _SETTLE_S, "the follower continues")
         assert followed.reloads == 1
     finally:
         object_store.come_back()

@@ -116,7 +116,7 @@ async def test_changes_while_an_answer_is_awaited_are_sent_together() -> None:
         assert await agent.wait_registered(10_000)
         server.script = hold
         changes = [asyncio.ensure_future(agent.change(add=[f"t{number}"])) for number in range(5)]
-        await until(lambda: held, "the first change is under way")
+        await until(lambda: held, "the first change is being sent")
         server.script = lambda request: [response_to(held[0], 0), response_to(request, 0)]
         server.drop_connections()
         await asyncio.gather(*changes)
@@ -139,7 +139,7 @@ async def test_a_name_server_that_comes_back_is_registered_with() -> None:
     async with ScriptedNameServer() as server, running(server) as agent:
         assert await agent.wait_registered(10_000)
         await server.stop()
-        await until(lambda: agent.tally.registered == 0, "noticed")
+        await until(lambda: agent.tally.registered == 0, "the agent notices")
         await server.start()
         assert await agent.wait_registered(10_000)
 
@@ -180,7 +180,7 @@ async def test_agent_unregisters_from_a_server_that_lost_its_connection() -> Non
     async with ScriptedNameServer() as server, running(server, max_back_off_ms=3_600_000) as agent:
         assert await agent.wait_registered(10_000)
         server.drop_connections()
-        await until(lambda: not agent.is_registered, "noticed")
+        await until(lambda: not agent.is_registered, "the agent notices")
         assert await agent.stop() == 1
         assert server.codes()[-1] == UNREGISTER
 
