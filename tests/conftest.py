@@ -1,4 +1,4 @@
-"""What all tests share: UTC, Hypothesis profiles, and a real Kafka for those that ask for it."""
+"""Shared by all tests: UTC, Hypothesis profiles, and a real Kafka."""
 
 import gc
 import os
@@ -24,7 +24,7 @@ hypothesis_settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "default")
 
 
 def pytest_collection_finish() -> None:
-    """Thousands of collected tests outlive the run: the collector need not go through them again and again."""
+    """Exclude the thousands of collected tests from garbage collection."""
     gc.freeze()
 
 

@@ -35,7 +35,7 @@ from tests.bench.history_month_clock import ShiftedClock, run_again_with_shifted
 from tests.bench.history_month_figures import cold_opens, command, server_start, sizes
 from tests.bench.history_month_fleet import DAY_MS, FleetLog
 from tests.bench.history_month_job import MonthJob
-from tests.support.history import write_to_the_end
+from tests.support.history_rig import write_to_the_end
 from tests.support.kafka import REPOSITORY
 
 _RESULTS: Final = REPOSITORY / "build" / "bench" / "history-month.json"

@@ -1,7 +1,7 @@
-"""`make chaos`: runs of random faults until enough processes were killed; ``python -m tests.chaos --help``.
+"""`make chaos`: executes runs with random faults until enough processes were killed (``python -m tests.chaos --help``).
 
-Each run is a world of its own, made by (seed, number of the run): so a run that went wrong is played again by its
-number, and a long one that was interrupted goes on where it ended, when it is started again with the same arguments.
+Seed and number determine a run, so a failed run can be repeated by its
+number. An interrupted series continues when it is started again with the same arguments.
 """
 
 import argparse
@@ -16,13 +16,13 @@ from pathlib import Path
 from types import FrameType
 from typing import Any, Final, NoReturn
 
+from tests.chaos.environment import Scale
 from tests.chaos.fault_plan import Fault, long_plan
 from tests.chaos.fleet_plan import FleetSize
 from tests.chaos.log_checks import Finding
 from tests.chaos.report import summary, text_of
 from tests.chaos.run import Outcome, run
 from tests.chaos.verdict import Figures, Verdict
-from tests.chaos.world import Scale
 
 logger = logging.getLogger(__name__)
 
@@ -32,7 +32,7 @@ _SIZE: Final = FleetSize(timeouts_ms=(8_000, 10_000, 12_000, None), default_time
 
 
 def main() -> int:
-    """0 if no run has anything wrong."""
+    """Execute the runs; returns 0 if no run has findings."""
     parser = argparse.ArgumentParser(prog="make chaos", description=__doc__.splitlines()[0] if __doc__ else None)
     parser.add_argument("--seed", type=int, default=1, help="of all that is random")
     parser.add_argument("--kills", type=int, default=100, help="processes to kill in all, at least")
@@ -57,12 +57,12 @@ def main() -> int:
 
 
 def _stop(number: int, _: FrameType | None) -> NoReturn:
-    """End as on an error: everything that was started is ended, the disk unmounted."""
+    """Exit as on an error: end all processes and unmount the disk."""
     sys.exit(128 + number)
 
 
 def play(folder: Path, seed: int, number: int, *, is_new: bool) -> Outcome:
-    """One run, or its outcome where it was played before."""
+    """Execute one run, or read its outcome if it was executed before."""
     work_dir = folder / f"run-{number}"
     if not is_new and (known := work_dir / "verdict.json").exists():
         return outcome_from(json.loads(known.read_text(encoding="utf-8")))
@@ -80,7 +80,7 @@ def play(folder: Path, seed: int, number: int, *, is_new: bool) -> Outcome:
 
 
 def plan_text(plan: Sequence[Fault]) -> str:
-    """A line a fault."""
+    """Return one line per fault."""
     return "".join(f"{f.kind} {','.join(f.parts) or '-'} {f.hold_s} {f.pause_s}\n" for f in plan)
 
 
@@ -91,7 +91,7 @@ def outcome_from(fields: dict[str, Any]) -> Outcome:
 
 
 def _keep_figures_only(work_dir: Path) -> None:
-    """Of a run in which all was well, gigabytes of Kafka's log and tables are of no use."""
+    """Delete the logs and tables of a run without findings: they take gigabytes."""
     for path in work_dir.iterdir():
         if path.is_dir():
             shutil.rmtree(path, ignore_errors=True)

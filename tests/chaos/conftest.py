@@ -1,4 +1,4 @@
-"""Figures of the runs at the end of the output, of passed ones too."""
+"""Prints the figures of all runs at the end of the output, also of passed ones."""
 
 import logging
 
@@ -17,7 +17,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    """Show what the runs were like."""
+    """Print the figures of the runs."""
     for outcome in _outcomes:
         terminalreporter.section("chaos")
         terminalreporter.write_line(text_of(outcome))
@@ -25,6 +25,6 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
 
 @pytest.fixture
 def outcomes() -> list[Outcome]:
-    """Keeps runs for the end of the output."""
+    """Collects the outcomes of runs for the end of the output."""
     logging.getLogger("kafka").setLevel(logging.CRITICAL)
     return _outcomes

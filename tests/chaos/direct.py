@@ -1,7 +1,7 @@
-"""Brokers that publish to Kafka by themselves, with a clock that jumps: ``python -m tests.chaos.direct SPEC``.
+"""Direct producers, which are brokers that publish to Kafka themselves: ``python -m tests.chaos.direct SPEC``.
 
-Their producer stamps its records (CreateTime) five minutes early or late by turns; the topic stamps them anew
-(LogAppendTime), so nobody may notice. Told ``calm`` and ``stop`` like the fleet.
+Their producer sets timestamps (CreateTime) alternately five minutes early and late; the topic replaces them
+(LogAppendTime), so they must have no effect. The process obeys ``calm`` and ``stop`` like the fleet.
 """
 
 import itertools
@@ -30,7 +30,7 @@ from namesrv_stream.route.events import (
 )
 from namesrv_stream.route.model import DataVersion, LiveKey
 from namesrv_stream.settings import Settings, load_settings
-from tests.chaos.fleet_plan import Fate, FleetSize, Slot, direct_slots
+from tests.chaos.fleet_plan import FleetSize, Slot, SlotDraws, direct_slots
 from tests.chaos.truth import STALL_MS, Journal, now_ms
 from tests.support.builders import a_registration
 
@@ -42,7 +42,7 @@ _ORIGIN: Final = Origin(DIRECT, 0)
 
 
 class Publisher:
-    """A producer that is made anew when Kafka was lost, and whose stamps are wrong."""
+    """A producer with wrong timestamps; it is replaced after a loss of Kafka."""
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
@@ -51,7 +51,7 @@ class Publisher:
         self.jump_ms = 0
 
     def send(self, broker_name: str, value: bytes, on_ack: Any) -> None:
-        """Publish; ``on_ack`` runs on another thread once Kafka has it. What cannot be sent is dropped."""
+        """Publish a record or drop it; ``on_ack`` runs on another thread when Kafka has stored it."""
         if self._failed.is_set() and self._producer is not None:
             self._failed.clear()
             producer, self._producer = self._producer, None
@@ -73,11 +73,11 @@ class Publisher:
 
 
 class DirectBroker:
-    """One slot of the direct cluster."""
+    """A broker in one slot of the direct cluster."""
 
     def __init__(self, slot: Slot, size: FleetSize, seed: int, journal: Journal, lives: "itertools.count[int]") -> None:
         self._slot = slot
-        self._fate = Fate(slot, size, seed)
+        self._fate = SlotDraws(slot, size, seed)
         self._journal = journal
         self._lives = lives
         self._life: int | None = None
@@ -87,7 +87,7 @@ class DirectBroker:
         self._change_ms = 0
 
     def step(self, publisher: Publisher, at_ms: int, *, is_calm: bool) -> None:
-        """Do what is due."""
+        """Execute the actions that are due."""
         if self._life is None:
             if at_ms < self._change_ms or (is_calm and self._incarnation >= 0):
                 return

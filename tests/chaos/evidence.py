@@ -1,4 +1,4 @@
-"""What a run leaves behind, read raw: the topic, the tables and their log, the dead letters, the servers' word."""
+"""Collects the evidence of a run: the topic, the tables and their log, dead letters, and the state of the servers."""
 
 import json
 import time
@@ -21,10 +21,10 @@ from namesrv_stream.settings import Settings
 from namesrv_stream.tables.change_rows import decode_changes, in_log_order
 from namesrv_stream.tables.layout import ROUTE_CHANGES, app_id, partition_of_app_id
 from namesrv_stream.tools.replay.log_fold import LogFold, start_of_log
-from tests.chaos.liar import Poison
+from tests.chaos.environment import Environment
+from tests.chaos.faulty_producer import Poison
 from tests.chaos.parts import SERVERS
 from tests.chaos.truth import BrokerKey, Truth
-from tests.chaos.world import World
 
 _DEAD_LETTERS_S: Final = 60
 
@@ -55,7 +55,7 @@ class Commit:
 
 @dataclass(frozen=True, slots=True)
 class Served:
-    """What a server says that it serves; digests by partition."""
+    """The state that a server reports; digests by partition."""
 
     next_offsets: Mapping[int, int]
     digests: Mapping[int, str]
@@ -64,7 +64,7 @@ class Served:
 
 @dataclass(frozen=True, slots=True)
 class Evidence:
-    """Everything that a verdict is made of.
+    """Everything that the verdict is based on.
 
     Attributes:
         records: The whole topic.
@@ -91,22 +91,22 @@ class Evidence:
     poisons: Sequence[Poison] = ()
 
 
-def collect(world: World) -> Evidence:
-    """Read it all, from a world that still runs; blocks for a while.
+def collect(environment: Environment) -> Evidence:
+    """Collect the evidence while everything still runs; takes a while.
 
     Raises:
         AssertionError: A server does not answer.
     """
-    settings = world.settings
-    servers = {name: _served(world, name) for name in SERVERS}
-    truth = world.truth()
+    settings = environment.settings
+    servers = {name: _served(environment, name) for name in SERVERS}
+    truth = environment.truth()
     # In this order: what the table has, and what the servers say, is in the log by then.
     stored, committed, commits = _table(settings)
     records = _records(settings)
     digests, folded, dead = _fold(settings, records, servers, committed)
     return Evidence(
         truth=truth,
-        max_gap_ms=world.scale.max_gap_ms,
+        max_gap_ms=environment.scale.max_gap_ms,
         records=records,
         stored=stored,
         committed=committed,
@@ -116,13 +116,13 @@ def collect(world: World) -> Evidence:
         fold_digests=digests,
         dead_letters=_dead_letters(settings),
         fold_dead_letters=dead,
-        poisons=tuple(world.liar.poisons),
+        poisons=tuple(environment.faulty_producer.poisons),
     )
 
 
-def _served(world: World, server: str) -> Served:
-    state = world.get(server, "/state")
-    brokers = world.served(server)
+def _served(environment: Environment, server: str) -> Served:
+    state = environment.get(server, "/state")
+    brokers = environment.served(server)
     assert state is not None, f"{server} does not answer"
     assert brokers is not None, f"{server} does not answer"
     offsets = {int(partition): int(offset) for partition, offset in state["next_offsets"].items()}
@@ -139,7 +139,7 @@ def _table(settings: Settings) -> tuple[list[RouteChange], dict[int, int], list[
 
 
 def _commits(path: Path) -> list[Commit]:
-    """The versions by Delta's log itself, which is kept for a day; files joined later are still there."""
+    """Read the versions from Delta's log, which is kept for a day; it still lists files that were joined later."""
     found = []
     for entry in sorted((path / "_delta_log").glob("[0-9]*.json")):
         if not entry.stem.isdecimal():
@@ -183,7 +183,7 @@ def _records(settings: Settings) -> list[Record]:
 def _fold(
     settings: Settings, records: Sequence[Record], servers: Mapping[str, Served], committed: Mapping[int, int]
 ) -> tuple[dict[tuple[int, int], str], list[RouteChange], int]:
-    """Fold the log anew without Spark, stopping wherever a server is."""
+    """Fold the log without Spark, and stop at the offset of each server."""
     partitions = settings.kafka.partitions
     digests: dict[tuple[int, int], str] = {}
     rows: list[RouteChange] = []

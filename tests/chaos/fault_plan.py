@@ -1,4 +1,4 @@
-"""Which faults come when: pure, and the same for the same seed."""
+"""Plans of faults; the seed determines a plan."""
 
 import random
 from collections.abc import Iterable
@@ -23,7 +23,7 @@ LIES: Final = (DUPLICATE, REORDER, POISON)
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """One thing that is done.
+    """One fault.
 
     Attributes:
         parts: To whom.
@@ -38,12 +38,12 @@ class Fault:
 
     @property
     def kills(self) -> int:
-        """How many processes are killed."""
+        """Number of processes that the plan kills."""
         return len(self.parts) if self.kind == KILL else int(self.kind == KILL_JVM)
 
 
 def short_plan(seed: int, timeout_s: float) -> tuple[Fault, ...]:
-    """Each kind once, in an order that the seed chooses; while the job starts again, the servers have their share.
+    """Plan each kind of fault once, in an order chosen by the seed; faults of servers come while the job restarts.
 
     Args:
         seed: Any number.
@@ -67,7 +67,7 @@ def short_plan(seed: int, timeout_s: float) -> tuple[Fault, ...]:
 
 
 def long_plan(seed: int, kills: int, timeout_s: float) -> tuple[Fault, ...]:
-    """Random faults until so many kills are in it, with a quiet time now and then, in which lags are measured."""
+    """Plan random faults until they have ``kills`` kills, with quiet periods in which lags are measured."""
     draw = random.Random(f"{seed}/plan")
     faults: list[Fault] = []
     while sum(fault.kills for fault in faults) < kills:
@@ -77,7 +77,7 @@ def long_plan(seed: int, kills: int, timeout_s: float) -> tuple[Fault, ...]:
 
 
 def _hand(draw: random.Random, timeout_s: float) -> list[Fault]:
-    """Faults to choose from, each with its own draws; kills and freezes more than once."""
+    """Return the faults to choose from, with random parameters; kills and freezes are included more than once."""
 
     def hold_s(most: float) -> float:
         # From an instant to a long while; most are short.

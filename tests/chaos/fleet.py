@@ -1,4 +1,4 @@
-"""The fleet as a process: ``python -m tests.chaos.fleet SPEC``; told what to do by lines on its standard input.
+"""The fleet as a process: ``python -m tests.chaos.fleet SPEC``; it reads commands from its standard input.
 
 ``cut SERVER CLUSTER`` and ``heal SERVER CLUSTER`` ("*" for all clusters), ``calm`` (from now on nobody dies or comes
 back), ``stop``. It runs alone in its process, notes whenever its own loop stood still, and knows nothing of the name
@@ -16,7 +16,7 @@ from typing import Any, Final
 import uvloop
 
 from tests.chaos.fleet_link import FleetLink, Network
-from tests.chaos.fleet_plan import Fate, FleetSize, Slot, slots
+from tests.chaos.fleet_plan import FleetSize, Slot, SlotDraws, slots
 from tests.chaos.truth import STALL_MS, Journal
 
 _WATCH_S: Final = 0.1
@@ -24,7 +24,7 @@ _LATE_CLOSE_S: Final = 3.0
 
 
 class Fleet:
-    """All slots, each with its task."""
+    """The fleet: a task for each slot."""
 
     def __init__(self, spec: dict[str, Any]) -> None:
         self._journal = Journal(Path(spec["journal"]))
@@ -36,7 +36,7 @@ class Fleet:
         self._calm = asyncio.Event()
 
     async def run(self) -> None:
-        """Until told to stop; raises what ends a broker, which is always a mistake in this program."""
+        """Run until ``stop``; an exception that ends a broker is a mistake in this program and is raised."""
         async with asyncio.TaskGroup() as tasks:
             running = [tasks.create_task(self._watch())]
             for slot in slots(self._size, tuple(self._network.addrs), self._seed):
@@ -78,8 +78,8 @@ class Fleet:
                 self._journal.write("stall", ms=stood_ms, part="fleet")
 
     async def _live(self, slot: Slot) -> None:
-        """One process after another."""
-        fate = Fate(slot, self._size, self._seed)
+        """Run one broker process after another."""
+        fate = SlotDraws(slot, self._size, self._seed)
         await asyncio.sleep(slot.number * 0.005)
         addr_number, broker_id = 0, slot.broker_id
         while True:
@@ -92,7 +92,7 @@ class Fleet:
             if restart == "broker_id":
                 broker_id = (broker_id + 2) % 8
 
-    async def _one_life(self, slot: Slot, fate: Fate, broker_id: int, addr: str) -> None:
+    async def _one_life(self, slot: Slot, fate: SlotDraws, broker_id: int, addr: str) -> None:
         number = next(self._lives)
         self._journal.write(
             "up",
@@ -123,7 +123,7 @@ class Fleet:
             link.end(how, is_abrupt=is_abrupt)
 
     async def _is_calm_after(self, seconds: float) -> bool:
-        """Wait; whether calm was ordered before that time was over."""
+        """Wait; returns whether ``calm`` was received before the end of that time."""
         try:
             async with asyncio.timeout(seconds):
                 await self._calm.wait()

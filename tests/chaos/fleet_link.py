@@ -1,7 +1,7 @@
-"""One simulated broker's tie to one name server, spoken with a codec that shares no code with ours.
+"""The link between a simulated broker and a name server; its codec shares no code with the product.
 
-A link connects, registers, and gives a sign of life each interval: heartbeats (904), every fourth time an unchanged
-registration (103). What is answered with SUCCESS goes into the journal with the time at which it was sent.
+A link connects, registers, and then sends a heartbeat (904) every interval, and every fourth time an unchanged
+registration (103). Requests answered with SUCCESS are written to the journal with the time of sending.
 """
 
 import asyncio
@@ -30,7 +30,7 @@ _REGISTER_EACH: Final = 4
 
 
 class Network:
-    """Which brokers reach which server. A cut loses what is sent; nobody sees a connection end."""
+    """The network between brokers and servers. A cut loses all data; connections do not close."""
 
     def __init__(self) -> None:
         self._cuts: set[tuple[str, str]] = set()
@@ -44,7 +44,7 @@ class Network:
         self._cuts.add((server, cluster))
 
     def heal(self, server: str, cluster: str) -> None:
-        """Mend it; connections that were given up meanwhile close only now, after newer ones were made."""
+        """Repair the network; connections that were abandoned close only now, after newer ones were opened."""
         self._cuts.discard((server, cluster))
 
     def close_lingering(self, server: str) -> None:
@@ -55,7 +55,7 @@ class Network:
 
 
 class FleetLink:
-    """One process's link to one server; ``run`` until cancelled."""
+    """The link of one broker process to one server; ``run`` ends by cancellation."""
 
     def __init__(
         self,
@@ -124,7 +124,7 @@ class FleetLink:
         await self._say(REGISTER_BROKER, fields, body)
 
     async def unregister(self) -> None:
-        """Say goodbye, if that is possible."""
+        """Unregister, if possible."""
         if self._writer is not None:
             try:
                 await self._say(UNREGISTER_BROKER, self._identity, is_life=False)
@@ -147,7 +147,7 @@ class FleetLink:
             self._journal.write("ack", life=self._life, server=self._server, at=sent_ms)
 
     async def _answer(self, opaque: int) -> int:
-        """The code of the answer; what else comes is not for us."""
+        """Return the code of the answer; other frames are ignored."""
         assert self._reader is not None
         while True:
             (total,) = struct.unpack(">I", await self._reader.readexactly(4))
@@ -157,7 +157,7 @@ class FleetLink:
                 return int(header["code"])
 
     def _give_up(self) -> None:
-        """The connection is of no use. Where the network is cut nobody can close it."""
+        """Abandon the connection; if the network is cut, it stays open."""
         writer, self._writer, self._reader = self._writer, None, None
         if writer is None:
             return
@@ -167,7 +167,7 @@ class FleetLink:
             writer.close()
 
     def end(self, how: str, *, is_abrupt: bool) -> None:
-        """The process is dead: its connection stays open in silence, or ends."""
+        """End the process: its connection stays open silently, or closes."""
         writer, self._writer = self._writer, None
         if writer is None:
             return

@@ -1,4 +1,4 @@
-"""Who is in a fleet, and how its brokers live and die; pure, and the same for the same seed."""
+"""The brokers of a fleet, and when and how they start and end; the seed determines everything."""
 
 import random
 from collections.abc import Iterator
@@ -16,7 +16,7 @@ _RESTARTS: Final = ("same", "same", "address", "broker_id")
 
 @dataclass(frozen=True, slots=True)
 class FleetSize:
-    """How large and how restless a fleet is. Durations in milliseconds.
+    """Size and churn of a fleet; durations in milliseconds.
 
     Attributes:
         brokers: Broker processes at a time, those of the guarded cluster aside.
@@ -44,7 +44,7 @@ class FleetSize:
 
 @dataclass(frozen=True, slots=True)
 class Slot:
-    """A place in the fleet, in which one broker process follows another.
+    """A slot of the fleet, in which one broker process follows another.
 
     Attributes:
         timeout_ms: As asked for; None for none.
@@ -63,16 +63,16 @@ class Slot:
 
     @property
     def beat_ms(self) -> int:
-        """Between two signs of life: a quarter of the timeout, as brokers have it by default (30 s of 120 s)."""
+        """Interval between heartbeats: a quarter of the timeout, as by default (30 s of 120 s)."""
         return self.effective_ms // 4
 
     def addr(self, incarnation: int) -> str:
-        """An address that no other broker process has."""
+        """Return an address that no other broker process has."""
         return f"10.77.{self.number // 250}.{self.number % 250 + 1}:{10_911 + 10 * incarnation}"
 
 
 def slots(size: FleetSize, servers: tuple[str, ...], seed: int) -> Iterator[Slot]:
-    """The fleet: a third are slaves that share a master's name; half speak to all servers, the others to one."""
+    """Return the fleet: a third are slaves of a master; half use all servers, the others one server."""
     draw = random.Random(seed)
     for number in range(size.brokers + size.guarded):
         is_guarded = number >= size.brokers
@@ -94,15 +94,15 @@ def slots(size: FleetSize, servers: tuple[str, ...], seed: int) -> Iterator[Slot
 
 
 def direct_slots(size: FleetSize) -> Iterator[Slot]:
-    """Brokers that publish to Kafka by themselves; every other one dies now and then."""
+    """Return the direct producers; every other one ends and restarts at times."""
     for number in range(size.direct):
         timeout_ms = size.default_timeout_ms
         name = f"{DIRECT_CLUSTER}-{number}"
         yield Slot(1_000 + number, DIRECT_CLUSTER, name, 0, None, timeout_ms, ("direct",), number % 2 == 0)
 
 
-class Fate:
-    """The draws of one slot, one after another."""
+class SlotDraws:
+    """The random draws of one slot."""
 
     def __init__(self, slot: Slot, size: FleetSize, seed: int) -> None:
         self._draw = random.Random(f"{seed}/{slot.number}")
@@ -122,7 +122,7 @@ class Fate:
         return self._draw.choice(_DEATHS)
 
     def restart(self) -> str:
-        """What is other with the next process: nothing, its address, or its brokerId as well."""
+        """What changes with the next process: nothing, its address, or its address and brokerId."""
         return self._draw.choice(_RESTARTS)
 
     def jitter(self) -> float:

@@ -1,10 +1,10 @@
-"""Did exactly those brokers go that were dead, and how soon? Pure; judged by the fleet's own truth.
+"""Checks that exactly the dead brokers were removed, and how soon, by comparison with the fleet's own records.
 
-**Who is live.** A broker that ran through all of the last timeout (and a margin before it) before a row says that it
-expired. Whatever happened meanwhile to servers, job, Kafka or the machine is no excuse: time that nobody could observe
-must not age a broker. It is excused only where no server could hear it *in observed time*:
+**Live brokers.** A broker is live if it ran through the whole timeout (and a margin) before a row says that it
+expired. Faults of servers, job, Kafka or the machine do not excuse the expiry: unobserved time
+must not age a broker. An expiry is excused only if no server could hear the broker *in observed time*:
 
-* no server that was there, and with which it had not parted itself, had heard it within its timeout, and
+* no running server that the broker had not left itself had heard it within its timeout, and
 * at each server that observed more than its timeout, the rest of that time, without that for which the rig had cut
   the broker off or the fleet itself stood still, is within it. For name servers such a broker is dead.
 
@@ -20,7 +20,7 @@ from typing import Final, NamedTuple
 from namesrv_stream.route.changes import Cause, ChangeKind, RouteChange
 from tests.chaos.evidence import Commit, Evidence
 from tests.chaos.observed_log import DIRECT, ObservedLog, ServerTime
-from tests.chaos.truth import BrokerKey, Life, Span, Truth
+from tests.chaos.truth import BrokerKey, Lifetime, Span, Truth
 
 FALSE_CAUSES: Final = (Cause.EXPIRED, Cause.SERVER_SILENT, Cause.SERVER_LOST)
 
@@ -38,7 +38,7 @@ _WHERE: Final = re.compile(r" at (\S+), timeout \d+ ms")
 
 @dataclass(frozen=True, slots=True)
 class Ending:
-    """A broker process is gone, as a row says."""
+    """A row that says that a broker process is gone."""
 
     key: BrokerKey
     partition: int
@@ -49,13 +49,13 @@ class Ending:
 
     @property
     def server(self) -> str | None:
-        """By whose clock it expired, as the row says."""
+        """The server whose clock expired it, from the row."""
         found = _WHERE.search(self.detail)
         return found[1] if found else None
 
 
 class Lag(NamedTuple):
-    """How late an expiry was, in observed time of the server by whose clock it came.
+    """The delay of an expiry, in observed time of the server whose clock expired the broker.
 
     Attributes:
         in_log_ms: From the end of the timeout to the record that brought it.
@@ -68,7 +68,7 @@ class Lag(NamedTuple):
 
 
 def endings(stored: Iterable[RouteChange]) -> list[Ending]:
-    """All of them, in log order."""
+    """Return all endings, in log order."""
     return [
         Ending(
             BrokerKey(row.broker_name or "", row.cluster or "", row.broker_addr or ""),
@@ -84,7 +84,7 @@ def endings(stored: Iterable[RouteChange]) -> list[Ending]:
 
 
 def false_expiries(truth: Truth, log: ObservedLog, found: Iterable[Ending]) -> tuple[list[str], int]:
-    """Live brokers that went as dead, and how many went with an excuse."""
+    """Return live brokers that were removed as dead, and the number of excused removals."""
     texts: list[str] = []
     excused = 0
     for ending in found:
@@ -100,8 +100,8 @@ def false_expiries(truth: Truth, log: ObservedLog, found: Iterable[Ending]) -> t
     return texts, excused
 
 
-def is_excused(truth: Truth, log: ObservedLog, life: Life, ending: Ending) -> bool:
-    """Whether no name server could hear a living broker."""
+def is_excused(truth: Truth, log: ObservedLog, life: Lifetime, ending: Ending) -> bool:
+    """Return whether no name server could hear a living broker."""
     was_deaf = False
     for server in life.servers:
         heard_ms = log.heard_ms(life.key, server, ending.offset)
@@ -118,8 +118,8 @@ def is_excused(truth: Truth, log: ObservedLog, life: Life, ending: Ending) -> bo
     return was_deaf
 
 
-def _deaf_ms(truth: Truth, life: Life, server: str, time: ServerTime, from_ms: int, to_ms: int) -> int:
-    """Observed time within ``[from_ms, to_ms]`` of a server's clock for which it could not hear a broker."""
+def _deaf_ms(truth: Truth, life: Lifetime, server: str, time: ServerTime, from_ms: int, to_ms: int) -> int:
+    """Return the observed time within ``[from_ms, to_ms]`` of a server's clock in which it could not hear a broker."""
     mute = "direct" if DIRECT in life.servers else "fleet"
     spans = [
         (span.from_ms, span.to_ms + (RECONNECT_MS if span.what == "cut" else 0))
@@ -137,7 +137,7 @@ def _deaf_ms(truth: Truth, life: Life, server: str, time: ServerTime, from_ms: i
 
 
 def early_expiries(truth: Truth, found: Iterable[Ending]) -> Iterator[str]:
-    """Expiries, of the living or the dead, within the timeout of a sign of life that a server had acknowledged.
+    """Return expiries within the timeout after a heartbeat that a server had acknowledged.
 
     Observed time never runs faster than the machine's clock. A sign of life counts where neither that server nor Kafka
     was broken around it, for then it is surely in the log, and before the ticks that follow.
@@ -156,14 +156,14 @@ def early_expiries(truth: Truth, found: Iterable[Ending]) -> Iterator[str]:
 
 
 def never_early_by_the_log(lags: Iterable[Lag]) -> Iterator[str]:
-    """Expiries by a clock that had not gone beyond the timeout."""
+    """Return expiries at which the observed time had not exceeded the timeout."""
     for lag in lags:
         if lag.in_log_ms <= 0:
             yield f"{lag.ending}: its age is {-lag.in_log_ms} ms below its timeout"
 
 
 def wrong_at_the_end(truth: Truth, served: dict[str, frozenset[BrokerKey]]) -> Iterator[str]:
-    """Servers that have dead brokers, or lack living ones, once all was calm for long enough."""
+    """Return servers that have dead brokers or lack living ones after a long enough calm."""
     alive = {life.key for life in truth.lives if life.down_ms is None}
     for server, brokers in sorted(served.items()):
         for key in sorted(brokers - alive):
@@ -173,7 +173,7 @@ def wrong_at_the_end(truth: Truth, served: dict[str, frozenset[BrokerKey]]) -> I
 
 
 def missing_endings(truth: Truth, log: ObservedLog, stored: Iterable[RouteChange], end_ms: int) -> Iterator[str]:
-    """Dead brokers that the rows still have, although each server that had heard of them observed their timeout."""
+    """Return dead brokers that the rows still have although every server that knew them observed their timeout."""
     told: dict[BrokerKey, list[tuple[int, bool]]] = {}
     for row in stored:
         if row.kind == ChangeKind.BROKER_LIVE:
@@ -193,9 +193,9 @@ def missing_endings(truth: Truth, log: ObservedLog, stored: Iterable[RouteChange
             yield f"{life} is not gone at {until_ms}, {min(ages)} ms of observed time after it was heard"
 
 
-def _deaths(truth: Truth, end_ms: int) -> Iterator[tuple[Life, int]]:
-    """Each dead life, and until when its key stayed dead."""
-    by_key: dict[BrokerKey, list[Life]] = {}
+def _deaths(truth: Truth, end_ms: int) -> Iterator[tuple[Lifetime, int]]:
+    """Return each ended broker process, and until when its key had no successor."""
+    by_key: dict[BrokerKey, list[Lifetime]] = {}
     for life in truth.lives:
         by_key.setdefault(life.key, []).append(life)
     for lives in by_key.values():
@@ -205,7 +205,7 @@ def _deaths(truth: Truth, end_ms: int) -> Iterator[tuple[Life, int]]:
 
 
 def measured_lags(evidence: Evidence, log: ObservedLog, found: Iterable[Ending]) -> list[Lag]:
-    """The lag of each expiry by its timeout."""
+    """Return the lag of each expiry by timeout."""
     timeouts = {life.key: life.timeout_ms for life in evidence.truth.lives}
     lags = []
     for ending in found:
@@ -223,7 +223,7 @@ def measured_lags(evidence: Evidence, log: ObservedLog, found: Iterable[Ending])
 
 
 def commit_of(commits: Sequence[Commit], ending: Ending) -> Commit | None:
-    """The one that brought the row."""
+    """Return the commit that contains the row."""
     for commit in commits:
         if commit.next_offsets.get(ending.partition, 0) > ending.offset:
             return commit
@@ -231,7 +231,7 @@ def commit_of(commits: Sequence[Commit], ending: Ending) -> Commit | None:
 
 
 def while_all_ran(evidence: Evidence, log: ObservedLog, lags: Iterable[Lag]) -> list[Lag]:
-    """Those of a time in which nothing was broken, and the job had caught up with what was broken before.
+    """Return the endings during which nothing was broken and the job had caught up with earlier faults.
 
     The time is that from two seconds before the row to its commit. A machine on which many more processes want to run
     than it has cores is broken too.
@@ -247,7 +247,7 @@ def while_all_ran(evidence: Evidence, log: ObservedLog, lags: Iterable[Lag]) -> 
 
 
 def _with_recovery(evidence: Evidence, log: ObservedLog, span: Span) -> tuple[int, int]:
-    """Until the table has the first records that came when nothing was broken any more."""
+    """Extend faults until the table contains the first records after them."""
     ends = [span.to_ms]
     for partition in evidence.committed:
         offset = log.offset_at(partition, span.to_ms)

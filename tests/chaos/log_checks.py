@@ -1,4 +1,4 @@
-"""Is what the tables and the servers say exactly what the log says? Pure; each check yields what is wrong."""
+"""Checks that tables and servers agree exactly with the log; each check yields its findings."""
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -16,7 +16,7 @@ _JITTER_MS: Final = 1_000
 
 
 class Finding(NamedTuple):
-    """Something that must not be.
+    """Something that is wrong.
 
     Attributes:
         check: What was looked at.
@@ -28,7 +28,7 @@ class Finding(NamedTuple):
 
 
 def check_log(evidence: Evidence) -> list[Finding]:
-    """All checks of this module."""
+    """Run all checks of this module."""
     below = [row for row in evidence.folded if row.offset < evidence.committed.get(row.partition, 0)]
     return [
         *shortened("rows equal the fold's", rows_unlike_the_fold(evidence.stored, below)),
@@ -42,7 +42,7 @@ def check_log(evidence: Evidence) -> list[Finding]:
 
 
 def shortened(check: str, texts: Iterable[str]) -> Iterator[Finding]:
-    """The first texts as findings, and one that counts the others."""
+    """Return the first texts as findings, and one finding that counts the others."""
     found = list(texts)
     yield from (Finding(check, text) for text in found[:_MOST])
     if len(found) > _MOST:
@@ -50,7 +50,7 @@ def shortened(check: str, texts: Iterable[str]) -> Iterator[Finding]:
 
 
 def rows_unlike_the_fold(stored: Sequence[RouteChange], folded: Sequence[RouteChange]) -> Iterator[str]:
-    """Rows that only one of them has, row for row; both are in log order."""
+    """Return rows that only the table or only the fold has; both are in log order."""
     theirs = {_place(row): row for row in folded}
     ours = {_place(row): row for row in stored}
     for place in sorted(theirs.keys() | ours.keys()):
@@ -63,14 +63,14 @@ def rows_unlike_the_fold(stored: Sequence[RouteChange], folded: Sequence[RouteCh
 
 
 def rows_twice(stored: Iterable[RouteChange]) -> Iterator[str]:
-    """Rows of one place in the log that are there more than once."""
+    """Return duplicate rows."""
     for place, times in sorted(Counter(map(_place, stored)).items()):
         if times > 1:
             yield f"(partition, offset, seq) {place} is there {times} times"
 
 
 def seq_gaps(stored: Iterable[RouteChange]) -> Iterator[str]:
-    """Records whose rows are not numbered 0, 1, …"""
+    """Return records whose rows are not numbered 0, 1, …"""
     for (partition, offset), rows in groupby(sorted(map(_place, stored)), key=lambda place: place[:2]):
         numbers = sorted({seq for _, _, seq in rows})
         if numbers != list(range(len(numbers))):
@@ -78,7 +78,7 @@ def seq_gaps(stored: Iterable[RouteChange]) -> Iterator[str]:
 
 
 def offsets_skipped(commits: Sequence[Commit], committed: Mapping[int, int]) -> Iterator[str]:
-    """Commits whose rows are not of the offsets between the progress before and their own."""
+    """Return commits with rows outside the offsets between the previous progress and their own."""
     reached: dict[int, int] = {}
     for commit in commits:
         before = dict(reached)
@@ -98,7 +98,7 @@ def offsets_skipped(commits: Sequence[Commit], committed: Mapping[int, int]) -> 
 
 
 def digests_unlike(evidence: Evidence) -> Iterator[str]:
-    """Servers whose digest of a partition is not the fold's at the same offset."""
+    """Return servers whose digest of a partition differs from the fold's at the same offset."""
     for name, served in sorted(evidence.servers.items()):
         if not served.next_offsets:
             yield f"{name} serves nothing"
@@ -109,7 +109,7 @@ def digests_unlike(evidence: Evidence) -> Iterator[str]:
 
 
 def poison_not_told(evidence: Evidence) -> Iterator[str]:
-    """Poison without a dead letter, and dead letters of what the fold could take."""
+    """Return invalid records without a dead letter, and dead letters of valid records."""
     told = {_numbers(key)[:2] for key in evidence.dead_letters}
     for poison in evidence.poisons:
         if (poison.partition, poison.offset) not in told:
@@ -120,7 +120,7 @@ def poison_not_told(evidence: Evidence) -> Iterator[str]:
 
 
 def stamps_of_producers(records: Iterable[Record]) -> Iterator[str]:
-    """Records whose stamp jumps back within their partition, as those of a producer with a jumping clock would."""
+    """Return records whose timestamp jumps back in their partition, as those of a producer's jumping clock would."""
     last_ms: dict[int, int] = {}
     for record in records:
         back_ms = last_ms.get(record.partition, 0) - record.at_ms

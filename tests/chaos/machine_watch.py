@@ -1,4 +1,4 @@
-"""Whether the machine itself can keep up: where many more processes want to run than there are cores, no part runs."""
+"""Watches whether the machine is overloaded: with many more runnable processes than cores, no part makes progress."""
 
 import os
 import threading
@@ -16,7 +16,7 @@ _STAT: Final = Path("/proc/stat")
 
 
 class MachineWatch:
-    """Samples on a thread of its own, from ``start`` to ``stop``.
+    """Takes samples on its own thread, from ``start`` to ``stop``.
 
     Attributes:
         spans: When the machine was starved, by others or by us.
@@ -52,7 +52,7 @@ class MachineWatch:
 
 
 def _runnable() -> int:
-    """Processes that run or could."""
+    """Return the number of runnable processes."""
     for line in _STAT.read_text(encoding="ascii").splitlines():
         if line.startswith("procs_running "):
             return int(line.split()[1])

@@ -1,4 +1,4 @@
-"""Observed time worked out from the raw log alone, and in another way than the fold does it: the verdict's own clock.
+"""Computes observed time from the raw log in another way than the fold; the verdict uses it as its clock.
 
 The clock of a server moves with its records by the time between them, a gap at most. A broker's age at a server is how
 far that clock moved since the server last told of the broker.
@@ -27,7 +27,7 @@ class ServerTime:
         self._clock_ms: list[int] = []
 
     def move(self, offset: int, at_ms: int, *, was_away: bool = False) -> int:
-        """Take in its next record; returns its clock then.
+        """Add its next record; returns its clock after it.
 
         Args:
             offset: Of the record.
@@ -42,12 +42,12 @@ class ServerTime:
         return clock_ms
 
     def at_offset(self, offset: int) -> int:
-        """Its clock once the record at ``offset`` was there."""
+        """Return its clock after the record at ``offset``."""
         index = bisect.bisect_right(self._offsets, offset)
         return self._clock_ms[index - 1] if index else 0
 
     def at_time(self, at_ms: int) -> int:
-        """Its clock at an instant of the log's time; between two records it is under way."""
+        """Return its clock at an instant of the log's time; it is interpolated between two records."""
         index = bisect.bisect_right(self._at_ms, at_ms)
         if not index:
             return 0
@@ -56,7 +56,7 @@ class ServerTime:
 
 
 class ObservedLog:
-    """The clocks of all servers, and when they told of which broker.
+    """The clocks of all servers, and when they logged events of each broker.
 
     Args:
         records: Of the whole topic, in order of offset within each partition.
@@ -78,18 +78,18 @@ class ObservedLog:
             self._take(record)
 
     def partition(self, key: BrokerKey) -> int | None:
-        """Where the broker is told of; None where it never is."""
+        """Return the partition with events of the broker; None if there are none."""
         return self._partition.get(key)
 
     def time_of(self, partition: int, server: str) -> ServerTime:
         return self._times[partition, server]
 
     def servers_of(self, key: BrokerKey) -> list[str]:
-        """Who ever told of a broker."""
+        """Return all servers that logged events of a broker."""
         return sorted(server for told, server in self._heard if told == key)
 
     def heard_ms(self, key: BrokerKey, server: str, before_offset: int) -> int | None:
-        """The server's clock when it last told of the broker before an offset; None where it had not."""
+        """Return the server's clock at its last event of the broker before an offset; None if there is none."""
         heard = _before(self._heard.get((key, server), []), before_offset)
         if heard is None:
             return None
@@ -97,7 +97,7 @@ class ObservedLog:
         return max(heard, resumed or 0)
 
     def offset_at(self, partition: int, at_ms: int) -> int:
-        """The first offset of the partition stamped later than an instant."""
+        """Return the first offset of the partition with a later timestamp than an instant."""
         return bisect.bisect_right(self._at_ms[partition], at_ms)
 
     def _take(self, record: Record) -> None:
@@ -125,7 +125,7 @@ def _before(told: list[tuple[int, int]], offset: int) -> int | None:
 
 
 def _fields(value: bytes) -> dict[str, Any] | None:
-    """The record, if it is one of ours."""
+    """Return the fields of a record of the product; None for others."""
     try:
         fields = json.loads(value)
     except ValueError:
@@ -136,7 +136,7 @@ def _fields(value: bytes) -> dict[str, Any] | None:
 
 
 def _brokers(fields: dict[str, Any]) -> Iterator[BrokerKey]:
-    """Of whose life the record tells."""
+    """Return the brokers that a record is a sign of life of."""
     told = fields.get("items", []) if fields["kind"] == "broker_heartbeats" else [fields]
     if fields["kind"] not in ("broker_heartbeats", "broker_registered"):
         return

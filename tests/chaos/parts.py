@@ -1,4 +1,4 @@
-"""The four parts of the product, each a process of its own that can be killed, frozen and started again.
+"""The four parts of the product as separate processes that can be killed, frozen and restarted.
 
 Not under ``up``: its supervisor would start a part again at once and hide for how long it was away; the rig does what
 a supervisor does, when the plan says so. (That ``up`` restarts its parts is tested in tests/integration/test_up.py.)
@@ -79,7 +79,7 @@ class Parts:
             self._parts[name] = Part(name, of_part, Process(name, args, work_dir / f"{name}.log", cwd=REPOSITORY))
 
     def start(self) -> None:
-        """Start all and wait until each is ready.
+        """Start all parts and wait until each is ready.
 
         Raises:
             AssertionError: One is not, in time.
@@ -91,7 +91,7 @@ class Parts:
         self._wait_ready(ALL)
 
     def close(self) -> None:
-        """End all at once, whatever state they are in."""
+        """Kill all parts, whatever their state."""
         for part in self._parts.values():
             part.process.close()
 
@@ -103,17 +103,17 @@ class Parts:
 
     @property
     def ended(self) -> dict[str, list[int]]:
-        """Part → exit codes with which it ended by itself."""
+        """Return part → exit codes with which it ended by itself."""
         return {name: list(part.ended) for name, part in self._parts.items() if part.ended}
 
     @property
     def are_well(self) -> bool:
-        """Whether all run and are ready, and nothing is done to them."""
+        """Whether all parts run and are ready, and none is broken."""
         self.tend()
         return all(part.is_ready and part.broken is None for part in self._parts.values())
 
     def wait(self, seconds: float) -> None:
-        """Let time pass while the parts are tended."""
+        """Wait, and restart parts that end meanwhile."""
         until = time.monotonic() + seconds
         while time.monotonic() < until:
             self.tend()
@@ -124,7 +124,7 @@ class Parts:
         wait_until(lambda: self.are_well, timeout_s, f"all parts are ready; see {self.work_dir}")
 
     def tend(self) -> None:
-        """Start again what ended by itself, and notice what became ready."""
+        """Restart parts that ended by themselves, and record which ones became ready."""
         for part in self._parts.values():
             if not part.is_wanted or part.is_frozen:
                 continue
@@ -140,7 +140,7 @@ class Parts:
     # ---- what can be done to them ----
 
     def kill(self, names: Iterable[str]) -> None:
-        """SIGKILL; they stay away until ``revive``. Of the job the driver alone: its JVM has to notice."""
+        """Kill parts until ``revive``. Of the job only the driver is killed; its JVM has to notice."""
         parts = [self._parts[name] for name in names]
         for part in parts:
             self._break(part, "kill")
@@ -150,7 +150,7 @@ class Parts:
             part.process.kill()
 
     def kill_jvm(self) -> None:
-        """SIGKILL to the job's JVM alone; the driver has to notice."""
+        """Kill only the JVM of the job; the driver has to notice."""
         part = self._parts[JOB]
         self._break(part, "kill")
         self.kills += 1
@@ -161,7 +161,7 @@ class Parts:
                 os.kill(pid, signal.SIGKILL)
 
     def revive(self, names: Iterable[str]) -> None:
-        """Start those that were killed."""
+        """Start the killed parts."""
         for name in names:
             self._start(self._parts[name])
 
@@ -184,8 +184,8 @@ class Parts:
                 if part.is_ready:
                     self._mend(part)
 
-    def suffer(self, name: str, what: str) -> Callable[[], None]:
-        """Something else is wrong with a part, which may end of it; returns what ends the trouble."""
+    def mark_broken(self, name: str, what: str) -> Callable[[], None]:
+        """Record that a part is broken otherwise, so that it may end; returns a function that records the repair."""
         part = self._parts[name]
         self._break(part, what)
 
@@ -196,7 +196,7 @@ class Parts:
         return end
 
     def pids(self, name: str) -> list[int]:
-        """The processes of a part."""
+        """Return the process ids of a part."""
         pid = self._parts[name].process.pid
         return [pid, *_children(pid)]
 

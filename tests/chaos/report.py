@@ -1,4 +1,4 @@
-"""The figures of runs, for people."""
+"""Formats the figures of runs."""
 
 from collections.abc import Iterable, Mapping
 
@@ -6,7 +6,7 @@ from tests.chaos.run import Outcome
 
 
 def text_of(outcome: Outcome) -> str:
-    """One run, in a few lines."""
+    """Describe one run in a few lines."""
     figures = outcome.verdict.figures
     lines = [
         f"seed {outcome.seed}: {outcome.kills} kills; {_counts(figures.faults)}; disk: {outcome.disk}",
@@ -25,7 +25,7 @@ def text_of(outcome: Outcome) -> str:
 
 
 def summary(outcomes: Iterable[Outcome]) -> str:
-    """All runs of a long one, in a table's lines of Markdown."""
+    """Describe all runs of a series as lines of a Markdown table."""
     rows = ["| run | kills | minutes | records | rows | deaths | expired | lag p50 / p99 ms | wrong |", "|-" * 9 + "|"]
     for number, outcome in enumerate(outcomes):
         figures = outcome.verdict.figures

@@ -1,4 +1,4 @@
-"""One run: start a world, break it by a plan, let it calm down, judge it."""
+"""One run: start an environment, apply a plan of faults, wait until it is stable, and judge it."""
 
 import json
 import logging
@@ -8,13 +8,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from tests.chaos import guard_scene
+from tests.chaos import guard_scenario
+from tests.chaos.environment import Environment, Scale
 from tests.chaos.evidence import collect
 from tests.chaos.fault_plan import Fault
-from tests.chaos.faults import suffer
+from tests.chaos.faults import apply_faults
 from tests.chaos.truth import now_ms
 from tests.chaos.verdict import Verdict, judge
-from tests.chaos.world import Scale, World
 from tests.support.processes import wait_until
 
 logger = logging.getLogger(__name__)
@@ -42,33 +42,33 @@ class Outcome:
 
 
 def run(work_dir: Path, scale: Scale, seed: int, plan: Sequence[Fault]) -> Outcome:
-    """All of it; blocks. The verdict is in ``work_dir/verdict.json`` too.
+    """Execute a run. The verdict is also written to ``work_dir/verdict.json``.
 
     Raises:
         AssertionError: A part of the product, or of the rig, does not come up.
     """
     watch = _Watch()
-    with World(work_dir, scale, seed) as world:
-        wait_until(world.is_settled, _SETTLE_S, "the whole fleet is served")
-        wait_until(world.has_tables, _SETTLE_S, "the job has written brokers")
+    with Environment(work_dir, scale, seed) as environment:
+        wait_until(environment.is_settled, _SETTLE_S, "the whole fleet is served")
+        wait_until(environment.has_tables, _SETTLE_S, "the job has written brokers")
         watch.lap("start")
-        suffer(world, plan)
+        apply_faults(environment, plan)
         watch.lap("faults")
-        world.parts.wait_well()
+        environment.parts.wait_well()
         watch.lap("recovery")
         # All parts run; in the other clusters brokers go on dying, and are seen to.
-        guard_scene.play(world)
+        guard_scenario.play(environment)
         watch.lap("guard")
-        world.calm()
-        settled = _settle(world)
+        environment.calm()
+        settled = _settle(environment)
         watch.lap("settling")
-        world.machine.stop()
+        environment.machine.stop()
         end_ms = now_ms()
-        evidence = collect(world)
+        evidence = collect(environment)
         watch.lap("evidence")
-        kills, disk, ended = world.parts.kills, world.disk.kind, world.parts.ended
+        kills, disk, ended = environment.parts.kills, environment.disk.kind, environment.parts.ended
     verdict = judge(evidence, end_ms, ended)
-    verdict.findings.extend(guard_scene.check_guard(evidence, scale.size.guarded))
+    verdict.findings.extend(guard_scenario.check_guard(evidence, scale.size.guarded))
     if not settled:
         logger.warning("not settled within %.0f s", _SETTLE_S)
     watch.lap("verdict")
@@ -77,13 +77,13 @@ def run(work_dir: Path, scale: Scale, seed: int, plan: Sequence[Fault]) -> Outco
     return outcome
 
 
-def _settle(world: World) -> bool:
-    """Wait until the servers have exactly who lives; the verdict says what differs if they do not come to that."""
+def _settle(environment: Environment) -> bool:
+    """Wait until the servers have exactly the living brokers; otherwise the verdict shows the difference."""
     until = time.monotonic() + _SETTLE_S
     while time.monotonic() < until:
-        if world.is_settled():
+        if environment.is_settled():
             return True
-        world.parts.wait(0.2)
+        environment.parts.wait(0.2)
     return False
 
 

@@ -1,4 +1,4 @@
-"""A disk for the files of the job's Spark that can be full.
+"""A small disk for the files of the job's Spark, which a test can fill.
 
 As root it is a tmpfs of its own, which really has no room left. Elsewhere the job's processes are forbidden to make any
 file longer (RLIMIT_FSIZE): the same writes fail, with EFBIG in place of ENOSPC.
@@ -18,7 +18,7 @@ _CHUNK: Final = b"\0" * (1 << 20)
 
 
 class SmallDisk:
-    """A folder on a disk of its own.
+    """A folder on a separate disk.
 
     Attributes:
         kind: How it is made full, for the report.
@@ -36,7 +36,7 @@ class SmallDisk:
         self.kind = f"tmpfs of {SIZE_MB} MB without room (ENOSPC)" if mounted else "RLIMIT_FSIZE of 0 (EFBIG)"
 
     def fill(self, pids: Iterable[int]) -> None:
-        """From now on nothing can be written.
+        """Fill the disk: from now on nothing can be written.
 
         Args:
             pids: Processes of the job, which are limited where the disk is not ours.
@@ -56,7 +56,7 @@ class SmallDisk:
                 filler.write(b"\0" * 512)
 
     def free(self, pids: Iterable[int]) -> None:
-        """There is room again."""
+        """Free the disk."""
         if self._is_mounted:
             (self._folder / _FILLER).unlink(missing_ok=True)
             return
@@ -66,13 +66,13 @@ class SmallDisk:
                 resource.prlimit(pid, resource.RLIMIT_FSIZE, (hard, hard))
 
     def close(self) -> None:
-        """Unmount it, whoever still has files open there."""
+        """Unmount the disk, even if files are open."""
         if self._is_mounted:
             subprocess.run(["umount", "-l", str(self._folder)], capture_output=True, check=False)
             self._is_mounted = False
 
     @property
     def free_bytes(self) -> int:
-        """Room left."""
+        """Return the free bytes."""
         status = os.statvfs(self._folder)
         return status.f_bavail * status.f_frsize

@@ -1,20 +1,20 @@
-"""Chaos in a minute: each kind of fault once, and a verdict. `make chaos` is the long variant."""
+"""Chaos test in a minute: each kind of fault once, and a verdict. `make chaos` is the long variant."""
 
 import os
 from pathlib import Path
 
 import pytest
 
+from tests.chaos.environment import Scale
 from tests.chaos.fault_plan import short_plan
 from tests.chaos.report import text_of
 from tests.chaos.run import Outcome, run
-from tests.chaos.world import Scale
 
 _SEED = int(os.environ.get("CHAOS_SEED", "1"))
 
 
 @pytest.mark.timeout(1_200)
-def test_no_fault_makes_the_live_expire_or_the_dead_stay_or_a_row_be_lost(
+def test_faults_cause_no_false_expiry_no_missing_expiry_and_no_lost_row(
     tmp_path: Path, outcomes: list[Outcome]
 ) -> None:
     scale = Scale()

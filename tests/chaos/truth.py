@@ -1,4 +1,4 @@
-"""What really happened, as the fleet and the rig wrote it down: who lived when, who was told what, what was broken.
+"""The ground truth, recorded by fleet and test: lifetimes of brokers, acknowledged requests, and faults.
 
 All instants are epoch milliseconds of this machine's clock, which stamps Kafka's records too.
 """
@@ -33,7 +33,7 @@ class BrokerKey(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Life:
+class Lifetime:
     """One broker process from its start to its death.
 
     Attributes:
@@ -52,12 +52,12 @@ class Life:
     how: str = ""
 
     def is_up(self, from_ms: int, to_ms: int) -> bool:
-        """Whether it lived through all of that time."""
+        """Whether it ran for the whole time."""
         return self.up_ms <= from_ms and (self.down_ms is None or self.down_ms > to_ms)
 
 
 class Span(NamedTuple):
-    """Something was broken for a while.
+    """A period in which something was broken.
 
     Attributes:
         what: ``kill``, ``freeze``, ``cut``, ``stall``, …
@@ -72,13 +72,13 @@ class Span(NamedTuple):
     cluster: str = ""
 
     def overlaps(self, from_ms: int, to_ms: int) -> bool:
-        """Whether it was true at a moment of ``[from_ms, to_ms]``."""
+        """Whether it overlaps ``[from_ms, to_ms]``."""
         return self.from_ms <= to_ms and self.to_ms >= from_ms
 
 
 @dataclass(frozen=True, slots=True)
 class Truth:
-    """All of it.
+    """The ground truth.
 
     Attributes:
         acks: (life's key, server) → when a request that was answered with SUCCESS had been sent, in order.
@@ -86,27 +86,27 @@ class Truth:
         spans: What was broken when.
     """
 
-    lives: tuple[Life, ...]
+    lives: tuple[Lifetime, ...]
     acks: Mapping[tuple[BrokerKey, str], list[int]] = field(default_factory=dict)
     spans: tuple[Span, ...] = ()
     losses: Mapping[tuple[BrokerKey, str], list[int]] = field(default_factory=dict)
 
-    def of(self, key: BrokerKey) -> Iterator[Life]:
-        """The lives of one key, in order."""
+    def of(self, key: BrokerKey) -> Iterator[Lifetime]:
+        """Return the lifetimes of one key, in order."""
         return (life for life in self.lives if life.key == key)
 
     def broken(self, from_ms: int, to_ms: int, *parts: str) -> list[Span]:
-        """What was broken then, of these parts; of all where none is given."""
+        """Return the faults of these parts, by default of all, in a period."""
         return [s for s in self.spans if s.overlaps(from_ms, to_ms) and (not parts or s.part in parts)]
 
     def last_ack_ms(self, key: BrokerKey, server: str, before_ms: int) -> int | None:
-        """When the last acknowledged request before an instant was sent."""
+        """Return when the last acknowledged request before an instant was sent."""
         times = self.acks.get((key, server), [])
         index = bisect.bisect_left(times, before_ms)
         return times[index - 1] if index else None
 
     def has_parted(self, key: BrokerKey, server: str, before_ms: int) -> bool:
-        """Whether, since its last acknowledged sign of life there, a broker said goodbye to a server or hung up."""
+        """Whether a broker has unregistered or disconnected at a server since its last acknowledged request there."""
         since_ms = self.last_ack_ms(key, server, before_ms) or 0
         times = self.losses.get((key, server), [])
         ends = [life.down_ms for life in self.of(key) if life.down_ms is not None and life.how != "silent"]
@@ -114,14 +114,14 @@ class Truth:
 
 
 class Journal:
-    """Lines of JSON, each written out at once: what is in it survives the writer."""
+    """A file of JSON lines, each flushed at once, so that it survives a kill of the writer."""
 
     def __init__(self, path: Path) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
         self._file = path.open("a", buffering=1, encoding="utf-8")
 
     def write(self, kind: str, **fields: Any) -> None:
-        """Add a line, stamped with now where it does not say when."""
+        """Write a line; adds the current time if it has none."""
         self._file.write(json.dumps({"kind": kind, "at": now_ms(), **fields}) + "\n")
 
     def close(self) -> None:
@@ -129,8 +129,8 @@ class Journal:
 
 
 def read_truth(paths: Iterable[Path], spans: Iterable[Span] = ()) -> Truth:
-    """The truth of some journals together with the rig's own spans."""
-    lives: dict[int, Life] = {}
+    """Read the truth from journals and the spans of the test."""
+    lives: dict[int, Lifetime] = {}
     acks: dict[tuple[BrokerKey, str], list[int]] = defaultdict(list)
     losses: dict[tuple[BrokerKey, str], list[int]] = defaultdict(list)
     found = list(spans)
@@ -155,13 +155,13 @@ def read_truth(paths: Iterable[Path], spans: Iterable[Span] = ()) -> Truth:
     return Truth(tuple(sorted(lives.values(), key=lambda life: life.up_ms)), acks, tuple(sorted(found)), losses)
 
 
-def _life(entry: Mapping[str, Any]) -> Life:
+def _life(entry: Mapping[str, Any]) -> Lifetime:
     key = BrokerKey(entry["broker_name"], entry["cluster"], entry["broker_addr"])
-    return Life(entry["life"], key, entry["broker_id"], entry["timeout_ms"], tuple(entry["servers"]), entry["at"])
+    return Lifetime(entry["life"], key, entry["broker_id"], entry["timeout_ms"], tuple(entry["servers"]), entry["at"])
 
 
-def _ended(life: Life, entry: Mapping[str, Any]) -> Life:
-    return Life(
+def _ended(life: Lifetime, entry: Mapping[str, Any]) -> Lifetime:
+    return Lifetime(
         life.number,
         life.key,
         life.broker_id,

@@ -1,4 +1,4 @@
-"""The verdict on one run: what is wrong, and its figures. Pure."""
+"""The verdict on one run: its findings and figures."""
 
 import math
 from collections import Counter
@@ -19,7 +19,7 @@ MOST_LAG_MS: Final = 2_000
 
 @dataclass(frozen=True, slots=True)
 class Figures:
-    """What a run was like. Lags in milliseconds of observed time, -1 where none was measured.
+    """Figures of a run. Lags are in milliseconds of observed time, -1 if none was measured.
 
     Attributes:
         lives: Broker processes that ran.
@@ -55,7 +55,7 @@ class Figures:
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """What is wrong, nothing hopefully, and the figures."""
+    """Findings, ideally none, and figures."""
 
     findings: list[Finding]
     figures: Figures
@@ -65,7 +65,7 @@ class Verdict:
 
 
 def judge(evidence: Evidence, end_ms: int, ended: dict[str, list[int]] | None = None) -> Verdict:
-    """Look at all of it.
+    """Judge the evidence of a run.
 
     Args:
         evidence: Of the run.
@@ -102,7 +102,7 @@ def _late(lags: Sequence[Lag]) -> list[str]:
 
 
 def percentile(values: Sequence[int], percent: int) -> int:
-    """The smallest value that so many percent do not exceed; -1 of none."""
+    """Return the smallest value that this percentage does not exceed; -1 if there are no values."""
     if not values:
         return -1
     return sorted(values)[max(0, math.ceil(len(values) * percent / 100) - 1)]

@@ -1,4 +1,4 @@
-"""The text of a body as it stands on the wire, but for what has no order.
+"""The text of a body as on the wire, with unordered parts sorted.
 
 Bodies are compared as text, not as values, so that quoting of keys, escapes and the order of properties count; only
 what Java keeps in hash maps and sets is put into order first. In the strict form Java sorts its maps, so there they
@@ -28,7 +28,7 @@ _LISTS_OF_ALL: Final = {"topicList", "brokerAddrTable", "clusterAddrTable"}
 
 @lru_cache(maxsize=1 << 15)
 def in_order(body: bytes, *, has_sorted_maps: bool = False, only: str = "") -> str:
-    """The body with everything that has no order sorted; a body that is not JSON as it is.
+    """Return the body with unordered parts sorted; a body that is not JSON is unchanged.
 
     Args:
         body: As received.

@@ -1,4 +1,4 @@
-"""What brokers send: registrations in all forms, goodbyes, heartbeats, questions."""
+"""Requests of brokers: registrations in all forms, unregistrations, heartbeats, queries."""
 
 import json
 import zlib

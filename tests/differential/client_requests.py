@@ -1,4 +1,4 @@
-"""What clients and tools send."""
+"""Requests of clients and tools."""
 
 from tests.differential.request import Request
 from tests.differential.wire import V5_3_3

@@ -1,4 +1,4 @@
-"""Whether two answers are the same."""
+"""Compares two answers."""
 
 import re
 from typing import Final, NamedTuple
@@ -17,7 +17,7 @@ _SHOWN_BYTES: Final = 1_000
 
 
 class Complaint(NamedTuple):
-    """Two answers that differ; what has no order in them is sorted."""
+    """Two answers that differ; unordered parts are sorted."""
 
     request: Request
     both: Both
@@ -34,7 +34,7 @@ class Complaint(NamedTuple):
 
 
 def _shown(answer: Answer, start: int) -> str:
-    """An answer, its body from shortly before the first difference."""
+    """Format an answer; its body begins shortly before the first difference."""
     body = answer.body[start : start + _SHOWN_BYTES].decode("utf-8", "backslashreplace")
     return (
         f"code={answer.code} remark={answer.remark!r} ext_fields={answer.ext_fields} flag={answer.flag}"
@@ -43,16 +43,16 @@ def _shown(answer: Answer, start: int) -> str:
 
 
 def compare(request: Request, both: Both, prefix: str, differs: str = "") -> Complaint | None:
-    """Whether the two answers are the same, or differ exactly as a listed difference says.
+    """Check that two answers are equal, or differ exactly as a listed difference says.
 
     Args:
-        request: What was asked.
+        request: The request.
         both: The answers.
-        prefix: Of the scenario's names; others are left out of lists of all.
-        differs: Name of the difference that must show.
+        prefix: Prefix of the scenario's names; other names are removed from lists.
+        differs: Name of the expected difference.
 
     Returns:
-        What is wrong; None if nothing is.
+        The difference; None if there is none.
     """
     java, ours = (_in_order(request, answer, prefix) for answer in both)
     both = Both(java, ours)

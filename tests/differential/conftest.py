@@ -1,4 +1,4 @@
-"""Both servers, once for all differential tests."""
+"""Starts both servers once for all differential tests."""
 
 from collections.abc import Iterator
 from pathlib import Path

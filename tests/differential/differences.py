@@ -1,7 +1,7 @@
-"""Every difference between the Java NameServer 5.3.3 and ours that these tests show, with the ADR that justifies it.
+"""Every difference between the Java NameServer 5.3.3 and namesrv-stream that these tests show, with its ADR.
 
-A step of a scenario names the difference that it must show; any other is a failure, and so is one that does not show
-any more. `docs/differences.md` tells the same to people, and what can be shown elsewhere only.
+A step of a scenario names its expected difference. Any other difference is a failure, and so is an expected one that
+does not occur. `docs/differences.md` documents them, and also differences that only other tests can show.
 """
 
 import re
@@ -14,7 +14,7 @@ from tests.differential.wire import JSON, ROCKETMQ, Answer
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """What exactly differs.
+    """A permitted difference.
 
     Attributes:
         name: As docs/differences.md has it.
@@ -34,7 +34,7 @@ _ERROR: Final = ("code", "remark", "ext_fields", "body")
 
 
 def _is_clear(answer: Answer) -> bool:
-    """SYSTEM_ERROR with a remark that is a sentence, not an exception of Java or Python."""
+    """Whether the answer is SYSTEM_ERROR with a sentence as remark, not an exception of Java or Python."""
     return answer.code == 1 and bool(answer.remark) and _EXCEPTION.search(answer.remark or "") is None
 
 
@@ -47,7 +47,7 @@ def _refused_here(java: Answer, ours: Answer) -> bool:
 
 
 def _gone_here(java: Answer, ours: Answer) -> bool:
-    """A route, or a live entry, that Java keeps: 105 answers 17 here, 322 has no body."""
+    """Whether Java keeps a route or live entry that namesrv-stream removes: 105 answers 17, 322 has no body."""
     return java.code == 0 and bool(java.body) and not ours.body and (ours.code == 17 or _is_changed(ours))
 
 
@@ -64,7 +64,7 @@ def _is_denied(answer: Answer) -> bool:
 
 
 def _only_text(pattern: bytes) -> Callable[[Answer, Answer], bool]:
-    """The bodies are equal but for what the pattern matches."""
+    """Whether the bodies are equal except for matches of the pattern."""
     compiled = re.compile(pattern)
 
     def holds(java: Answer, ours: Answer) -> bool:

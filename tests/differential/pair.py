@@ -1,4 +1,4 @@
-"""The Java NameServer and ours side by side: every request goes to both."""
+"""The Java NameServer and namesrv-stream side by side: every request is sent to both."""
 
 import itertools
 import time
@@ -23,18 +23,18 @@ _OURS: Final[Mapping[str, str | int]] = {"admin__enable_config_update": "true", 
 
 
 class Both(NamedTuple):
-    """What the two servers answered to one request."""
+    """The answers of both servers to one request."""
 
     java: Answer
     ours: Answer
 
 
 class Session:
-    """Connections to both servers under one label, opened at first use, for one scenario.
+    """Labelled connections to both servers for one scenario; they are opened at first use.
 
     Args:
         java_addr: ``host:port`` of the Java NameServer.
-        our_addr: ``host:port`` of ours.
+        our_addr: ``host:port`` of namesrv-stream.
     """
 
     def __init__(self, java_addr: str, our_addr: str) -> None:
@@ -42,14 +42,14 @@ class Session:
         self._connections: dict[str, tuple[Connection, Connection]] = {}
 
     def connect(self, label: str, preamble: bytes = b"") -> tuple[Connection, Connection]:
-        """The connections under a label."""
+        """Return the connections with a label."""
         if label not in self._connections:
             java, ours = self._addrs
             self._connections[label] = (Connection(java, preamble=preamble), Connection(ours, preamble=preamble))
         return self._connections[label]
 
     def ask(self, label: str, frames: Sequence[Frame]) -> list[Both]:
-        """Send frames to both at once; their answers in order, none for oneway frames."""
+        """Send frames to both servers at once; returns the answers in order, none for oneway frames."""
         connections = self.connect(label)
         for connection in connections:
             connection.send(frames)
@@ -57,7 +57,7 @@ class Session:
         return [Both(*both) for both in zip(java, ours, strict=True)]
 
     def close(self, label: str) -> None:
-        """Close the connections under a label, if there are any."""
+        """Close the connections with a label, if there are any."""
         for connection in self._connections.pop(label, ()):
             connection.close()
 
@@ -71,8 +71,8 @@ class Pair:
 
     Args:
         java_addr: ``host:port`` of the Java NameServer.
-        our_addr: ``host:port`` of ours.
-        pending_events: How many events our server has accepted that are not in the tables yet.
+        our_addr: ``host:port`` of namesrv-stream.
+        pending_events: Returns the number of accepted events that are not in the tables yet.
     """
 
     def __init__(self, java_addr: str, our_addr: str, pending_events: Callable[[], int]) -> None:
@@ -81,15 +81,15 @@ class Pair:
         self._numbers = itertools.count(1)
 
     def session(self) -> Session:
-        """Connections of a scenario's own."""
+        """Return new connections for a scenario."""
         return Session(*self._addrs)
 
     def new_prefix(self) -> str:
-        """What sets the names of one scenario apart from all others."""
+        """Return a prefix that makes the names of one scenario unique."""
         return f"s{next(self._numbers)}_"
 
     def wait_for_fold(self) -> None:
-        """Wait until our server answers from the tables alone: all it accepted has come back from the fold.
+        """Wait until namesrv-stream answers from the tables alone: all accepted events have returned from the fold.
 
         Raises:
             AssertionError: It has not within two minutes.
@@ -110,11 +110,11 @@ def until(condition: Callable[[], bool], timeout_s: float, what: str) -> None:
 
 
 def java_server(work_dir: Path) -> JavaNameServer:
-    """A Java NameServer that expires nothing by itself while the tests run."""
+    """A Java NameServer that expires no broker while the tests run."""
     properties: Mapping[str, str] = {"serverChannelMaxIdleTimeSeconds": str(_IDLE_S)}
     return JavaNameServer(work_dir, heap_mb=256, properties=properties)
 
 
 def our_stack(data_dir: Path) -> Stack:
-    """The whole product, as patient as the Java server."""
+    """The whole product, which expires no broker either."""
     return Stack(data_dir, remoting__idle_timeout_ms=_IDLE_S * 1_000, **_OURS)

@@ -1,4 +1,4 @@
-"""Seeded random sequences: what brokers and operators do, in any order, at both servers.
+"""Random sequences, from a seed: actions of brokers and operators in any order at both servers.
 
 A walk is a list of steps made from a seed alone, without looking at a server, so it can be replayed and shortened.
 `walker` does it.
@@ -60,7 +60,7 @@ class Does:
 
 @dataclass(frozen=True, slots=True)
 class Leaves:
-    """A broker says goodbye over its connection."""
+    """A broker unregisters over its connection."""
 
     broker: Broker
 
@@ -76,15 +76,15 @@ Step = Does | Leaves | Closes
 
 
 def steps(seed: int, count: int) -> list[Step]:
-    """The walk of a seed."""
+    """Return the walk of a seed."""
     walk = _Walk(random.Random(seed))
     return [walk.step() for _ in range(count)]
 
 
 class _Walk:
-    """Chooses steps; knows only what it has chosen itself.
+    """Chooses steps; it knows only its own choices.
 
-    It leaves out what makes Java keep debris (ADR 0005), which scenarios show one by one: one topic alone before
+    It omits requests after which Java keeps inconsistent entries (ADR 0005), which have scenarios: one topic before
     others, two clusters under one name, a refused stateVersion, two brokers of one connection, one address of two
     names; and topics to which brokers give different flags, of which Java takes any.
     """
@@ -154,7 +154,7 @@ class _Walk:
         return Does(request, broker.addr)
 
     def _registers_again(self) -> Step:
-        """The same again and again, as brokers do each 30 s."""
+        """Register unchanged, as brokers do every 30 s."""
         broker = replace(self._broker(), zone=None)
         topics = {t: topic(4, flag=FLAG_OF[t]) for t in WALKED_TOPICS[:4]}
         return Does(
@@ -202,7 +202,7 @@ class _Walk:
 
 
 def describe(step: Step) -> str:
-    """A step for people."""
+    """Describe a step."""
     match step:
         case Does(request, over):
             body = request.body.decode(errors="replace")[:600]

@@ -38,7 +38,7 @@ class Request:
     topics: tuple[str, ...] = field(default=(), compare=False)
 
     def frame(self, prefix: str) -> Frame:
-        """The frame, with the scenario's prefix in all names."""
+        """Return the frame, with the scenario's prefix in all names."""
         body = self.pack(self.body.replace(b"~", prefix.encode()))
         if self.header_text is not None:
             text = self.header_text.replace(b"~", prefix.encode())
@@ -56,7 +56,7 @@ class Request:
         return Frame(header, body, self.header_type, self.is_oneway)
 
     def with_fields(self, **fields: str | None) -> "Request":
-        """With other ext fields; None takes one away."""
+        """Return a copy with other ext fields; None removes one."""
         merged = {**(self.ext_fields or {}), **fields}
         return replace(self, ext_fields={k: v for k, v in merged.items() if v is not None})
 
@@ -64,7 +64,7 @@ class Request:
         return replace(self, is_oneway=True)
 
     def binary(self) -> "Request":
-        """With a ROCKETMQ header."""
+        """Return a copy with a ROCKETMQ header."""
         return replace(self, header_type=ROCKETMQ)
 
     def of_version(self, version: int) -> "Request":
@@ -78,7 +78,7 @@ class Request:
 
     @property
     def is_strict_route(self) -> bool:
-        """Whether Java answers it in the strict JSON form, with sorted maps."""
+        """Whether Java answers it in strict JSON with sorted maps."""
         fields = self.ext_fields or {}
         is_standard = self.version >= 401 or fields.get("acceptStandardJsonOnly", "").lower() == "true"
         return self.code == 105 and is_standard and fields.get("__ZONE_MODE", "").lower() != "true"

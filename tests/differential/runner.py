@@ -1,7 +1,7 @@
 """Runs scenarios at both servers.
 
-After each step everything that can be asked about what the scenario has named so far is asked and compared as well,
-and once more after the fold has confirmed what our server's view says.
+After each step it also compares the answers to all possible questions about the names that the scenario has used,
+and again after the fold has confirmed the view of namesrv-stream.
 """
 
 import time
@@ -27,7 +27,7 @@ _MAX_WAITING_S: Final = 60.0
 
 @dataclass(slots=True)
 class Known:
-    """What a scenario has named so far, and the questions about it."""
+    """The names that a scenario has used, and the questions about them."""
 
     topics: dict[str, None] = field(default_factory=dict)
     brokers: dict[Broker, None] = field(default_factory=dict)
@@ -36,7 +36,7 @@ class Known:
     keys: dict[tuple[str, str], None] = field(default_factory=dict)
 
     def learn(self, request: Request) -> None:
-        """Take in the names that a request has in its ext fields and topics."""
+        """Add the names in the ext fields and topics of a request."""
         fields = request.ext_fields or {}
         self.topics |= dict.fromkeys(request.topics)
         if "topic" in fields:
@@ -51,7 +51,7 @@ class Known:
             self.keys[fields["namespace"], fields["key"]] = None
 
     def questions(self) -> list[Request]:
-        """Everything that can be asked about it."""
+        """Return all possible questions about the names."""
         return [
             cluster_info(),
             all_topics(),
@@ -80,7 +80,7 @@ class Runner:
         self._is_settled = True
 
     def run(self) -> None:
-        """Do its steps and compare; brokers that are there at the end stay until ``close``.
+        """Execute the steps and compare; brokers that are registered at the end stay until ``close``.
 
         Raises:
             AssertionError: The servers differ; says in which step.
@@ -99,7 +99,7 @@ class Runner:
                 self._session.ask(OBSERVER, [request.frame(self._prefix)])
 
     def confirm(self) -> None:
-        """Compare again, with the fold's word on it.
+        """Compare again after the fold.
 
         Raises:
             AssertionError: The servers differ.
@@ -108,7 +108,7 @@ class Runner:
             self._observe()
 
     def close(self) -> None:
-        """Close all its connections, and so end its brokers."""
+        """Close all its connections, which removes its brokers."""
         self._session.close_all()
 
     def _do(self, step: Step) -> None:
@@ -126,16 +126,16 @@ class Runner:
                 java.send_raw(data)
                 ours.send_raw(data)
                 assert java.is_closed_by_peer(), "the Java server keeps the connection"
-                assert ours.is_closed_by_peer(), "our server keeps the connection"
+                assert ours.is_closed_by_peer(), "namesrv-stream keeps the connection"
                 self._session.close(over)
             case Expire(broker, over, is_kept_here):
                 until(lambda: self._is_unlisted(broker), _SETTLE_S, f"{broker} expired")
                 java, ours = self._session.connect(over)
                 assert java.is_closed_by_peer(), "the Java server keeps the connection"
                 if is_kept_here:
-                    assert ours.ask([cluster_info().frame(self._prefix)]), "our server does not answer any more"
+                    assert ours.ask([cluster_info().frame(self._prefix)]), "namesrv-stream does not answer any more"
                 else:
-                    assert ours.is_closed_by_peer(), "our server keeps the connection"
+                    assert ours.is_closed_by_peer(), "namesrv-stream keeps the connection"
                 self._session.close(over)
             case Connect(preamble, over):
                 self._session.connect(over, preamble)
@@ -162,7 +162,7 @@ class Runner:
             return complaint is None and step.has.replace("~", self._prefix) in java
 
         try:
-            until(is_equal, _SETTLE_S, "the awaited answer, the same from both")
+            until(is_equal, _SETTLE_S, "the expected answer, equal from both")
         except AssertionError as error:
             raise AssertionError(f"{error}\n{last[0]}") from None
 
@@ -199,7 +199,7 @@ class Runner:
         return not both.java.body and not both.ours.body
 
     def _is_unlisted(self, broker: Broker) -> bool:
-        """Whether no cluster lists its name; unlike ``_is_gone`` this is no heartbeat of the broker."""
+        """Whether no cluster lists its name; unlike ``_is_gone`` this does not count as a heartbeat of the broker."""
         (both,) = self._session.ask(OBSERVER, [cluster_info().frame(self._prefix)])
         name = broker.name.replace("~", self._prefix).encode()
         return name not in both.java.body and name not in both.ours.body
@@ -212,7 +212,7 @@ def _described(step: Step) -> str:
 
 
 class Confirmations:
-    """Scenarios that wait for the fold's word on what our server's view said.
+    """Scenarios that wait until the fold confirms the view of namesrv-stream.
 
     They wait together, for the fold takes a moment; not for long, or brokers would expire meanwhile.
     """
@@ -223,7 +223,7 @@ class Confirmations:
         self._since_s = 0.0
 
     def add(self, runner: Runner) -> None:
-        """A scenario whose steps are done."""
+        """Add a scenario whose steps are done."""
         if not self._waiting:
             self._since_s = time.monotonic()
         self._waiting.append(runner)
@@ -231,7 +231,7 @@ class Confirmations:
             self.confirm()
 
     def confirm(self) -> None:
-        """Compare all again.
+        """Compare all scenarios again.
 
         Raises:
             AssertionError: The servers differ; names the scenarios.

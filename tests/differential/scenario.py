@@ -1,4 +1,4 @@
-"""Scenarios: short lists of steps, each to be done at both servers."""
+"""Scenarios: short lists of steps that are executed at both servers."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -12,8 +12,8 @@ class Ask:
     """Send requests over a connection, all before the first answer is read, and compare the answers.
 
     Attributes:
-        differs: Name of the listed difference that must show in each answer, be it a little later.
-        has: Ask until the Java server's answer contains this text.
+        differs: Name of the listed difference that each answer must show, possibly after a short time.
+        has: Repeat the request until the Java server's answer contains this text.
     """
 
     requests: tuple[Request, ...]
@@ -40,10 +40,10 @@ class SendRaw:
 
 @dataclass(frozen=True, slots=True)
 class Expire:
-    """Wait until both servers have forgotten a broker that has gone silent, and see what they do to its connection.
+    """Wait until both servers have expired a silent broker, and check its connection.
 
     Attributes:
-        is_kept_here: Whether ours goes on answering over the connection, which the Java server closes in any case.
+        is_kept_here: Whether namesrv-stream still answers over the connection; the Java server always closes it.
     """
 
     broker: Broker
@@ -53,7 +53,7 @@ class Expire:
 
 @dataclass(frozen=True, slots=True)
 class Connect:
-    """Open a connection that begins with some bytes."""
+    """Open a connection that begins with the given bytes."""
 
     preamble: bytes
     over: str
@@ -64,13 +64,13 @@ Step = Ask | Close | SendRaw | Expire | Connect
 
 @dataclass(frozen=True, slots=True)
 class Scenario:
-    """What is done, and whether all that can be asked is compared after each step.
+    """A scenario.
 
     Attributes:
-        name: Unique; says the behaviour.
-        restore: Done at the end, whatever happened: options that a step switched.
-        is_observed: False where the servers' states differ on purpose: then only the steps' answers are compared.
-        spoils_java: What Java keeps of it nothing removes, and some lists of all end there: it runs after all others.
+        name: Unique name that states the behaviour.
+        restore: Steps that are always executed at the end, to restore options.
+        is_observed: False if the states of the servers differ on purpose; then only answers to the steps are compared.
+        spoils_java: Java keeps entries of it forever, which break some lists; so it runs after all others.
     """
 
     name: str

@@ -1,4 +1,4 @@
-"""The lists are complete: differences are shown, justified and told to people; each request code has scenarios."""
+"""The lists are complete: differences have scenarios, ADRs and documentation; each request code has scenarios."""
 
 import re
 from pathlib import Path
@@ -17,7 +17,7 @@ every_difference = pytest.mark.parametrize("difference", [pytest.param(d, id=d.n
 
 
 @every_difference
-def test_a_listed_difference_is_told_with_its_decision(difference: Difference) -> None:
+def test_listed_difference_is_documented_with_its_adr(difference: Difference) -> None:
     rows = [row for row in _rows() if row.startswith(f"| `{difference.name}` |")]
     assert rows, f"docs/differences.md has no row for {difference.name}"
     assert any(f"adr/{difference.adr}-" in row for row in rows), (
@@ -26,23 +26,23 @@ def test_a_listed_difference_is_told_with_its_decision(difference: Difference) -
     assert list(_DOCS.glob(f"adr/{difference.adr}-*.md"))
 
 
-def test_the_listed_differences_are_those_that_scenarios_show() -> None:
+def test_listed_differences_are_those_that_scenarios_show() -> None:
     shown = {step.differs for told in ALL for step in told.steps if isinstance(step, Ask) and step.differs}
     assert shown == DIFFERENCES.keys()
 
 
-def test_links_of_the_page_lead_to_decisions() -> None:
+def test_links_of_the_page_lead_to_adrs() -> None:
     linked = set(re.findall(r"\]\((adr/[^)]+)\)", (_DOCS / "differences.md").read_text(encoding="utf-8")))
     assert [link for link in linked if not (_DOCS / link).is_file()] == []
 
 
-def test_scenarios_are_many_and_told_apart() -> None:
+def test_scenarios_have_unique_names() -> None:
     names = [told.name for told in ALL]
     assert len(names) == len(set(names))
     assert len(names) >= 120
 
 
-def test_each_request_code_is_asked_in_a_scenario() -> None:
+def test_every_request_code_has_a_scenario() -> None:
     asked = {request.code for told in ALL for step in told.steps if isinstance(step, Ask) for request in step.requests}
     served = {code.value for code in RequestCode} - {RequestCode.NOTIFY_MIN_BROKER_ID_CHANGE}  # sent by the server
     assert served <= asked

@@ -1,4 +1,4 @@
-"""Seeded random sequences: whatever brokers and operators do in whatever order, both servers tell the same."""
+"""Both servers give the same answers after random sequences of actions of brokers and operators."""
 
 import os
 from collections.abc import Sequence
@@ -15,7 +15,7 @@ _SEEDS = [int(seed) for seed in os.environ.get("DIFFERENTIAL_SEEDS", "1 2 3 4 5 
 
 
 @pytest.mark.parametrize("seed", _SEEDS)
-def test_state_is_javas_after_each_random_step(pair: Pair, seed: int) -> None:
+def test_state_equals_javas_after_every_random_step(pair: Pair, seed: int) -> None:
     walk = steps(seed, _STEPS)
     walker = Walker(pair)
     try:

@@ -1,4 +1,4 @@
-"""Scripted scenarios: for each request code and each rule, the Java NameServer and ours answer alike."""
+"""Scenarios for every request code and rule: the Java NameServer and namesrv-stream give the same answers."""
 
 from collections.abc import Iterator
 
@@ -18,7 +18,7 @@ def confirmations(pair: Pair) -> Iterator[Confirmations]:
 
 
 @pytest.mark.parametrize("told", [pytest.param(told, id=told.name) for told in ALL])
-def test_answers_are_javas(pair: Pair, confirmations: Confirmations, told: Scenario) -> None:
+def test_answers_equal_javas(pair: Pair, confirmations: Confirmations, told: Scenario) -> None:
     runner = Runner(pair, told)
     try:
         runner.run()

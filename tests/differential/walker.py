@@ -1,4 +1,4 @@
-"""Does random walks at both servers, compares after each step, and finds the steps that matter."""
+"""Executes random walks at both servers, compares after each step, and shortens failing walks."""
 
 import itertools
 import time
@@ -50,7 +50,7 @@ _DEFAULTS: Final = update_config(
 
 
 def questions() -> tuple[Request, ...]:
-    """What is asked after each step: routes in both forms, and the tables behind them."""
+    """Return the questions after each step: routes in both forms, and the tables behind them."""
     names = (*WALKED_TOPICS, NEVER_REGISTERED)
     return (
         cluster_info(),
@@ -62,7 +62,7 @@ def questions() -> tuple[Request, ...]:
 
 
 def further_questions() -> tuple[Request, ...]:
-    """What is asked after every few steps besides: lists, versions, zones."""
+    """Return the additional questions after every few steps: lists, versions, zones."""
     return (
         *questions(),
         unit_topics(),
@@ -76,7 +76,7 @@ def further_questions() -> tuple[Request, ...]:
 
 
 class _Questions:
-    """Requests with their frames, made once for a walk."""
+    """Questions with their frames, which are made once for a walk."""
 
     def __init__(self, requests: tuple[Request, ...], prefix: str) -> None:
         self.requests = requests
@@ -84,7 +84,7 @@ class _Questions:
 
 
 class Walker:
-    """Does one walk at both servers, with names of its own.
+    """Executes one walk at both servers, with unique names.
 
     Args:
         pair: The servers.
@@ -103,7 +103,7 @@ class Walker:
         self._comparisons = itertools.count(1)
 
     def walk(self, made: Sequence[Step]) -> None:
-        """Do the steps, each followed by the comparison, and at the end compare what the fold says.
+        """Execute the steps with a comparison after each, and compare again after the fold.
 
         Raises:
             AssertionError: The servers differ; says after which step.
@@ -149,7 +149,7 @@ class Walker:
         assert complaint is None, str(complaint)
 
     def _seen(self, broker: Broker) -> tuple[bool, bool]:
-        """Whether any of the servers knows the broker as live, and as a member of its group."""
+        """Whether any server has the broker as live and as a member of its group."""
         asked = (query_data_version(broker), member_group(broker.name, broker.cluster))
         version, group = self._session.ask(OBSERVER, [r.frame(self._prefix) for r in asked])
         is_live = bool(version.java.body or version.ours.body)
@@ -180,7 +180,7 @@ class Walker:
 
 
 def shrunk(made: Sequence[Step], fails: Callable[[Sequence[Step]], bool], deadline_s: float = 60.0) -> list[Step]:
-    """A shorter walk that still fails: parts are left out, halves first, as long as there is time.
+    """Return a shorter walk that still fails: parts are removed, halves first, until the deadline.
 
     Args:
         made: A walk that fails with its last step.

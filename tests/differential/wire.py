@@ -40,13 +40,13 @@ class Answer(NamedTuple):
     body: bytes
 
     def field(self, name: str) -> str | None:
-        """An ext field, None where it is absent."""
+        """Return an ext field; None if it is absent."""
         return dict(self.ext_fields or ()).get(name)
 
 
 @dataclass(frozen=True, slots=True)
 class Frame:
-    """What is sent: the header without its opaque, which each connection chooses, and the body.
+    """A frame: the header without its opaque, which each connection chooses, and the body.
 
     Attributes:
         header: The bytes of a header with the given opaque.
@@ -65,7 +65,7 @@ class Frame:
 
 
 def json_header(code: int, ext_fields: dict[str, str] | None, *, version: int, flag: int, language: str) -> Any:
-    """The JSON header that a Java peer would write."""
+    """Return the JSON header that a Java peer would write."""
     fields: dict[str, object] = {"code": code}
     if ext_fields is not None:
         fields["extFields"] = ext_fields
@@ -123,7 +123,7 @@ class Connection:
         self._socket.sendall(b"".join(parts))
 
     def receive(self) -> list[Answer]:
-        """The answers to all that was sent, in the order of sending.
+        """Return the answers to all sent frames, in the order of sending.
 
         Raises:
             Closed: The server closed the connection.
@@ -146,7 +146,7 @@ class Connection:
         return self.receive()
 
     def send_raw(self, data: bytes) -> None:
-        """Send bytes that are no frame of ours."""
+        """Send raw bytes."""
         self._socket.sendall(data)
 
     def is_closed_by_peer(self) -> bool:
@@ -159,7 +159,7 @@ class Connection:
             return False
 
     def close(self) -> None:
-        """Close it, as a process that ends does.
+        """Close the connection, as at the end of a process.
 
         Raises:
             AssertionError: The server had sent what nobody asked for.

@@ -1,4 +1,4 @@
-"""One running product, one Java name server beside it, and one JVM of RocketMQ tools for all end-to-end tests."""
+"""One running product, one Java name server, and one JVM of RocketMQ tools for all end-to-end tests."""
 
 from collections.abc import Callable, Iterator
 
@@ -17,14 +17,14 @@ _measured: list[str] = []
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark all, and leave for the end, whatever the random order, what the others' time counts for."""
+    """Mark all tests, and move those to the end that measure over the time of the others."""
     for item in items:
         item.add_marker(pytest.mark.e2e)
     items.sort(key=lambda item: item.path.name == "test_zz_periodic.py")
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    """Show what was measured, of passed tests too."""
+    """Print the measurements, also of passed tests."""
     if _measured:
         terminalreporter.section("measured")
         for line in _measured:
@@ -33,13 +33,13 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
 
 @pytest.fixture
 def measured() -> Measured:
-    """Keeps a line for the end of the run's output."""
+    """Returns a function that adds a line to the end of the output."""
     return _measured.append
 
 
 @pytest.fixture(scope="session")
 def stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
-    """As operators with acting masters and ordered topics have it; the Java name server is set up the same way."""
+    """The product with acting masters and ordered topics, configured like the Java name server."""
     with Stack(
         tmp_path_factory.mktemp("stack") / "data",
         name_server__support_acting_master="true",
@@ -58,7 +58,7 @@ def java_name_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[JavaN
 
 @pytest.fixture(scope="session")
 def second_server(stack: Stack, tmp_path_factory: pytest.TempPathFactory) -> Iterator[SecondServer]:
-    """A second server of ours, of an operator who trusts nobody but who signs."""
+    """A second server that accepts only signed changes."""
     with SecondServer(
         tmp_path_factory.mktemp("second") / "data",
         stack,
@@ -72,9 +72,9 @@ def second_server(stack: Stack, tmp_path_factory: pytest.TempPathFactory) -> Ite
 def periodic_broker(
     stack: Stack, java_name_server: JavaNameServer, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Broker]:
-    """A broker that nobody disturbs: its registrations each 10 s are counted at the end.
+    """A broker that no test disturbs: its registrations every 10 s are counted at the end.
 
-    It is registered with the Java name server too, whose answers are compared with ours.
+    It is also registered with the Java name server, for comparisons of answers.
     """
     name_servers = f"{stack.remoting};{java_name_server.addr}"
     with Broker(tmp_path_factory.mktemp("periodic"), name_servers, name="broker-periodic") as broker:

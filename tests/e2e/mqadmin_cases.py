@@ -1,9 +1,9 @@
-"""Every sub-command of mqadmin 5.3.3: what is run of it against both name servers, and what is not and why.
+"""Every sub-command of mqadmin 5.3.3: its command lines for both name servers, or the reason why it has none.
 
 A line is a command line without its ``-n``. Placeholders: ``{cluster}``, ``{broker}`` and ``{addr}`` of a broker that
 is registered with both servers, ``{topic}`` and ``{group}`` that exist there, with a message of ``{key}``, ``{msg_id}``
 and ``{offset_msg_id}``; ``{dir}`` with the files that commands read; ``{static}``, a new topic each time.
-A case runs whole against one server, then against the other, so it leaves things as it found them.
+A case runs completely against one server and then against the other, so it must restore the state.
 """
 
 from dataclasses import dataclass
@@ -14,12 +14,12 @@ class Case:
     """Command lines whose output must be the same from both servers.
 
     Attributes:
-        name: For the test.
+        name: Name of the test.
         lines: The commands, in order.
-        shows: Text that must be in our output, so that two equal failures do not pass for a success.
-        is_ordered: Whether the order of the output's lines is the name server's word; Java's hash tables have none.
-        has_numbers: Whether its numbers are the name server's word, and not a broker's counters.
-        makes: Topic that the broker registers with both servers, and the commands delete from one at most.
+        shows: Text that the output must contain, so that two equal failures are no success.
+        is_ordered: Whether the name server determines the order of the lines; Java's hash tables have none.
+        has_numbers: Whether numbers come from the name server, and not from counters of a broker.
+        makes: Topic that the broker registers with both servers; the commands delete it from at most one.
     """
 
     name: str

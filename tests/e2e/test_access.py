@@ -1,4 +1,4 @@
-"""Who may change what: mqadmin against a server that trusts nobody but who signs as RocketMQ's ACL clients do."""
+"""mqadmin against a server that accepts changes only with a valid ACL signature."""
 
 import pytest
 
@@ -28,7 +28,7 @@ def test_signed_change_is_made_and_reaches_the_other_server(
         assert "success" in _put(mqadmin, second_server.remoting, "signed:1")
     assert "signed:1" in _get(mqadmin, second_server.remoting)
     stack.wait_job()
-    wait_until(lambda: "signed:1" in _get(mqadmin, stack.remoting), SHARED_S, "the other server has it")
+    wait_until(lambda: "signed:1" in _get(mqadmin, stack.remoting), SHARED_S, "the other server has the change")
 
 
 def test_unsigned_change_is_refused(second_server: SecondServer, mqadmin: Mqadmin) -> None:

@@ -1,4 +1,4 @@
-"""From the Java name server to ours as docs/migration.md has it, while a producer and a consumer are at work."""
+"""The migration of docs/migration.md, while a producer and a consumer are at work."""
 
 import json
 from pathlib import Path
@@ -22,12 +22,12 @@ def _compare(java: str, ours: str) -> Finished:
 
 
 def _differences(finished: Finished, broker: Broker) -> list[str]:
-    """What concerns this broker: other tests have theirs at our server alone."""
+    """Return the differences that concern this broker: other tests have brokers only at namesrv-stream."""
     rows = json.loads(finished.out)["differences"]
     return [f"{r['kind']} {r['name']} {r['fact']}" for r in rows if broker.name in json.dumps(r) or r["name"] == _TOPIC]
 
 
-def test_brokers_move_to_both_and_then_to_ours_alone_and_clients_lose_nothing(
+def test_clients_lose_no_message_while_brokers_move_to_namesrv_stream(
     stack: Stack, mqadmin: Mqadmin, java_client: JavaClient, measured: Measured, tmp_path: Path
 ) -> None:
     stack.wait_job()
@@ -42,9 +42,11 @@ def test_brokers_move_to_both_and_then_to_ours_alone_and_clients_lose_nothing(
         assert f"topic {_TOPIC} queues of broker-moving" in _differences(_compare(java.addr, stack.remoting), broker)
 
         mqadmin.run("updateBrokerConfig", "-b", broker.addr, "-k", "namesrvAddr", "-v", both)
-        wait_until(lambda: mqadmin.topic_route(stack.remoting, _TOPIC), _SETTLE_S, "ours has the broker")
+        wait_until(lambda: mqadmin.topic_route(stack.remoting, _TOPIC), _SETTLE_S, "namesrv-stream has the broker")
         wait_until(
-            lambda: not _differences(_compare(java.addr, stack.remoting), broker), _SETTLE_S, "both say the same of it"
+            lambda: not _differences(_compare(java.addr, stack.remoting), broker),
+            _SETTLE_S,
+            "both servers have the same state of the broker",
         )
         with java_client.flow(both, _TOPIC) as flow:
             mqadmin.run("updateBrokerConfig", "-b", broker.addr, "-k", "namesrvAddr", "-v", stack.remoting)

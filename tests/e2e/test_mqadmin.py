@@ -1,4 +1,4 @@
-"""Every sub-command of mqadmin that asks a name server: the same from ours as from the Java one.
+"""Every sub-command of mqadmin that uses a name server has the same output as with the Java one.
 
 One broker is registered with both servers, so whatever differs in the output is the name server's.
 """
@@ -38,8 +38,8 @@ _NUMBER_MASKS = (
 
 
 @dataclass(frozen=True, slots=True)
-class Twins:
-    """Both name servers, and what the commands of a case are about."""
+class BothServers:
+    """Both name servers, and the objects that the commands of a case use."""
 
     servers: Mapping[str, str]
     """``ours`` and ``java``: ``host:port``."""
@@ -47,7 +47,7 @@ class Twins:
     mqadmin: Mqadmin
 
     def output_of(self, case: Case, server: str) -> str:
-        """What a case prints with one of them, without what differs from run to run."""
+        """Run a case with one server; returns the output without values that vary."""
         names = {**self.names, "static": f"Static-{next(_serial):04}"}
         lines = [[word.format(**names) for word in line.split()] for line in case.lines]
         output = "".join(self.mqadmin.outcome(*line, "-n", self.servers[server]) for line in lines)
@@ -59,7 +59,7 @@ class Twins:
         return self.masked(output.replace(names["static"], "<static>"), case)
 
     def masked(self, text: str, case: Case) -> str:
-        """Without what differs from run to run: the servers' addresses, times, ids, what brokers count."""
+        """Mask values that vary from run to run: addresses of servers, times, ids, counters of brokers."""
         for addr in self.servers.values():
             text = text.replace(addr, "<name server>")
         for pattern, mask in _MASKS if case.has_numbers else (*_MASKS, *_NUMBER_MASKS):
@@ -82,19 +82,19 @@ _serial = itertools.count()
 
 def _same_topics(mqadmin: Mqadmin, servers: Mapping[str, str]) -> bool:
     ours, java = (mqadmin.topic_list(servers[name]) for name in ("ours", "java"))
-    assert ours == java, f"ours alone: {sorted(ours - java)}; Java's alone: {sorted(java - ours)}"
+    assert ours == java, f"only namesrv-stream: {sorted(ours - java)}; only Java: {sorted(java - ours)}"
     return True
 
 
 @pytest.fixture(scope="module")
-def twins(
+def both_servers(
     stack: Stack,
     java_name_server: JavaNameServer,
     periodic_broker: Broker,
     mqadmin: Mqadmin,
     java_client: JavaClient,
     tmp_path_factory: pytest.TempPathFactory,
-) -> Iterator[Twins]:
+) -> Iterator[BothServers]:
     files = tmp_path_factory.mktemp("mqadmin")
     (files / "topics.json").write_text(
         json.dumps([{"topicName": "Listed", "readQueueNums": 5, "writeQueueNums": 5, "perm": 6}])
@@ -131,32 +131,36 @@ def twins(
                 "both servers have the same topics",
                 ignoring=(AssertionError,),
             )
-            yield Twins(servers, names, mqadmin)
+            yield BothServers(servers, names, mqadmin)
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
-def test_command_prints_the_same_for_both_servers(twins: Twins, case: Case) -> None:
-    ours, java = (twins.output_of(case, server) for server in ("ours", "java"))
-    assert twins.masked(case.shows.format(**twins.names), case) in ours, ours
+def test_command_prints_the_same_for_both_servers(both_servers: BothServers, case: Case) -> None:
+    ours, java = (both_servers.output_of(case, server) for server in ("ours", "java"))
+    assert both_servers.masked(case.shows.format(**both_servers.names), case) in ours, ours
     assert ours == java
 
 
-def test_name_server_configuration_has_no_key_that_java_has_not(twins: Twins) -> None:
-    ours, java = (_configuration(twins.mqadmin.outcome("getNamesrvConfig", "-n", a)) for a in twins.servers.values())
+def test_name_server_configuration_has_only_keys_that_java_has(both_servers: BothServers) -> None:
+    ours, java = (
+        _configuration(both_servers.mqadmin.outcome("getNamesrvConfig", "-n", a)) for a in both_servers.servers.values()
+    )
     assert ours.keys() <= java.keys()
     assert ours["supportActingMaster"] == java["supportActingMaster"] == "true"
-    assert ours["listenPort"] == twins.servers["ours"].partition(":")[2]
+    assert ours["listenPort"] == both_servers.servers["ours"].partition(":")[2]
 
 
 @pytest.mark.parametrize("command", ENDLESS)
-def test_endless_command_works_with_ours(twins: Twins, command: str, tmp_path_factory: pytest.TempPathFactory) -> None:
+def test_endless_command_works_with_namesrv_stream(
+    both_servers: BothServers, command: str, tmp_path_factory: pytest.TempPathFactory
+) -> None:
     args, shows = ENDLESS[command]
-    line = [command, *args.format(**twins.names).split(), "-n", twins.servers["ours"]]
+    line = [command, *args.format(**both_servers.names).split(), "-n", both_servers.servers["ours"]]
     with mqadmin_process(line, tmp_path_factory.mktemp(command)) as process:
-        process.wait_for_log(shows.format(**twins.names), ENDLESS_S)
+        process.wait_for_log(shows.format(**both_servers.names), ENDLESS_S)
 
 
-def test_every_command_is_covered_or_left_out_for_a_reason(mqadmin: Mqadmin) -> None:
+def test_every_command_has_a_case_or_a_reason_for_having_none(mqadmin: Mqadmin) -> None:
     covered = {command_of(line) for case in CASES for line in case.lines} | ENDLESS.keys() | OWN_TESTS
     assert not covered & LEFT_OUT.keys()
     assert covered | LEFT_OUT.keys() == mqadmin.command_names()

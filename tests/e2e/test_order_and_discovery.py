@@ -1,4 +1,4 @@
-"""What clients get beside routes: ordered topics' configuration, and the servers' addresses by HTTP."""
+"""The configuration of ordered topics, and name-server addresses over HTTP, with a Java client."""
 
 from tests.support.java_client import JavaClient
 from tests.support.rocketmq import Broker
@@ -9,7 +9,7 @@ from tests.support.stack import Stack
 TOPIC = "OrderedForClients"
 
 
-def test_client_sends_by_the_order_configuration_while_there_is_one(
+def test_client_follows_the_order_configuration_while_it_exists(
     stack: Stack, periodic_broker: Broker, mqadmin: Mqadmin, java_client: JavaClient
 ) -> None:
     mqadmin.create_topic(stack.remoting, periodic_broker.addr, TOPIC, queues=4)

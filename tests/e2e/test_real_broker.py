@@ -46,7 +46,7 @@ def test_producer_and_consumer_exchange_messages(
     assert used == {OWN_TOPIC}
 
 
-def test_killed_broker_is_gone_by_its_closed_connection(stack: Stack, broker: Broker, mqadmin: Mqadmin) -> None:
+def test_killed_broker_is_removed_when_its_connection_closes(stack: Stack, broker: Broker, mqadmin: Mqadmin) -> None:
     stack.wait_job()  # Only the fold ends a broker.
     broker.kill()
     _wait_gone(mqadmin, stack, SETTLE_S)
@@ -62,7 +62,7 @@ def test_stopped_broker_unregisters_at_once(stack: Stack, broker: Broker, mqadmi
     stack.wait_change(kind="broker_live", broker_addr=broker.addr, cause="unregistered", gone=True)
 
 
-def test_frozen_broker_expires_after_its_timeout_and_returns_by_its_next_registration(
+def test_frozen_broker_expires_after_its_timeout_and_returns_with_its_next_registration(
     stack: Stack, periodic_broker: Broker, mqadmin: Mqadmin, tmp_path: Path
 ) -> None:
     # Brokers tell their timeout only in acting-master mode.
@@ -85,4 +85,6 @@ def test_frozen_broker_expires_after_its_timeout_and_returns_by_its_next_registr
         assert gone_after_s > timeout_s - 1.5
         broker.thaw()
         wait_until(lambda: mqadmin.topic_route(stack.remoting, OWN_TOPIC), 40, "the broker is back")
-        wait_until(lambda: not stack.changes(kind="broker_live", broker_addr=broker.addr)[-1]["gone"], 10, "its return")
+        wait_until(
+            lambda: not stack.changes(kind="broker_live", broker_addr=broker.addr)[-1]["gone"], 10, "the broker returns"
+        )

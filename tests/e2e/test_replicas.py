@@ -1,4 +1,4 @@
-"""Master and slave of one broker name: the slave finds its master by our answers, and stands in where it may."""
+"""Master and slave of one broker name: the slave finds its master and acts as master if permitted."""
 
 import re
 import time
@@ -23,7 +23,7 @@ SETTLE_S = 60.0
 
 
 class Pair:
-    """A master and a slave that replicates from it, and what name server and brokers say of them."""
+    """A master and its slave, and their state at the name server and at the brokers."""
 
     def __init__(
         self, work_dir: Path, stack: Stack, mqadmin: Mqadmin, name: str, properties: Mapping[str, str]
@@ -34,7 +34,7 @@ class Pair:
         self.slave = Broker(work_dir / "slave", stack.remoting, name=name, broker_id=1, properties=properties)
 
     def start(self) -> None:
-        """Start both and make the topic on both: a slave copies its master's topics after a minute at first."""
+        """Start both and create the topic on both, since a slave copies its master's topics only after a minute."""
         for broker in (self.master, self.slave):
             broker.start()
             self._mqadmin.create_topic(self._namesrv, broker.addr, TOPIC, queues=2)
@@ -44,7 +44,7 @@ class Pair:
         self.slave.close()
 
     def route(self) -> tuple[dict[int, str], int] | None:
-        """Addresses by broker id, and the permission, of the topic."""
+        """Return the addresses by broker id and the permission of the topic."""
         route = self._mqadmin.topic_route(self._namesrv, TOPIC)
         if route is None:
             return None
@@ -52,7 +52,7 @@ class Pair:
         return {int(broker_id): addr for broker_id, addr in broker["brokerAddrs"].items()}, queues["perm"]
 
     def wait_route(self, addrs: Mapping[int, Broker], perm: int) -> float:
-        """Wait for a route; seconds that it took."""
+        """Wait for a route; returns the seconds that it took."""
         began = time.monotonic()
         wanted = {broker_id: broker.addr for broker_id, broker in addrs.items()}, perm
         wait_until(lambda: self.route() == wanted, SETTLE_S, f"the route is {wanted}")
@@ -85,7 +85,7 @@ def _bodies() -> list[str]:
     return [str(uuid.uuid4()) for _ in range(MESSAGES)]
 
 
-def test_slave_replicates_from_the_master_it_is_told_and_is_read_when_that_is_gone(
+def test_slave_replicates_from_its_master_and_serves_reads_when_the_master_is_down(
     stack: Stack, periodic_broker: Broker, mqadmin: Mqadmin, java_client: JavaClient, measured: Measured, tmp_path: Path
 ) -> None:
     with _pair(tmp_path, stack, mqadmin, "broker-replicated", {}) as pair:
@@ -102,7 +102,7 @@ def test_slave_replicates_from_the_master_it_is_told_and_is_read_when_that_is_go
 
 # It heartbeats with 322 (as 4.x name servers know it) and reads its group by 105, or with 904 and 901.
 @pytest.mark.parametrize("compatible", ["true", "false"], ids=["codes-322-105", "codes-904-901"])
-def test_slave_acts_for_its_killed_master_until_that_is_back(
+def test_slave_acts_as_master_until_the_killed_master_returns(
     stack: Stack,
     periodic_broker: Broker,
     mqadmin: Mqadmin,

@@ -1,4 +1,4 @@
-"""Parts die and come back: nothing is lost, nothing is twice, nobody has to register again."""
+"""Parts are killed and restarted: nothing is lost or duplicated, and no broker has to register again."""
 
 import time
 from pathlib import Path
@@ -70,6 +70,6 @@ def _assert_equal_to_offline_fold(stack: Stack) -> None:
     rows = [row for row in stack.changes() if row["offset"] < covered[row["partition"]]]
     assert rows
     positions = [(row["partition"], row["offset"], row["seq"]) for row in rows]
-    assert len(set(positions)) == len(positions), "a row twice"
+    assert len(set(positions)) == len(positions), "a duplicate row"
     expected = [as_row(change) for change in fold_offline(stack.settings, covered)]
     assert [{c: row[c] for c in expected[0]} for row in rows] == expected

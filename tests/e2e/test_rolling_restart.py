@@ -1,4 +1,4 @@
-"""Servers are upgraded one after the other, as operators do it; clients do not notice."""
+"""A rolling restart of servers, as at an upgrade, does not affect clients."""
 
 from pathlib import Path
 
@@ -18,7 +18,7 @@ _ROUNDS = 3
 
 @pytest.fixture
 def third_server(stack: Stack, tmp_path: Path) -> SecondServer:
-    """Another one: so that both that are restarted are stopped as a service manager stops them, with SIGTERM."""
+    """A third server, so that both restarted servers are stopped with SIGTERM, as by a service manager."""
     return SecondServer(tmp_path / "third", stack, server__server_id="third")
 
 

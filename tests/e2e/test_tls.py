@@ -31,8 +31,8 @@ SHARED_S = 30.0
 RELOADED_S = 30.0
 
 
-class TlsWorld(NamedTuple):
-    """A server that demands TLS and certificates of its clients, which all trust one authority."""
+class TlsSetup(NamedTuple):
+    """A server that requires TLS and client certificates, and the authority that everyone trusts."""
 
     authority: Authority
     server: SecondServer
@@ -40,8 +40,8 @@ class TlsWorld(NamedTuple):
 
 
 @pytest.fixture(scope="module")
-def world(stack: Stack, tmp_path_factory: pytest.TempPathFactory) -> Iterator[TlsWorld]:
-    """Set up by RocketMQ's own file, as its documentation has it."""
+def tls_setup(stack: Stack, tmp_path_factory: pytest.TempPathFactory) -> Iterator[TlsSetup]:
+    """A server configured by RocketMQ's ``tls.properties``, as in RocketMQ's documentation."""
     folder = tmp_path_factory.mktemp("tls")
     authority = Authority(folder / "certificates")
     ours, theirs = authority.issue("server", password=KEY_PASSWORD), authority.issue("client")
@@ -63,25 +63,25 @@ tls.client.trustCertPath={authority.trust_file}
     )
     with SecondServer(folder / "data", stack, "tls", tls__mode="enforcing", tls__config_file=tls_properties) as server:
         # Java's programs read the very same file.
-        yield TlsWorld(authority, server, {"tls.enable": "true", "tls.config.file": str(tls_properties)})
+        yield TlsSetup(authority, server, {"tls.enable": "true", "tls.config.file": str(tls_properties)})
 
 
 @pytest.fixture(scope="module")
-def tls_broker(world: TlsWorld, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
-    """It speaks TLS to its name server, and to mqadmin, which speaks it to everybody."""
+def tls_broker(tls_setup: TlsSetup, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
+    """A broker that uses TLS with its name server and with mqadmin."""
     with Broker(
         tmp_path_factory.mktemp("tls-broker"),
-        world.server.remoting,
+        tls_setup.server.remoting,
         name="broker-tls",
-        system_properties={**world.client_properties, "tls.server.mode": "permissive"},
+        system_properties={**tls_setup.client_properties, "tls.server.mode": "permissive"},
     ) as broker:
         yield broker
 
 
 @pytest.fixture(scope="module")
-def tls_peers(world: TlsWorld, tmp_path_factory: pytest.TempPathFactory) -> Iterator[RocketmqPeers]:
-    """A JVM with mqadmin, producers and consumers that speak TLS to everybody."""
-    with RocketmqPeers(tmp_path_factory.mktemp("tls-peers"), world.client_properties) as peers:
+def tls_peers(tls_setup: TlsSetup, tmp_path_factory: pytest.TempPathFactory) -> Iterator[RocketmqPeers]:
+    """A JVM with mqadmin, producers and consumers that always use TLS."""
+    with RocketmqPeers(tmp_path_factory.mktemp("tls-peers"), tls_setup.client_properties) as peers:
         yield peers
 
 
@@ -91,36 +91,38 @@ def tls_mqadmin(tls_peers: RocketmqPeers) -> Mqadmin:
 
 
 def test_java_broker_and_mqadmin_speak_tls_with_certificates_on_both_sides(
-    stack: Stack, world: TlsWorld, tls_broker: Broker, tls_mqadmin: Mqadmin, mqadmin: Mqadmin
+    stack: Stack, tls_setup: TlsSetup, tls_broker: Broker, tls_mqadmin: Mqadmin, mqadmin: Mqadmin
 ) -> None:
-    rows = tls_mqadmin.cluster_list(world.server.remoting)
+    rows = tls_mqadmin.cluster_list(tls_setup.server.remoting)
     assert [row.addr for row in rows if row.broker_name == tls_broker.name and row.version] == [tls_broker.addr]
-    tls_mqadmin.create_topic(world.server.remoting, tls_broker.addr, "TopicOverTls")
-    wait_until(lambda: tls_mqadmin.topic_route(world.server.remoting, "TopicOverTls"), SHARED_S, "its route, over TLS")
+    tls_mqadmin.create_topic(tls_setup.server.remoting, tls_broker.addr, "TopicOverTls")
+    wait_until(
+        lambda: tls_mqadmin.topic_route(tls_setup.server.remoting, "TopicOverTls"), SHARED_S, "its route, over TLS"
+    )
     stack.wait_job()
     # The other server of the pair, which has no certificate, has it from the log.
     wait_until(lambda: mqadmin.topic_route(stack.remoting, "TopicOverTls"), SHARED_S, "its route, without TLS")
 
 
 def test_java_producer_and_consumer_exchange_messages_over_tls(
-    world: TlsWorld, tls_broker: Broker, tls_peers: RocketmqPeers, tls_mqadmin: Mqadmin
+    tls_setup: TlsSetup, tls_broker: Broker, tls_peers: RocketmqPeers, tls_mqadmin: Mqadmin
 ) -> None:
-    server = world.server.remoting
+    server = tls_setup.server.remoting
     tls_mqadmin.create_topic(server, tls_broker.addr, "MessagesOverTls")
     wait_until(lambda: tls_mqadmin.topic_route(server, "MessagesOverTls"), SHARED_S, "its route, over TLS")
     assert JavaClient(tls_peers).exchange(server, "MessagesOverTls") == {tls_broker.name}
 
 
-def test_java_producer_without_tls_finds_no_route(world: TlsWorld, tls_broker: Broker, java_client: JavaClient) -> None:
-    with pytest.raises(PeerError):
-        java_client.publish_queues("MessagesOverTls", namesrv_addr=world.server.remoting)
-
-
-def test_the_servers_own_calls_reach_a_java_broker_that_asks_for_a_certificate(
-    world: TlsWorld, tls_broker: Broker
+def test_java_producer_without_tls_finds_no_route(
+    tls_setup: TlsSetup, tls_broker: Broker, java_client: JavaClient
 ) -> None:
-    """As NOTIFY_MIN_BROKER_ID_CHANGE goes, with the client's files of RocketMQ's own ``tls.properties``."""
-    flags = [parse_set_flag(f"tls.config_file={world.client_properties['tls.config.file']}")]
+    with pytest.raises(PeerError):
+        java_client.publish_queues("MessagesOverTls", namesrv_addr=tls_setup.server.remoting)
+
+
+def test_server_notifies_a_java_broker_that_requires_a_certificate(tls_setup: TlsSetup, tls_broker: Broker) -> None:
+    """NOTIFY_MIN_BROKER_ID_CHANGE uses the client's files in RocketMQ's ``tls.properties``."""
+    flags = [parse_set_flag(f"tls.config_file={tls_setup.client_properties['tls.config.file']}")]
     tls = load_settings(None, {}, [*flags, parse_set_flag("tls.mode=enforcing")]).settings.tls
     assert tls.is_for_calls
 
@@ -137,25 +139,25 @@ def test_the_servers_own_calls_reach_a_java_broker_that_asks_for_a_certificate(
         asyncio.run(ask(calls_context(TlsSettings())))  # shows no certificate
 
 
-def test_java_without_tls_is_refused_by_a_server_that_demands_it(world: TlsWorld, mqadmin: Mqadmin) -> None:
+def test_java_without_tls_is_refused_by_a_server_that_demands_it(tls_setup: TlsSetup, mqadmin: Mqadmin) -> None:
     with pytest.raises(MqadminError):
-        mqadmin.run("topicList", "-n", world.server.remoting)
+        mqadmin.run("topicList", "-n", tls_setup.server.remoting)
     wait_until(
-        lambda: "tls.mode is enforcing" in world.server.process.log_text(), SHARED_S, "a line of the log says why"
+        lambda: "tls.mode is enforcing" in tls_setup.server.process.log_text(), SHARED_S, "a line of the log says why"
     )
 
 
-def test_java_without_a_certificate_is_refused(world: TlsWorld, tmp_path: Path) -> None:
+def test_java_without_a_certificate_is_refused(tls_setup: TlsSetup, tmp_path: Path) -> None:
     # RocketMQ's default for clients: TLS that trusts every server and shows no certificate.
     properties = {"tls.enable": "true", "tls.config.file": str(tmp_path / "none")}
     with RocketmqPeers(tmp_path, properties) as peers, pytest.raises(MqadminError):
-        Mqadmin(peers).run("topicList", "-n", world.server.remoting)
+        Mqadmin(peers).run("topicList", "-n", tls_setup.server.remoting)
     wait_until(
-        lambda: "peer did not return a certificate" in world.server.process.log_text(), SHARED_S, "the log says why"
+        lambda: "peer did not return a certificate" in tls_setup.server.process.log_text(), SHARED_S, "the log says why"
     )
 
 
-def test_java_refuses_a_server_whose_certificate_it_does_not_trust(world: TlsWorld, tmp_path: Path) -> None:
+def test_java_refuses_a_server_whose_certificate_it_does_not_trust(tls_setup: TlsSetup, tmp_path: Path) -> None:
     other = Authority(tmp_path / "other")
     properties = tmp_path / "tls.properties"
     pair = other.issue("client")
@@ -165,36 +167,36 @@ def test_java_refuses_a_server_whose_certificate_it_does_not_trust(world: TlsWor
     )
     java = {"tls.enable": "true", "tls.config.file": str(properties)}
     with RocketmqPeers(tmp_path / "peers", java) as peers, pytest.raises(MqadminError):
-        Mqadmin(peers).run("topicList", "-n", world.server.remoting)
+        Mqadmin(peers).run("topicList", "-n", tls_setup.server.remoting)
 
 
 def test_certificate_is_replaced_and_the_broker_keeps_its_connection(
-    stack: Stack, world: TlsWorld, tls_broker: Broker, tls_mqadmin: Mqadmin, measured: Measured
+    stack: Stack, tls_setup: TlsSetup, tls_broker: Broker, tls_mqadmin: Mqadmin, measured: Measured
 ) -> None:
-    context = world.authority.client_context(world.authority.issue("python"))
-    with RemotingClient(world.server.remoting, tls=context) as client:
+    context = tls_setup.authority.client_context(tls_setup.authority.issue("python"))
+    with RemotingClient(tls_setup.server.remoting, tls=context) as client:
         assert client.ask(GET_BROKER_CLUSTER_INFO).code == 0
-        before, since_s = serial_of(context, world.server.remoting), time.monotonic()
-        world.authority.issue("server", password=KEY_PASSWORD)
+        before, since_s = serial_of(context, tls_setup.server.remoting), time.monotonic()
+        tls_setup.authority.issue("server", password=KEY_PASSWORD)
         wait_until(
-            lambda: serial_of(context, world.server.remoting) != before,
+            lambda: serial_of(context, tls_setup.server.remoting) != before,
             RELOADED_S,
             "new connections see the new certificate",
         )
         measured(f"TLS: certificate replaced, seen by new connections after {time.monotonic() - since_s:.1f} s")
-        assert client.ask(GET_BROKER_CLUSTER_INFO).code == 0, "a connection from before goes on"
+        assert client.ask(GET_BROKER_CLUSTER_INFO).code == 0, "an older connection stays open"
     # Another registration came over the broker's old connection; nothing ended it.
     tls_broker.register()
     assert not stack.changes(kind="holder", broker_name=tls_broker.name, gone=True)
-    assert any(row.broker_name == tls_broker.name for row in tls_mqadmin.cluster_list(world.server.remoting))
+    assert any(row.broker_name == tls_broker.name for row in tls_mqadmin.cluster_list(tls_setup.server.remoting))
 
 
-def test_what_is_not_tls_behind_its_first_byte_ends_with_its_connection(world: TlsWorld) -> None:
-    host, _, port = world.server.remoting.rpartition(":")
+def test_invalid_tls_after_the_first_byte_closes_the_connection(tls_setup: TlsSetup) -> None:
+    host, _, port = tls_setup.server.remoting.rpartition(":")
     with socket.create_connection((host, int(port)), 10) as broken:
         broken.sendall(b"\x16\x03\x01\x00\x05hello")
         while broken.recv(4096):  # an alert, perhaps
             pass
-    context = world.authority.client_context(world.authority.issue("python"))
-    with RemotingClient(world.server.remoting, tls=context) as client:
+    context = tls_setup.authority.client_context(tls_setup.authority.issue("python"))
+    with RemotingClient(tls_setup.server.remoting, tls=context) as client:
         assert client.ask(GET_BROKER_CLUSTER_INFO).code == 0

@@ -1,4 +1,4 @@
-"""Two of our servers share one log and one set of tables: each can be lost."""
+"""Two servers share one log and one set of tables; each of them may be lost."""
 
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -32,7 +32,7 @@ def broker(
         yield running
 
 
-def test_clients_go_on_while_either_server_is_killed(
+def test_clients_continue_while_either_server_is_killed(
     stack: Stack,
     second_server: SecondServer,
     broker: Broker,
@@ -70,7 +70,7 @@ def test_broker_that_unregisters_leaves_both_servers(
     wait_until(
         lambda: not any(mqadmin.topic_route(addr, broker.name) for addr in (stack.remoting, second_server.remoting)),
         SETTLE_S,
-        "both servers forgot it",
+        "both servers have removed the broker",
     )
 
 

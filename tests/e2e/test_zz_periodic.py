@@ -1,4 +1,4 @@
-"""Last of all: what the undisturbed broker's registrations cost."""
+"""Runs last: the log records of the undisturbed broker's registrations."""
 
 import orjson
 

@@ -1,4 +1,4 @@
-"""The same running product and RocketMQ tools as the end-to-end tests have."""
+"""Uses the running product and the RocketMQ tools of the end-to-end tests."""
 
 from tests.e2e.conftest import (
     _peers,

@@ -1,4 +1,4 @@
-"""The job beyond one process: workers die amid the fold, and the tables say what the log says."""
+"""The job on several processes: workers are killed during the fold, and the tables still equal the log."""
 
 import sys
 import time
@@ -52,7 +52,7 @@ def _job(settings: Settings, env: Mapping[str, str] | None = None, *, is_submitt
 
 
 def _submit(settings: Settings) -> list[str | Path]:
-    """As docs/deploy.md says it; the configuration file names no cluster that would be right."""
+    """Submit the job as docs/deploy.md says; the master in the configuration file is wrong on purpose."""
     options = ["--master", settings.streaming.master, "--driver-memory", "512m"]
     options += ["--jars", ",".join(str(jar) for jar in sorted(settings.jars.spark_dir.glob("*.jar")))]
     options += ["--driver-java-options", "-Xss4m -XX:+ExitOnOutOfMemoryError"]
@@ -69,7 +69,7 @@ def _settings(kafka_settings: Settings, folder: Path, master: str) -> Settings:
 
 
 class _Traffic:
-    """Registrations, and topics that go, of brokers whose names are in all partitions."""
+    """Registrations and topic deletions of brokers whose names are in all partitions."""
 
     def __init__(self, producer: EventProducer) -> None:
         self._producer = producer
@@ -97,7 +97,7 @@ def _until(condition: Callable[[], object], what: str, job: Process, meanwhile: 
 
 
 def _fold_while(settings: Settings, job: Process, kill: Callable[[], None]) -> None:
-    """Let the job fold traffic, have something killed amid it, and compare all rows with the offline fold."""
+    """Let the job fold traffic, kill something meanwhile, and compare all rows with the offline fold."""
     with event_producer(settings) as producer:
         traffic = _Traffic(producer)
         _until(
@@ -118,7 +118,7 @@ def _fold_while(settings: Settings, job: Process, kill: Callable[[], None]) -> N
 
 
 @pytest.mark.parametrize("is_submitted", [False, True], ids=["namesrv-stream job", "spark-submit"])
-def test_on_a_standalone_master_a_worker_that_dies_costs_no_row(
+def test_killed_worker_of_a_standalone_master_loses_no_row(
     kafka_settings: Settings, tmp_path: Path, is_submitted: bool
 ) -> None:
     with standalone_cluster(tmp_path / "cluster") as cluster:
@@ -132,7 +132,7 @@ def test_on_a_standalone_master_a_worker_that_dies_costs_no_row(
             _fold_while(settings, job, kill_a_worker)
 
 
-def test_on_local_cluster_an_executor_that_dies_costs_no_row(kafka_settings: Settings, tmp_path: Path) -> None:
+def test_killed_executor_of_local_cluster_loses_no_row(kafka_settings: Settings, tmp_path: Path) -> None:
     settings = _settings(kafka_settings, tmp_path / "data", "local-cluster[2,1,512]")
     with _job(settings, {"SPARK_HOME": str(spark_home_of_its_own(tmp_path / "spark"))}) as job:
 

@@ -1,4 +1,4 @@
-"""rocketmq-dashboard's calls against this name server, with a real broker.
+"""The calls of rocketmq-dashboard, against this name server with a real broker.
 
 The dashboard is released as source only, and has a build of its own. So its calls are made by the admin client that it
 uses, `DefaultMQAdminExt` of rocketmq-tools 5.3.3, in the order of its pages.
@@ -31,7 +31,7 @@ def _calls(name_servers: str, broker: str, topic: str, work_dir: Path) -> dict[s
 
 
 @pytest.mark.timeout(_TIMEOUT_S + 120)
-def test_the_pages_of_the_dashboard_work(stack: Stack, tmp_path: Path) -> None:
+def test_calls_of_the_dashboard_succeed(stack: Stack, tmp_path: Path) -> None:
     # Without its timer wheel, a broker of 5.3.3 fails to delete a topic.
     properties = {"timerWheelEnable": "true"}
     with Broker(

@@ -1,4 +1,4 @@
-"""Another implementation of the protocol: rocketmq-client-go/v2, unmodified, from the Go module proxy."""
+"""The unmodified rocketmq-client-go/v2, another implementation of the protocol, from the Go module proxy."""
 
 import json
 import os

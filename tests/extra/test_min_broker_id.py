@@ -1,6 +1,6 @@
-"""What real brokers do when they are told of a new smallest brokerId.
+"""Real brokers react to notifications of a new smallest brokerId.
 
-Not in `make test`: on a machine with much other work the slave was once seen to take no notice of its second message.
+It is not in `make test`: on a busy machine the slave once ignored its second notification.
 """
 
 from collections.abc import Iterator
@@ -27,9 +27,7 @@ def telling(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
         yield running
 
 
-def test_a_real_slave_acts_for_its_killed_master_and_yields_to_the_next_without_asking(
-    telling: Stack, tmp_path: Path
-) -> None:
+def test_real_slave_follows_notifications_of_a_new_smallest_broker_id(telling: Stack, tmp_path: Path) -> None:
     slave = Broker(tmp_path / "slave", telling.remoting, broker_id=1, properties=_ACTING_MASTER)
     master = Broker(tmp_path / "master", telling.remoting, properties=_ACTING_MASTER)
     successor = Broker(tmp_path / "successor", telling.remoting, properties=_ACTING_MASTER)

@@ -1,4 +1,4 @@
-"""The native lane's own tests, with its C under gcc's sanitizers."""
+"""Runs the tests of the native lane with its C code compiled with gcc's sanitizers."""
 
 import os
 import shutil
@@ -16,7 +16,7 @@ _GCC = shutil.which("gcc")
 
 @pytest.mark.skipif(_GCC is None, reason="needs gcc, with its sanitizers")
 @pytest.mark.parametrize(("sanitizers", "runtime"), [("address,undefined", "libasan.so"), ("thread", "libtsan.so")])
-def test_nothing_is_found_by(sanitizers: str, runtime: str, tmp_path: Path) -> None:
+def test_sanitizer_finds_nothing(sanitizers: str, runtime: str, tmp_path: Path) -> None:
     assert _GCC is not None
     library = tmp_path / "libnative_lane.so"
     flags = ("-g", "-O1", "-std=gnu17", f"-fsanitize={sanitizers}", "-fno-sanitize-recover=all")

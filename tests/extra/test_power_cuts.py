@@ -1,4 +1,4 @@
-"""Power cuts of several runs, and 2,000 damaged files; tests/power_cut says what a failure prints and leaves."""
+"""Power cuts in several runs, and 2,000 damaged files; tests/power_cut explains the output of a failure."""
 
 import shutil
 from collections.abc import Callable
@@ -21,13 +21,13 @@ _DAMAGES_A_TEST: Final = 50
 
 @pytest.fixture(scope="module")
 def recording_of(tmp_path_factory: pytest.TempPathFactory) -> Callable[[int], Recording]:
-    """The run of a seed, which is made once."""
+    """Return the run of a seed, which is recorded once."""
     return cache(lambda seed: Recording(tmp_path_factory.mktemp(f"run-{seed}"), seed))
 
 
 @pytest.fixture(scope="module")
 def healthy_tables_of(tmp_path_factory: pytest.TempPathFactory) -> Callable[[int], HealthyTables]:
-    """The tables of a seed, which are made once."""
+    """Return the tables of a seed, which are written once."""
     return cache(lambda seed: HealthyTables(tmp_path_factory.mktemp(f"healthy-{seed}"), seed))
 
 

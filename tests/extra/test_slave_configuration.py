@@ -1,4 +1,4 @@
-"""What a slave takes a minute for: its master's topics, from the address in our answer to its registration."""
+"""A slave copies its master's topics, from the address in the answer to its registration; that takes a minute."""
 
 import time
 from pathlib import Path
@@ -15,7 +15,7 @@ _GET_TOPIC_CONFIG = 351
 COPIED_WITHIN_S = 120.0
 
 
-def test_slave_copies_topics_from_the_master_it_is_told(
+def test_slave_copies_topics_from_its_master(
     stack: Stack, periodic_broker: Broker, mqadmin: Mqadmin, measured: Measured, tmp_path: Path
 ) -> None:
     with (

@@ -1,6 +1,6 @@
-"""Single requests made to cost as much as a frame can: what each does to a server's memory and how long it takes.
+"""Requests that are as expensive as a frame can be, and their cost in memory and time.
 
-``python -m tests.fuzz.bombs`` sends each to a server of its own process and writes one line of JSON a bomb.
+``python -m tests.fuzz.bombs`` sends each to a server in a separate process and writes one line of JSON per request.
 """
 
 import json
@@ -32,7 +32,7 @@ REGISTER, UNREGISTER, ROUTE, REGISTER_TOPIC, UPDATE_CONFIG, DATA_VERSION = 103, 
 
 
 def filled(head: bytes, piece: Callable[[int], bytes], tail: bytes, room: int = _ROOM) -> bytes:
-    """``head``, as many pieces as fit, joined by commas, and ``tail``."""
+    """Return ``head``, as many pieces as fit, joined by commas, and ``tail``."""
     pieces: list[bytes] = []
     size = len(head) + len(tail)
     for number in count():
@@ -61,7 +61,7 @@ def deflated(data: bytes, level: int = 1) -> bytes:
 
 
 def parts(*of: bytes | int) -> bytes:
-    """Parts with their lengths, and bare numbers."""
+    """Encode parts with their lengths, and plain numbers."""
     return b"".join(pack(">i", part) if isinstance(part, int) else pack(">i", len(part)) + part for part in of)
 
 
@@ -195,7 +195,7 @@ def parts_of_entry(key: bytes, value: bytes) -> bytes:
 
 
 def exploded(stream: bytes) -> dict[str, Any]:
-    """What a server makes of a stream: how it ends, what is accepted, and what that costs."""
+    """Send a stream to a server; returns how it ends, what is accepted, and the cost."""
     exchange = Exchange()
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     began, began_cpu = time.perf_counter(), time.process_time()
@@ -224,7 +224,7 @@ def exploded(stream: bytes) -> dict[str, Any]:
 
 
 def _in_a_child(stream: bytes) -> dict[str, Any]:
-    """``exploded`` in a process that may take only so much, so that its peak is its own."""
+    """Run ``exploded`` in a process with limited memory, so that the peak is its own."""
     reader, writer = os.pipe()
     pid = os.fork()
     if pid == 0:

@@ -1,4 +1,4 @@
-"""Many connections that send damaged frames, and one well-behaved client beside them."""
+"""Many connections that send damaged frames, and one correct client next to them."""
 
 import random
 import socket
@@ -19,17 +19,17 @@ _MAX_DRAINED_BYTES: Final = 1 << 20
 
 @dataclass(slots=True)
 class Waits:
-    """How long answers took, seconds, in order of asking."""
+    """Response times in seconds, in order of the requests."""
 
     seconds: list[float] = field(default_factory=list)
 
     def at(self, share: float) -> float:
-        """The wait that ``share`` of them did not exceed."""
+        """Return the response time that ``share`` of the requests did not exceed."""
         return sorted(self.seconds)[min(int(len(self.seconds) * share), len(self.seconds) - 1)]
 
 
 def damaged(raw: bytes, dice: random.Random) -> bytes:
-    """A frame with a few bytes changed, cut out, doubled, or a length that lies; one of three stays whole."""
+    """Damage a frame: changed, removed or duplicated bytes, or a wrong length; one of three frames stays intact."""
     data = bytearray(raw)
     for _ in range(dice.choice((0, 1, 3))):
         start = dice.randrange(len(data)) if data else 0
@@ -49,7 +49,7 @@ def damaged(raw: bytes, dice: random.Random) -> bytes:
 
 
 class Flood:
-    """Attackers in threads of their own; a context manager that ends them."""
+    """Attackers, each in a thread; a context manager that ends them."""
 
     def __init__(self, addr: str, attackers: int, seed: int) -> None:
         host, _, port = addr.rpartition(":")
@@ -94,7 +94,7 @@ class Flood:
 
 
 def waits_while(ask: Callable[[], object], is_over: Callable[[], bool]) -> Waits:
-    """Ask again and again until something else is over."""
+    """Send requests until a condition is true; returns their response times."""
     waits = Waits()
     while not is_over():
         began = time.monotonic()

@@ -1,4 +1,4 @@
-"""What nobody sends: strategies for damaged frames, texts and bodies, and for requests of every kind made of them."""
+"""Strategies for damaged frames, texts and bodies, and for requests of every kind made from them."""
 
 import json
 import zlib
@@ -27,7 +27,7 @@ def is_long() -> bool:
 
 
 def scaled(number: int) -> settings:
-    """So many examples, and in the long profile twenty times as many."""
+    """Return settings with this number of examples, and twenty times as many in the long profile."""
     return settings(max_examples=examples(number))
 
 
@@ -41,13 +41,13 @@ def real_frames() -> st.SearchStrategy[bytes]:
 
 
 def damaged_streams() -> st.SearchStrategy[bytes]:
-    """A few real frames, then damaged, among them ones whose lengths lie."""
+    """Streams of a few real frames, damaged, also with wrong lengths."""
     several = st.lists(real_frames(), min_size=1, max_size=3).map(b"".join)
     return st.one_of(mutations(several), st.builds(_lying, several, st.integers(-(2**31), 2**31 - 1), st.booleans()))
 
 
 def _lying(stream: bytes, number: int, in_header: bool) -> bytes:
-    """The first frame's total, or its header length, is another one."""
+    """Replace the length of the first frame or of its header."""
     at = 4 if in_header else 0
     return stream[:at] + pack(">i", number) + stream[at + 4 :]
 
@@ -87,7 +87,7 @@ _NUMBERS = st.sampled_from((0, 1, -1, 6, 2**31 - 1, 2**31, -(2**63), 2**63 - 1, 
 
 
 def json_values() -> st.SearchStrategy[Any]:
-    """JSON of any shape whose properties are those of bodies."""
+    """JSON values of any shape, with the property names of bodies."""
     leaves = st.none() | st.booleans() | _NUMBERS | texts() | st.sampled_from(("$", "$.topicConfigTable", "$[0]"))
     return st.recursive(
         leaves,
@@ -123,7 +123,7 @@ _TOKENS = st.sampled_from(
 
 
 def json_likes() -> st.SearchStrategy[bytes]:
-    """Texts that look like the dialect until one looks closely."""
+    """Texts that resemble the dialect of fastjson."""
     return st.lists(_TOKENS, max_size=24).map(lambda tokens: "".join(tokens).encode("utf-8", "replace"))
 
 
@@ -158,7 +158,7 @@ def _mappings() -> st.SearchStrategy[dict[str, dict[str, Any]]]:
 
 
 def registration_bodies() -> st.SearchStrategy[bytes]:
-    """Bodies that brokers could send, if with strange names."""
+    """Valid registration bodies, also with unusual names."""
     return st.builds(
         lambda topics, counter, state, mappings: a_body(
             topics,
@@ -173,7 +173,7 @@ def registration_bodies() -> st.SearchStrategy[bytes]:
 
 
 def bodies() -> st.SearchStrategy[bytes | None]:
-    """Bodies of every kind: none, sound, damaged, deflated, of another request, of nothing at all."""
+    """Bodies of every kind: absent, valid, damaged, compressed, of another request, and random bytes."""
     written = json_values().map(lambda value: json.dumps(value).encode())
     wrapped = written.map(lambda value: b'{"filterServerList":["f"],"topicConfigSerializeWrapper":' + value + b"}")
     sound = registration_bodies()
@@ -204,7 +204,7 @@ def _route_data() -> st.SearchStrategy[bytes]:
 
 
 def _parts() -> st.SearchStrategy[bytes]:
-    """The parts of a deflated registration, with lengths and counts that may lie."""
+    """The parts of a compressed registration, with lengths and counts that may be wrong."""
     number = st.integers(-2, 3) | st.sampled_from((2**31 - 1, -(2**31), 2**24))
     json_part = st.sampled_from(
         (b"{}", b"[]", b'["f:1"]', b'{"counter":1}', b"null", b'{"currIdMap":{0:1}}', b"{'a':1}")
@@ -246,7 +246,7 @@ _USUAL: Final[Mapping[str, tuple[str, ...]]] = {
 
 @st.composite
 def ext_fields(draw: st.DrawFn) -> dict[str, str] | None:
-    """Ext fields: what requests usually carry, some of it replaced, taken away or joined by others."""
+    """Ext fields of usual requests, with some replaced, removed or added."""
     if draw(st.integers(0, 19)) == 0:
         return None
     fields = {name: draw(st.sampled_from(values)) for name, values in _USUAL.items()}
@@ -268,7 +268,7 @@ _BODY_OF: Final[Mapping[int, Callable[[], st.SearchStrategy[bytes]]]] = {
 
 @st.composite
 def requests(draw: st.DrawFn) -> RemotingCommand:
-    """Requests of every code that is served, and some that are not; most have what their code asks for."""
+    """Requests of every supported code and some unsupported ones; most have the fields of their code."""
     served = sorted(map(int, PROCESSORS))
     code = draw(st.sampled_from([*served, *(103,) * 8, 104, 105, 105, 217, 322, -1, 0, 1001, 2**15 - 1]))
     asked = _BODY_OF.get(code, st.none)()
@@ -285,6 +285,6 @@ def requests(draw: st.DrawFn) -> RemotingCommand:
 
 
 def damaged_requests() -> st.SearchStrategy[bytes]:
-    """Frames of requests, sound in half of the cases."""
+    """Frames of requests, valid in half of the cases."""
     written: st.SearchStrategy[bytes] = requests().map(encode_frame)
     return written | mutations(written)

@@ -41,7 +41,7 @@ def _names() -> list[str]:
 
 @pytest.fixture(scope="module")
 def exploded() -> dict[str, dict[str, object]]:
-    """What became of each bomb."""
+    """The outcome of each expensive request."""
     command = [sys.executable, "-m", "tests.fuzz.bombs", *_names()]
     run = subprocess.run(command, cwd=REPOSITORY, capture_output=True, text=True, check=False)
     assert run.returncode == 0, run.stderr
@@ -49,7 +49,7 @@ def exploded() -> dict[str, dict[str, object]]:
 
 
 @pytest.mark.parametrize("name", _names())
-def test_a_bomb_is_answered_or_ends_its_connection_at_a_bounded_price(
+def test_bomb_is_answered_or_closed_within_bounded_memory_and_time(
     exploded: dict[str, dict[str, object]], name: str
 ) -> None:
     result = exploded[name]

@@ -1,4 +1,4 @@
-"""Frames nobody sends: whatever arrives, in whatever pieces, the peer's own connection is all that can suffer."""
+"""Damaged frames: whatever arrives, in whatever pieces, only the connection of its sender is affected."""
 
 import time
 from collections.abc import Callable, Sequence
@@ -19,7 +19,7 @@ Outcome = list[RemotingCommand | str]
 
 
 def read(pieces: Sequence[bytes]) -> Outcome:
-    """What a connection reads from a stream: its commands, and the error that ends it."""
+    """Read a stream as a connection does; returns its commands and the error that ends it."""
     buffer = FrameBuffer()
     outcome: Outcome = []
     for piece in pieces:
@@ -39,7 +39,7 @@ def read(pieces: Sequence[bytes]) -> Outcome:
 
 @scaled(120)
 @given(st.data())
-def test_a_damaged_stream_is_the_same_however_it_is_cut(data: st.DataObject) -> None:
+def test_damaged_stream_is_decoded_alike_however_it_is_split(data: st.DataObject) -> None:
     stream = data.draw(damaged_streams() | st.binary(max_size=200))
 
     whole = read([stream])
@@ -71,7 +71,7 @@ def test_a_damaged_binary_header_is_a_command_or_a_remoting_error(raw: bytes) ->
 
 @scaled(120)
 @given(st.data())
-def test_a_beginning_of_a_connection_means_the_same_however_it_is_cut(data: st.DataObject) -> None:
+def test_first_bytes_of_a_connection_are_decoded_alike_however_they_are_split(data: st.DataObject) -> None:
     v1 = st.sampled_from(
         (b"PROXY TCP4 10.0.0.1 10.0.0.2 1 2\r\n", b"PROXY UNKNOWN\r\n", b"PROXY TCP6 ::1 ::1 1 65535\r\n")
     )
@@ -98,7 +98,7 @@ def test_a_beginning_of_a_connection_means_the_same_however_it_is_cut(data: st.D
     assert outcomes[: len(outcomes) - len(decided)] == [None] * (len(outcomes) - len(decided))
 
 
-def test_an_error_told_again_and_again_does_not_grow() -> None:
+def test_repeated_error_does_not_grow() -> None:
     buffer = FrameBuffer()
     with pytest.raises(RemotingError):
         buffer.feed(pack(">i", -1))
@@ -131,7 +131,7 @@ def fed(stream: bytes, piece_bytes: int) -> int:
         pytest.param(1_000, 7, id="small frames in tiny pieces"),
     ],
 )
-def test_cutting_takes_linear_time(frame_bytes: int, piece_bytes: int) -> None:
+def test_splitting_takes_linear_time(frame_bytes: int, piece_bytes: int) -> None:
     # Linear, 4 MiB cost four times what 1 MiB costs, and quadratic sixteen times. The largest frame has one size only.
     frame = pack(">i", frame_bytes - 4) + bytes(frame_bytes - 4)
     if frame_bytes == MAX_FRAME_BYTES:

@@ -1,4 +1,4 @@
-"""The whole product under fire: whoever behaves notices nothing."""
+"""The whole product under attack: correct clients are not affected."""
 
 import zlib
 from collections.abc import Callable
@@ -66,7 +66,7 @@ def jvm_of(pid: int) -> int:
     raise AssertionError(f"process {pid} has no JVM")
 
 
-def test_a_flood_of_damaged_frames_harms_nobody_else(
+def test_flood_of_damaged_frames_does_not_affect_other_clients(
     stack: Stack, record_testsuite_property: Callable[[str, object], None]
 ) -> None:
     body = a_body({TOPIC: a_topic(), "other": a_topic()})
@@ -103,7 +103,7 @@ def test_a_flood_of_damaged_frames_harms_nobody_else(
         assert grown[-1] - grown[0] < _MAX_GROWTH_MIB
 
 
-def test_a_frame_of_16_mib_is_accepted_and_one_byte_more_closes_its_connection(stack: Stack) -> None:
+def test_frame_of_16_mib_is_accepted_and_a_larger_one_closes_its_connection(stack: Stack) -> None:
     def padded(frame_bytes: int) -> bytes:
         def frame(filler: int) -> bytes:
             body = a_body({"T1": a_topic() | {"attributes": {"+a": "x" * filler}}, "T2": a_topic()})

@@ -1,4 +1,4 @@
-"""Requests nobody sends, to a server with some state: each is answered, and the log can take what was accepted."""
+"""Unusual requests to a server with some state: each is answered, and the log can store what was accepted."""
 
 import json
 from collections.abc import Sequence
@@ -24,7 +24,7 @@ from tests.vectors.captured import captured_frames
 
 
 def a_server() -> Exchange:
-    """A server with a master and a slave of one name, to which all that a peer may ask is open."""
+    """Return a server with a master and a slave of one name, which accepts requests of every peer."""
     exchange = Exchange()
     exchange.server.access = Access(enable_config_update=True)
     exchange.send(a_registration_request())
@@ -33,7 +33,7 @@ def a_server() -> Exchange:
 
 
 def is_sound(raw: bytes) -> RemotingCommand | None:
-    """The request in a frame, if it reaches a processor at all."""
+    """Return the request in a frame if it reaches a processor."""
     try:
         frames = FrameBuffer().feed(raw)
         request = decode_frame(frames[0]) if frames else None
@@ -55,7 +55,7 @@ def check(answer: Answer, request: RemotingCommand) -> None:
 
 
 def folded(exchange: Exchange) -> RouteTable:
-    """What the job makes of the server's log."""
+    """Fold the log of the server as the job does."""
     log = Log()
     for event in exchange.logged:
         log.append(encode_event(event))
@@ -88,7 +88,7 @@ def test_every_request_is_answered_and_the_job_agrees_with_the_server(
 
 @scaled(60)
 @given(st.lists(damaged_requests(), min_size=1, max_size=4))
-def test_damaged_requests_are_answered_or_end_their_connection(sent: Sequence[bytes]) -> None:
+def test_damaged_requests_are_answered_or_close_their_connection(sent: Sequence[bytes]) -> None:
     exchange = a_server()
 
     for raw in sent:
@@ -101,7 +101,7 @@ def test_damaged_requests_are_answered_or_end_their_connection(sent: Sequence[by
 
 @scaled(40)
 @given(requests())
-def test_a_refused_request_leaves_no_trace(request: RemotingCommand) -> None:
+def test_refused_request_changes_nothing(request: RemotingCommand) -> None:
     exchange = a_server()
     groups, kv = dict(exchange.view.table.groups), dict(exchange.view.table.kv)
 
@@ -115,7 +115,7 @@ def test_a_refused_request_leaves_no_trace(request: RemotingCommand) -> None:
 
 @scaled(40)
 @given(requests())
-def test_a_stranger_changes_nothing_that_is_an_operators(request: RemotingCommand) -> None:
+def test_untrusted_peer_cannot_make_admin_changes(request: RemotingCommand) -> None:
     exchange = a_server()
     exchange.peer = Peer("203.0.113.7", False)
 
@@ -141,7 +141,7 @@ def test_cached_responses_never_differ_from_those_of_the_processors(request: Rem
     assert cached is None or cached.frame == encode_frame(exchange.send(decode_frame(again)).response)
 
 
-def test_real_requests_in_any_order_are_answered_and_agreed_on() -> None:
+def test_real_requests_in_any_order_are_answered_and_folded_alike() -> None:
     exchange = a_server()
     for captured in reversed([c for c in captured_frames() if c.from_peer]):
         check(exchange.send(captured.command, captured.connection), captured.command)
@@ -150,7 +150,7 @@ def test_real_requests_in_any_order_are_answered_and_agreed_on() -> None:
 
 
 @pytest.mark.parametrize("code", sorted(map(int, PROCESSORS)))
-def test_every_awkward_text_in_every_field_is_answered_and_agreed_on(code: int) -> None:
+def test_unusual_text_in_every_field_is_answered_and_folded_alike(code: int) -> None:
     exchange = a_server()
     for text in AWKWARD:
         for body in (None, text.encode(), json.dumps({"queueDatas": [{"brokerName": text}]}).encode()):

@@ -1,4 +1,4 @@
-"""The agent and the commands of the client against the real Java NameServer 5.3.3."""
+"""The agent and the client's commands against the real Java NameServer 5.3.3."""
 
 import asyncio
 import signal
@@ -26,7 +26,7 @@ DEADLINE_MS = 20_000
 
 @pytest.fixture(scope="module")
 def name_servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[JavaNameServer, JavaNameServer]]:
-    """Two of them, as a broker in production has."""
+    """Two Java name servers, as a broker in production has."""
     first, second = (JavaNameServer(tmp_path_factory.mktemp("name-server"), heap_mb=128) for _ in range(2))
     with first, second:
         yield first, second
@@ -82,14 +82,16 @@ async def test_a_change_is_visible_once_it_is_accepted(name_servers: tuple[JavaN
             assert route.queue_datas[0].read_queue_nums == 3
 
 
-async def test_a_broker_that_stops_is_gone_everywhere(name_servers: tuple[JavaNameServer, JavaNameServer]) -> None:
+async def test_stopped_broker_is_removed_from_all_name_servers(
+    name_servers: tuple[JavaNameServer, JavaNameServer],
+) -> None:
     async with running(*name_servers, broker_name="leaving", topic_prefix="Leaving") as agent:
         assert await agent.stop() == 2
         for server in name_servers:
             await until_route(server, "Leaving0", set())
 
 
-async def test_a_killed_broker_is_gone_by_its_closed_connection(
+async def test_killed_broker_is_removed_when_its_connection_closes(
     name_servers: tuple[JavaNameServer, JavaNameServer],
 ) -> None:
     async with running(*name_servers, broker_name="killed", brokers=2, topic_prefix="Killed") as agent:
@@ -98,7 +100,7 @@ async def test_a_killed_broker_is_gone_by_its_closed_connection(
             await until_route(server, "Killed0", set())
 
 
-async def test_a_registration_that_was_wiped_comes_back_with_the_name_server(tmp_path: Path) -> None:
+async def test_registration_is_restored_after_a_restart_of_the_name_server(tmp_path: Path) -> None:
     server = JavaNameServer(tmp_path, heap_mb=128)
     with server:
         async with running(server, broker_name="patient", topic_prefix="Patient", max_back_off_ms=200):
@@ -107,7 +109,7 @@ async def test_a_registration_that_was_wiped_comes_back_with_the_name_server(tmp
             await until_route(server, "Patient0", {"patient"})
 
 
-async def test_the_whole_answer_is_understood(name_servers: tuple[JavaNameServer, JavaNameServer]) -> None:
+async def test_answer_of_java_is_decoded_completely(name_servers: tuple[JavaNameServer, JavaNameServer]) -> None:
     async with running(*name_servers, broker_name="known", broker_addr="10.0.0.1:10911", topic_prefix="Known"):
         servers = NameServers([server.addr for server in name_servers])
         info = await cluster_info(servers)
@@ -146,7 +148,7 @@ def agent_process(name_servers: tuple[JavaNameServer, JavaNameServer], tmp_path:
         yield process
 
 
-def test_the_agent_unregisters_at_sigterm_and_says_so(
+def test_agent_unregisters_on_sigterm_and_reports_it(
     agent_process: Process, name_servers: tuple[JavaNameServer, JavaNameServer]
 ) -> None:
     addr = name_servers[0].addr
@@ -157,7 +159,7 @@ def test_the_agent_unregisters_at_sigterm_and_says_so(
     assert (gone.returncode, gone.stdout, gone.stderr) == (1, "", "error: no route for topic CliTopic\n")
 
 
-def test_the_agent_unregisters_at_ctrl_c(agent_process: Process) -> None:
+def test_agent_unregisters_on_ctrl_c(agent_process: Process) -> None:
     agent_process.signal(signal.SIGINT)
     assert agent_process.wait(30) == 0
 
@@ -180,7 +182,7 @@ def test_commands_print_tables_and_json(name_servers: tuple[JavaNameServer, Java
     assert '"brokerName": "cli-broker"' in command("brokers", "--json", "-n", addrs).stdout
 
 
-def test_a_name_server_that_is_away_is_a_missing_prerequisite() -> None:
+def test_unreachable_name_server_is_a_missing_prerequisite() -> None:
     addr = f"127.0.0.1:{choose_port('127.0.0.1')}"
     asked = command("clusters", "-n", addr)
     assert asked.returncode == 3
@@ -190,7 +192,7 @@ def test_a_name_server_that_is_away_is_a_missing_prerequisite() -> None:
     )
 
 
-def test_a_name_server_list_that_is_none_is_wrong_usage() -> None:
+def test_invalid_name_server_list_is_a_usage_error() -> None:
     asked = command("topics", "-n", "nowhere")
     assert asked.returncode == 2
     assert asked.stderr == "error: name servers: nowhere: expected host:port\n"

@@ -1,4 +1,4 @@
-"""Replay and what-if as an operator runs them where Kafka has removed what the history process had copied before."""
+"""Replay and what-if after Kafka has removed records that the history process had archived."""
 
 import json
 import sys
@@ -17,10 +17,10 @@ from namesrv_stream.settings import Settings, to_toml
 from namesrv_stream.tables.layout import BROKER_EVENTS
 from tests.support.builders import RW, a_proof, a_registration
 from tests.support.command_line import run_command
-from tests.support.damage import rewrite_rows
 from tests.support.kafka import REPOSITORY
 from tests.support.processes import Process, wait_until
 from tests.support.spark import EventProducer, event_producer, has_folded, own_settings
+from tests.support.table_edits import rewrite_rows
 
 pytestmark = [pytest.mark.integration, pytest.mark.kafka, pytest.mark.spark]
 
@@ -51,7 +51,7 @@ def _live(producer: EventProducer) -> None:
 
 
 def _fold_and_archive(settings: Settings) -> None:
-    """As the job and the history process do."""
+    """Run the job and the history process once."""
     with event_producer(settings) as producer, _process(settings, "job") as job:
         _live(producer)
         _wait_folded(settings, job)
@@ -63,7 +63,7 @@ def _fold_and_archive(settings: Settings) -> None:
 
 
 def _wait_folded(settings: Settings, job: Process) -> None:
-    """Until the job has committed what the topic has now."""
+    """Wait until the job has committed all current records of the topic."""
     extent = read_extent(settings)
 
     def has_all() -> bool:
@@ -76,7 +76,7 @@ def _wait_folded(settings: Settings, job: Process) -> None:
 
 
 def _remove_from_kafka(settings: Settings, before: dict[int, int]) -> None:
-    """As its retention does."""
+    """Remove records from Kafka, as its retention does."""
     topic = settings.kafka.broker_events_topic
     admin = KafkaAdminClient(**admin_config(settings))
     try:
@@ -96,9 +96,7 @@ def _stores(outcome: dict[str, Any]) -> list[list[str]]:
 
 
 @pytest.mark.timeout(1_200)  # it starts Spark twice and folds eight times: minutes where others use the machine
-def test_what_kafka_has_removed_is_read_from_the_archive_with_the_same_outcome(
-    kafka_settings: Settings, tmp_path: Path
-) -> None:
+def test_records_removed_from_kafka_are_read_from_the_archive(kafka_settings: Settings, tmp_path: Path) -> None:
     settings = own_settings(kafka_settings, tmp_path / "data", partitions=2, driver_memory="512m")
     settings.data.dir.mkdir()
     Path(_conf(settings)).write_text(to_toml(settings))
@@ -133,7 +131,7 @@ def test_what_kafka_has_removed_is_read_from_the_archive_with_the_same_outcome(
 
 
 def _pieces(settings: Settings) -> list[dict[str, Any]]:
-    """What the archive has of each partition."""
+    """Return the offsets in the archive by partition."""
     found = _run(settings, "replay", "--source", "archive", "--from-offset", "0")[1]
     assert found["equal"] is True, found
     return [part["read_from"][0] for part in found["partitions"]]

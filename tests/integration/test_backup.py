@@ -1,4 +1,4 @@
-"""The recipes of docs/backup.md on the whole product: everything lost, the tables lost, Kafka lost."""
+"""The recipes of docs/backup.md on the whole product, after a loss of everything, of the tables, and of Kafka."""
 
 import json
 import re
@@ -52,7 +52,7 @@ def _put(stack: Stack, value: str) -> None:
 
 
 def _ended_sessions(stack: Stack) -> list[dict[str, Any]]:
-    """Sessions of the broker that has ended, once the history process has written them; those never change."""
+    """Wait for the ended sessions of the broker in the history tables; they never change."""
 
     def look() -> list[dict[str, Any]]:
         sessions = _command(stack, "history", "broker-a")["sessions"]
@@ -67,13 +67,13 @@ def _copy(source: Path, target: Path, parts: tuple[str, ...]) -> None:
 
 
 def _facts(stack: Stack) -> dict[str, Any]:
-    """What has to be the same after a restore."""
+    """Return the state that a restore must reproduce."""
     route, kv = stack.get(f"/routes/{_TOPIC}"), stack.get("/kv/BACKUP")
     return {"route": route, "kv": kv, "sessions": _ended_sessions(stack)}
 
 
 def _kv_from_tables(tables: Path) -> str:
-    """What the program on the page prints."""
+    """Run the program on the page; returns its output."""
     page = (REPOSITORY / "docs" / "backup.md").read_text(encoding="utf-8")
     (program,) = re.findall(r"^```python\n(.*?)^```", page, re.MULTILINE | re.DOTALL)
     command = [sys.executable, "-c", program, str(tables)]
@@ -87,7 +87,7 @@ def _start(data: Path) -> Stack:
     return stack
 
 
-def test_nothing_is_missing_that_the_page_promises(tmp_path: Path) -> None:
+def test_documented_recipes_restore_everything_they_promise(tmp_path: Path) -> None:
     data, backup = tmp_path / "data", tmp_path / "backup"
     stack = _start(data)
     try:

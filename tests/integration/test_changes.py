@@ -1,4 +1,4 @@
-"""An operator's changes with a real Kafka: answered when its log has them, and honestly when it is frozen."""
+"""An operator's changes with a real Kafka: they are answered when they are in the log, or with an error in time."""
 
 import signal
 import time
@@ -54,7 +54,7 @@ def is_taken(operator: RemotingClient) -> bool:
     return operator.ask(PUT, an_entry("probe")).code == ResponseCode.SUCCESS
 
 
-def test_a_change_that_is_answered_is_in_the_log(stack: tuple[KafkaProcess, Serve]) -> None:
+def test_change_is_acknowledged_when_it_is_in_the_log(stack: tuple[KafkaProcess, Serve]) -> None:
     _, server = stack
     with server.connect() as operator:
         for i in range(3):
@@ -64,7 +64,7 @@ def test_a_change_that_is_answered_is_in_the_log(stack: tuple[KafkaProcess, Serv
         assert logged(server.settings)["topic_deleted"] == PARTITIONS
 
 
-def test_a_frozen_kafka_is_told_in_time_and_a_deletion_gets_everywhere_once_it_thaws(
+def test_frozen_kafka_is_reported_in_time_and_a_deletion_is_complete_after_it_resumes(
     stack: tuple[KafkaProcess, Serve],
 ) -> None:
     kafka, server = stack
@@ -80,19 +80,19 @@ def test_a_frozen_kafka_is_told_in_time_and_a_deletion_gets_everywhere_once_it_t
         wait_until(lambda: not server.talks(), _KAFKA_TIMEOUT_S, "the server has given up the session")
 
         kafka.process.send_signal(signal.SIGCONT)
-        wait_until(lambda: is_taken(operator), _KAFKA_TIMEOUT_S, "changes are taken again")
+        wait_until(lambda: is_taken(operator), _KAFKA_TIMEOUT_S, "changes are accepted again")
 
     records = [(r.partition, orjson.loads(r.value)["kind"]) for r in read_records(server.settings)]
     assert {p for p, kind in records if kind == "topic_deleted"} == set(range(PARTITIONS))
 
 
-def test_a_server_that_is_stopped_answers_what_waits(stack: tuple[KafkaProcess, Serve]) -> None:
+def test_stopping_server_answers_waiting_requests(stack: tuple[KafkaProcess, Serve]) -> None:
     kafka, server = stack
     with server.connect() as operator, server.connect() as other:
         assert is_taken(operator)
         kafka.process.send_signal(signal.SIGSTOP)
         operator.send(encode_request(PUT, 7, an_entry("k")))
-        wait_until(lambda: other.ask(GET, an_entry("k")).code == ResponseCode.SUCCESS, 30, "the change is in view")
+        wait_until(lambda: other.ask(GET, an_entry("k")).code == ResponseCode.SUCCESS, 30, "the view has the change")
         server.process.signal(signal.SIGTERM)
         assert operator.receive().code == ResponseCode.SYSTEM_BUSY
     assert server.process.wait(60) == 0

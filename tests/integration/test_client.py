@@ -1,4 +1,4 @@
-"""The client and its commands at real servers: the Java NameServer 5.3.3 and ours, killed, frozen and back again."""
+"""The client and its commands with real servers, Java and namesrv-stream, which are killed, frozen and restarted."""
 
 import asyncio
 import contextlib
@@ -60,7 +60,7 @@ Cli = Callable[..., str]
 
 
 class Server(Protocol):
-    """What a test needs of a name server."""
+    """A name server, as these tests use it."""
 
     @property
     def addr(self) -> str: ...
@@ -94,7 +94,7 @@ def ours(kafka_settings: Settings, tmp_path_factory: pytest.TempPathFactory) -> 
 
 @pytest.fixture(params=["java", "ours"])
 def server(request: pytest.FixtureRequest) -> Iterator[Server]:
-    """Both, with the same brokers, for as long as their connection lasts."""
+    """Each server with the same brokers, which stay while their connections are open."""
     running: Server = request.getfixturevalue(request.param)
     with registered(running):
         yield running
@@ -102,7 +102,7 @@ def server(request: pytest.FixtureRequest) -> Iterator[Server]:
 
 @pytest.fixture
 def second(tmp_path: Path) -> Iterator[JavaNameServer]:
-    """A server that the test may kill."""
+    """A server that a test may kill."""
     with JavaNameServer(tmp_path / "second") as running:
         yield running
 
@@ -115,7 +115,7 @@ def mqadmin(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Mqadmin]:
 
 @pytest.fixture
 def cli(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Cli:
-    """Runs a command and returns what it prints."""
+    """Returns a function that runs a command and returns its output."""
 
     def run(*arguments: str) -> str:
         monkeypatch.setattr(sys, "argv", ["namesrv-stream", *arguments])
@@ -129,7 +129,7 @@ def cli(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> 
 
 @contextlib.contextmanager
 def registered(*servers: Server) -> Iterator[None]:
-    """Two clusters: ``broker-a`` with a slave in c0, ``broker-b`` in c1; TopicTest and a topic of each of its own."""
+    """Register ``broker-a`` with a slave in c0 and ``broker-b`` in c1; both have TopicTest and another topic."""
     topics = {"TopicTest": a_topic(queues=4), "only-a": a_topic(queues=2)}
     requests = [
         a_registration_request(body=a_body(topics)),
@@ -156,7 +156,7 @@ def registered(*servers: Server) -> Iterator[None]:
 
 
 def is_empty(addr: str) -> bool:
-    """Whether a name server has no broker, or is away."""
+    """Whether a name server has no broker or is down."""
     try:
         with RemotingClient(addr) as peer:
             return b"broker-" not in peer.ask(RequestCode.GET_BROKER_CLUSTER_INFO).body
@@ -165,7 +165,7 @@ def is_empty(addr: str) -> bool:
 
 
 async def reach(client: Client, topic: str, is_so: Callable[[TopicRoute], bool], what: str) -> TopicRoute:
-    """Wait until the client's route is as it should be."""
+    """Wait until the client's route satisfies a condition."""
     for _ in range(3_000):
         route = await client.route(topic)
         if is_so(route):
@@ -190,7 +190,7 @@ async def test_a_route_and_its_queues(server: Server) -> None:
     assert MessageQueue("TopicTest", "broker-b", 1, MASTER_B) in chosen
 
 
-async def test_ten_thousand_calls_at_once_over_one_connection(server: Server) -> None:
+async def test_ten_thousand_concurrent_calls_share_one_connection(server: Server) -> None:
     servers = NameServers([server.addr])
     routes = await asyncio.gather(*(topic_route(servers, "TopicTest", 60_000) for _ in range(10_000)))
     assert {len(route.queue_datas) for route in routes} == {2}
@@ -207,7 +207,7 @@ def open_sockets() -> int:
     return count
 
 
-async def test_when_one_of_two_is_killed_the_other_answers_at_once(ours: Serve, second: JavaNameServer) -> None:
+async def test_client_uses_the_other_server_at_once_when_one_is_killed(ours: Serve, second: JavaNameServer) -> None:
     with registered(ours, second):
         async with Client(f"{second.addr};{ours.addr}", options=QUICK) as client:
             while client.name_servers.chosen != second.addr:
@@ -222,9 +222,7 @@ async def test_when_one_of_two_is_killed_the_other_answers_at_once(ours: Serve, 
             assert after.writable_queues == before.writable_queues
 
 
-async def test_a_frozen_server_is_left_for_the_other_and_asked_again_later(
-    java: JavaNameServer, second: JavaNameServer
-) -> None:
+async def test_frozen_server_is_skipped_and_tried_again_later(java: JavaNameServer, second: JavaNameServer) -> None:
     with registered(java, second):
         servers = NameServers([second.addr])
         await topic_route(servers, "TopicTest")
@@ -241,7 +239,7 @@ async def test_a_frozen_server_is_left_for_the_other_and_asked_again_later(
     assert asyncio.all_tasks() == {asyncio.current_task()}
 
 
-async def test_a_route_outlives_its_server_and_is_fresh_again_when_that_is_back(second: JavaNameServer) -> None:
+async def test_route_stays_cached_without_a_server_and_is_refreshed_when_it_returns(second: JavaNameServer) -> None:
     with registered(second):
         async with Client(second.addr, options=QUICK) as client:
             first = await client.route("TopicTest")
@@ -256,7 +254,7 @@ async def test_a_route_outlives_its_server_and_is_fresh_again_when_that_is_back(
                 assert fresh.writable_queues == first.writable_queues
 
 
-async def test_signed_changes(server: Server) -> None:
+async def test_signed_changes_are_accepted(server: Server) -> None:
     servers = NameServers([server.addr], credentials=OPERATOR)
     await put_kv(servers, "client-test", "k", "v=1;ü")
     assert await kv_value(servers, "client-test", "k") == "v=1;ü"
@@ -275,7 +273,7 @@ async def test_signed_changes(server: Server) -> None:
     await servers.close()
 
 
-async def test_ours_refuses_a_change_that_is_not_signed_or_signed_with_another_secret(ours: Serve) -> None:
+async def test_server_refuses_a_change_without_a_valid_signature(ours: Serve) -> None:
     for credentials in (None, AclCredentials("operator", "guessed"), AclCredentials("stranger", "12345678é")):
         servers = NameServers([ours.addr], credentials=credentials)
         with pytest.raises(UnexpectedAnswer) as caught:
@@ -284,20 +282,20 @@ async def test_ours_refuses_a_change_that_is_not_signed_or_signed_with_another_s
         assert caught.value.code == ResponseCode.NO_PERMISSION
 
 
-def test_a_command_signs_with_a_secret_from_a_file(ours: Serve, tmp_path: Path, cli: Cli) -> None:
+def test_command_signs_with_a_secret_from_a_file(ours: Serve, tmp_path: Path, cli: Cli) -> None:
     (tmp_path / "secret").write_text(f"{OPERATOR.secret_key}\n", encoding="utf-8")
     signed = ("-n", ours.addr, "--access-key", OPERATOR.access_key, "--secret-key-file", str(tmp_path / "secret"))
     cli("kv", "put", "signed", "k", "v", *signed)
     assert cli("kv", "get", "signed", "k", "-n", ours.addr) == "v\n"
 
 
-async def test_ours_tells_its_own_address_over_http(ours: Serve) -> None:
+async def test_server_returns_its_own_address_over_http(ours: Serve) -> None:
     facts = read_run_file(ours.settings.data.run_dir / "serve.json") or {}
     async with Client(f"http://{facts['http']}/rocketmq/nsaddr") as client:
         assert client.name_servers.addrs == [ours.addr]
 
 
-async def test_a_setting_changed_at_run_time_is_read_back(java: JavaNameServer) -> None:
+async def test_setting_changed_at_run_time_is_read_back(java: JavaNameServer) -> None:
     servers = NameServers([java.addr])
     for value in ("a\\b=ü #!:", "center"):  # the last is the default, for the other tests
         await update_name_server_config(servers, {"productEnvName": value})
@@ -323,7 +321,7 @@ async def test_a_setting_changed_at_run_time_is_read_back(java: JavaNameServer) 
     ],
     ids=" ".join,
 )
-def test_a_command_prints_what_mqadmin_prints(
+def test_command_prints_the_output_of_mqadmin(
     java: JavaNameServer, mqadmin: Mqadmin, cli: Cli, command: list[str]
 ) -> None:
     with registered(java):
@@ -336,7 +334,7 @@ def test_a_command_prints_what_mqadmin_prints(
 
 
 @pytest.mark.parametrize("command", [["topicList"], ["topicList", "-c"], ["getNamesrvConfig"]], ids=" ".join)
-def test_a_command_prints_the_lines_of_mqadmin_in_an_order(
+def test_command_prints_the_lines_of_mqadmin_sorted(
     java: JavaNameServer, mqadmin: Mqadmin, cli: Cli, command: list[str]
 ) -> None:
     with registered(java):
@@ -346,7 +344,7 @@ def test_a_command_prints_the_lines_of_mqadmin_in_an_order(
     assert ours == theirs
 
 
-def test_a_route_is_mqadmins_json_and_clusters_begin_with_its_columns(
+def test_route_is_printed_as_mqadmins_json_and_clusters_begin_with_its_columns(
     java: JavaNameServer, mqadmin: Mqadmin, cli: Cli
 ) -> None:
     with registered(java):
@@ -361,7 +359,7 @@ def test_a_route_is_mqadmins_json_and_clusters_begin_with_its_columns(
     ]
 
 
-def test_javas_own_key_value_file_is_imported(java: JavaNameServer, tmp_path: Path, cli: Cli) -> None:
+def test_key_value_file_of_java_is_imported(java: JavaNameServer, tmp_path: Path, cli: Cli) -> None:
     cli("kv", "put", "imported", "k", 'v"\n1', "-n", java.addr)
     (file,) = java.process.log_path.parent.rglob("kvConfig.json")
     with JavaNameServer(tmp_path / "other") as other:
@@ -378,7 +376,7 @@ def examples() -> list[str]:
 
 
 @pytest.mark.parametrize("number", range(len(examples())))
-def test_an_example_of_the_documentation_runs(java: JavaNameServer, number: int) -> None:
+def test_example_of_the_documentation_runs(java: JavaNameServer, number: int) -> None:
     source = examples()[number].replace("127.0.0.1:9876", java.addr)
     printed = io.StringIO()
     names: dict[str, Any] = {"__name__": "__main__"}

@@ -1,4 +1,4 @@
-"""The queues of random routes, as RocketMQ's own client derives them and as ours does."""
+"""RocketMQ's client and ours derive the same queues from random routes."""
 
 import os
 import random
@@ -71,7 +71,7 @@ def writable(route: TopicRouteData) -> list[str]:
         return ["error"]
 
 
-def test_queues_are_those_of_rocketmqs_client() -> None:
+def test_queues_equal_those_of_rocketmqs_client() -> None:
     dice = random.Random(4)
     routes = [orjson.dumps(a_route(dice)) for _ in range(1_000)]
     printed = subprocess.run(

@@ -1,4 +1,4 @@
-"""`make demo` as a person runs it: every announced step happens, and nothing is left."""
+"""`make demo` executes every announced step and leaves nothing behind."""
 
 import os
 import re
@@ -17,7 +17,7 @@ _DEMO = (sys.executable, "-m", "namesrv_stream", "demo")
 
 
 def _leftovers(data_dir: Path) -> list[str]:
-    """Processes whose command line names the data directory."""
+    """Return the processes whose command line contains the data directory."""
     found = []
     for entry in Path("/proc").iterdir():
         if entry.name.isdecimal() and entry.name != str(os.getpid()):
@@ -30,7 +30,7 @@ def _leftovers(data_dir: Path) -> list[str]:
     return found
 
 
-def test_every_step_happens_and_nothing_is_left(tmp_path: Path) -> None:
+def test_demo_executes_every_step_and_leaves_no_process(tmp_path: Path) -> None:
     data_dir = tmp_path / "demo"
     run = subprocess.run(
         [*_DEMO, "--data-dir", str(data_dir)], capture_output=True, text=True, timeout=400, check=False
@@ -50,7 +50,7 @@ def test_every_step_happens_and_nothing_is_left(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
-def test_a_demo_that_is_broken_off_leaves_no_process(tmp_path: Path, number: signal.Signals) -> None:
+def test_interrupted_demo_leaves_no_process(tmp_path: Path, number: signal.Signals) -> None:
     data_dir = tmp_path / "demo"
     with Process("demo", [*_DEMO, "--data-dir", str(data_dir)], tmp_path / "demo.log") as demo:
         demo.wait_for_log("waiting for the Spark job", 120)
@@ -59,7 +59,7 @@ def test_a_demo_that_is_broken_off_leaves_no_process(tmp_path: Path, number: sig
         wait_until(lambda: not _leftovers(data_dir), 30, "its processes have ended")
 
 
-def test_a_folder_in_use_is_refused(tmp_path: Path) -> None:
+def test_folder_in_use_is_refused(tmp_path: Path) -> None:
     (tmp_path / "something").touch()
     run = subprocess.run([*_DEMO, "--data-dir", str(tmp_path)], capture_output=True, text=True, timeout=60, check=False)
     assert run.returncode == 2

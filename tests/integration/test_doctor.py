@@ -1,4 +1,4 @@
-"""The doctor at a real Kafka, and at a set-up on which nothing runs."""
+"""The doctor with a real Kafka, and with an installation on which nothing runs."""
 
 import json
 from pathlib import Path
@@ -31,7 +31,7 @@ def _grades(finished: Finished, area: str) -> list[str]:
     return [f["grade"] for f in json.loads(finished.out) if f["area"].startswith(area)]
 
 
-def test_topics_as_we_make_them_are_fine(kafka_settings: Settings, tmp_path: Path) -> None:
+def test_topics_created_by_the_product_have_no_findings(kafka_settings: Settings, tmp_path: Path) -> None:
     settings = own_settings(kafka_settings, tmp_path)
     with event_producer(settings) as producer:
         producer.send_value(b"{}")
@@ -41,7 +41,7 @@ def test_topics_as_we_make_them_are_fine(kafka_settings: Settings, tmp_path: Pat
     assert _grades(found, "Kafka") == ["ok", "note"]  # no job runs there, so that of its clock little can be said
 
 
-def test_a_topic_that_somebody_made_by_hand_is_a_fault_with_a_remedy(kafka_settings: Settings, tmp_path: Path) -> None:
+def test_manually_created_topic_is_a_fault_with_a_remedy(kafka_settings: Settings, tmp_path: Path) -> None:
     settings = own_settings(kafka_settings, tmp_path)
     topic = f"{settings.kafka.broker_events_topic}-by-hand"
     admin = KafkaAdminClient(**admin_config(settings))
@@ -59,7 +59,7 @@ def test_a_topic_that_somebody_made_by_hand_is_a_fault_with_a_remedy(kafka_setti
     assert "kafka-configs --alter" in found.out
 
 
-def test_a_kafka_that_is_away_is_a_fault_and_the_rest_is_looked_at_all_the_same(tmp_path: Path) -> None:
+def test_unreachable_kafka_is_a_fault_and_the_other_checks_run(tmp_path: Path) -> None:
     found = run_command(
         "doctor", "--json", "--data-dir", str(tmp_path), "--set", f"kafka.bootstrap_servers=127.0.0.1:{free_port()}",
         "--set", "kafka.connect_timeout_ms=500",
@@ -69,7 +69,7 @@ def test_a_kafka_that_is_away_is_a_fault_and_the_rest_is_looked_at_all_the_same(
     assert _grades(found, "tables") == ["note"]
 
 
-def test_a_bad_configuration_is_named_as_everywhere(tmp_path: Path) -> None:
+def test_invalid_configuration_is_reported_as_by_other_commands(tmp_path: Path) -> None:
     found = run_command("doctor", "--set", "kafka.bootstrap_server=x")
     assert found.code == 2
     assert "kafka.bootstrap_server" in found.err

@@ -1,4 +1,4 @@
-"""``/changes`` of the whole product: what a follower has is what each server has, across kills and servers."""
+"""``/changes`` of the whole product: a follower has the same state as each server, despite kills."""
 
 import json
 import urllib.request
@@ -13,7 +13,7 @@ from namesrv_stream.route.digest import digest_of
 from namesrv_stream.route.table import RouteTable
 from tests.support.followed import row_of
 from tests.support.processes import wait_until
-from tests.support.quiet_brokers import QuietBrokers
+from tests.support.scripted_brokers import ScriptedBrokers
 from tests.support.second_server import SecondServer
 from tests.support.stack import Stack
 
@@ -32,7 +32,7 @@ def stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
 
 
 class Client:
-    """Follows by long polling, and folds what it gets."""
+    """A follower that uses long polling and applies the changes."""
 
     def __init__(self, http: str) -> None:
         self.table = RouteTable()
@@ -41,7 +41,7 @@ class Client:
         reducer.apply(self.table, map(row_of, state["rows"]))
 
     def follow(self, http: str) -> None:
-        """Go on at a server until it has nothing new."""
+        """Follow at a server until there is nothing new."""
         while True:
             found = _get(http, f"/changes?since={self.position}&kind=*&wait=0")
             reducer.apply(self.table, map(row_of, found["rows"]))
@@ -50,12 +50,12 @@ class Client:
                 return
 
     def brokers(self, http: str) -> int:
-        """How many there are by now, as a server tells."""
+        """Follow at a server; returns the number of brokers."""
         self.follow(http)
         return sum(1 for _ in self.table.registered_groups())
 
     def has_what(self, http: str) -> bool:
-        """Whether it has what the server serves; False where the server has moved on meanwhile."""
+        """Whether it has the state of the server; False if the server has changed meanwhile."""
         self.follow(http)
         state = _get(http, "/state")
         return bool(state["digest"] == digest_of(self.table, PARTITIONS).total)
@@ -66,29 +66,32 @@ def _get(http: str, path: str) -> Any:
         return json.load(answer)
 
 
-def test_a_follower_has_what_servers_have_across_kills_and_servers(stack: Stack, tmp_path: Path) -> None:
+def test_follower_has_the_state_of_every_server_despite_kills(stack: Stack, tmp_path: Path) -> None:
     client = Client(stack.http)
     with (
         SecondServer(tmp_path / "second", stack, kafka__partitions=PARTITIONS) as second,
-        QuietBrokers("follow", BROKERS, [second.remoting]) as brokers,
+        ScriptedBrokers("follow", BROKERS, [second.remoting]) as brokers,
     ):
-        brokers.heard()
-        wait_until(lambda: client.brokers(stack.http) == BROKERS, SETTLE_S, "all are told")
-        wait_until(lambda: client.has_what(stack.http), SETTLE_S, "it has what the server has")
-        brokers.heard(0, version=2)
-        wait_until(lambda: client.has_what(second.http), SETTLE_S, "it has what the second server has")
+        brokers.register()
+        wait_until(lambda: client.brokers(stack.http) == BROKERS, SETTLE_S, "the follower has all brokers")
+        wait_until(lambda: client.has_what(stack.http), SETTLE_S, "the follower has the state of the server")
+        brokers.register(0, version=2)
+        wait_until(lambda: client.has_what(second.http), SETTLE_S, "the follower has the state of the second server")
         stack.kill("serve")  # what it had in memory is gone: rows come out of the tables
         wait_until(
-            lambda: client.has_what(stack.http), SETTLE_S, "it has what the killed server has", ignoring=(OSError,)
+            lambda: client.has_what(stack.http),
+            SETTLE_S,
+            "the follower has the state of the restarted server",
+            ignoring=(OSError,),
         )
         stack.kill("job")
-        brokers.heard(1, version=2)
-        wait_until(lambda: client.has_what(second.http), SETTLE_S, "it has what comes after the job's end")
-        brokers.leave()
-        wait_until(lambda: client.brokers(second.http) == 0, SETTLE_S, "all have left")
+        brokers.register(1, version=2)
+        wait_until(lambda: client.has_what(second.http), SETTLE_S, "the follower has the changes after the job's end")
+        brokers.unregister()
+        wait_until(lambda: client.brokers(second.http) == 0, SETTLE_S, "the follower has no broker")
 
 
-def test_the_job_is_told_of_by_the_server(stack: Stack) -> None:
+def test_server_exports_metrics_of_the_job(stack: Stack) -> None:
     def figures() -> dict[str, float]:
         with urllib.request.urlopen(f"http://{stack.http}/metrics", timeout=30) as answer:
             lines = answer.read().decode().splitlines()

@@ -1,4 +1,4 @@
-"""The history process beside a real Kafka and a real job: killed at any moment, its tables say what the log says."""
+"""The history process with a real Kafka and job: its tables equal the log although it is killed at any time."""
 
 import os
 import signal
@@ -71,9 +71,7 @@ def _rows(settings: Settings, table: str) -> list[dict[str, Any]]:
     return sorted(rows, key=lambda row: (row["partition"], row["offset"])) if table == BROKER_EVENTS else rows
 
 
-def test_killed_amid_its_work_it_loses_nothing_and_writes_nothing_twice(
-    kafka_settings: Settings, tmp_path: Path
-) -> None:
+def test_kills_lose_nothing_and_duplicate_nothing(kafka_settings: Settings, tmp_path: Path) -> None:
     settings = own_settings(kafka_settings, tmp_path, partitions=2, driver_memory="512m")
     history = settings.history.model_copy(
         update={"interval_ms": 1, "driver_memory": "512m", "max_records": 5_000, "heartbeats_interval_ms": 1}
@@ -97,7 +95,7 @@ def test_killed_amid_its_work_it_loses_nothing_and_writes_nothing_twice(
         with _part(settings, "history-job", "--once") as last:
             assert last.wait(_DEADLINE_S) == 0, last.log_text()
             assert "broker_events=" in last.log_text()
-    assert any(len(set(version.values())) > 1 for version in versions), "no kill came between two tables"
+    assert any(len(set(version.values())) > 1 for version in versions), "no kill between commits of two tables"
     _agree_with_the_log(settings)
 
 
@@ -118,7 +116,7 @@ def _kill_after_a_commit_of(table: str, settings: Settings, random: Random) -> N
 
 @contextmanager
 def _sending(producer: EventProducer) -> Iterator[None]:
-    """Events all the while, from a thread."""
+    """Send events continuously from a thread."""
     has_ended = threading.Event()
 
     def send() -> None:
@@ -137,7 +135,7 @@ def _sending(producer: EventProducer) -> Iterator[None]:
 
 
 def _versions(settings: Settings) -> dict[str, int]:
-    """Table → the number of its newest commit; -1 where there is no table."""
+    """Return table → number of its newest commit; -1 if there is no table."""
     return {
         table: max(
             (
@@ -152,7 +150,7 @@ def _versions(settings: Settings) -> dict[str, int]:
 
 
 def _agree_with_the_log(settings: Settings) -> None:
-    """Each table says what is reckoned from Kafka's records alone, up to where it reaches."""
+    """Assert that each table equals what Kafka's records give up to its progress."""
     reaches = read_mark(tables_of(settings) / BROKER_EVENTS)
     assert reaches is not None
     logs = [Log(partition=p, partitions=2) for p in range(2)]
@@ -186,7 +184,7 @@ def _without(row: dict[str, Any], *names: str) -> dict[str, Any]:
     return {name: value for name, value in row.items() if name not in names}
 
 
-def test_a_clean_stop_is_quick_and_leaves_no_scratch_and_a_second_one_is_refused(
+def test_clean_stop_removes_scratch_files_and_a_second_process_is_refused(
     kafka_settings: Settings, tmp_path: Path
 ) -> None:
     settings = own_settings(kafka_settings, tmp_path, driver_memory="512m")

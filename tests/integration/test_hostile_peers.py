@@ -1,6 +1,6 @@
-"""What `peers.md` §6.3 asks for, over real sockets: peers that lie, wait, flood or are not who they say.
+"""Hostile peers over real sockets: wrong data, slow data, floods and false identities (`peers.md` §6.3).
 
-A stranger here is a peer on no list: the rigs trust no network.
+The servers trust no network, so every peer is untrusted.
 """
 
 import os
@@ -55,7 +55,7 @@ def route_code(addr: str, topic: str = "TopicA") -> int:
 
 
 def is_closed(peer: socket.socket) -> bool:
-    """Whether the server has ended the connection; waits for it."""
+    """Wait for the server to close the connection; returns whether it did."""
     peer.settimeout(DEADLINE_S)
     with suppress(ConnectionError):
         while peer.recv(65_536):
@@ -75,7 +75,7 @@ def rss_mib() -> int:
 
 @pytest.fixture
 def with_broker() -> Iterator[RemotingRig]:
-    """A server that knows one broker. Its budget is the default one, its lists are empty."""
+    """A server with one broker, default limits and empty network lists."""
     with RemotingRig(access=STRANGERS) as rig, RemotingClient(rig.addr) as broker:
         assert register(broker) == ResponseCode.SUCCESS
         yield rig
@@ -84,7 +84,7 @@ def with_broker() -> Iterator[RemotingRig]:
 # ---- who may what ----
 
 
-def test_a_stranger_scans_every_request_code_and_changes_nothing() -> None:
+def test_untrusted_peer_changes_nothing_with_any_request_code() -> None:
     with RemotingRig(access=NOBODY) as rig, RemotingClient(rig.addr) as stranger:
         answered: dict[int, int] = {}
         fields = {**BROKER, "topic": "TopicA", "namespace": "n", "key": "k", "value": "v"}
@@ -99,7 +99,7 @@ def test_a_stranger_scans_every_request_code_and_changes_nothing() -> None:
 
 
 @pytest.mark.parametrize("code", sorted(ADMIN_CODES))
-def test_an_operators_request_of_a_stranger_is_refused_by_default(with_broker: RemotingRig, code: int) -> None:
+def test_admin_request_of_an_untrusted_peer_is_refused_by_default(with_broker: RemotingRig, code: int) -> None:
     with RemotingClient(with_broker.addr) as stranger:
         fields = {**BROKER, "topic": "TopicA", "namespace": "n", "key": "k", "value": "v"}
         assert stranger.ask(code, fields, b"configStorePath=/tmp/x").code == ResponseCode.NO_PERMISSION
@@ -110,21 +110,21 @@ def test_an_operators_request_of_a_stranger_is_refused_by_default(with_broker: R
     "fields",
     [{"AccessKey": "ops"}, {"AccessKey": "ops", "Signature": ""}, {"AccessKey": "", "Signature": "AAAA"}],
 )
-def test_half_a_signature_is_none(with_broker: RemotingRig, fields: dict[str, str]) -> None:
+def test_incomplete_signature_is_refused(with_broker: RemotingRig, fields: dict[str, str]) -> None:
     with RemotingClient(with_broker.addr) as stranger:
         answer = stranger.ask(RequestCode.DELETE_TOPIC_IN_NAMESRV, {"topic": "TopicA", **fields})
     assert answer.code == ResponseCode.NO_PERMISSION
     assert "s3cret" not in str(answer)
 
 
-def test_there_is_no_secret_by_default() -> None:
+def test_no_secret_is_configured_by_default() -> None:
     settings = Settings()
     assert (dict(settings.admin.accounts), settings.admin.accounts_file) == ({}, "")
     assert settings.tls.key_password.get_secret_value() == ""
     assert not settings.admin.enable_config_update
 
 
-def test_a_heartbeat_in_the_name_of_another_clusters_broker_keeps_nobody_alive(with_broker: RemotingRig) -> None:
+def test_heartbeat_with_another_cluster_does_not_keep_a_broker_alive(with_broker: RemotingRig) -> None:
     with RemotingClient(with_broker.addr) as spoofer:
         fields = BROKER | {"clusterName": "c1"}
         spoofer.ask(RequestCode.BROKER_HEARTBEAT, fields)
@@ -134,7 +134,7 @@ def test_a_heartbeat_in_the_name_of_another_clusters_broker_keeps_nobody_alive(w
     assert "c1" not in with_broker.on_loop(lambda: repr(with_broker.rig.view.table.groups))
 
 
-def test_nobody_outside_the_brokers_networks_can_register_spoof_or_end_a_broker() -> None:
+def test_peer_outside_the_broker_networks_cannot_register_or_remove_a_broker() -> None:
     brokers_only = Access(trusted_networks=(), broker_networks=networks_of(["127.0.0.0/8"]))
     with RemotingRig(access=brokers_only, host="::") as rig:
         port = rig.addr.rpartition(":")[2]
@@ -149,7 +149,7 @@ def test_nobody_outside_the_brokers_networks_can_register_spoof_or_end_a_broker(
 # ---- bombs and lies ----
 
 
-def test_frames_of_16_mib_from_many_peers_are_held_within_the_budget() -> None:
+def test_frames_of_16_mib_from_many_peers_stay_within_the_memory_limit() -> None:
     limits = RemotingSettings(partial_frames_bytes=64 * MIB)
     with RemotingRig(limits, access=STRANGERS) as rig, ExitStack() as peers, RemotingClient(rig.addr) as broker:
         before_mib = rss_mib()
@@ -162,11 +162,11 @@ def test_frames_of_16_mib_from_many_peers_are_held_within_the_budget() -> None:
                     peer.sendall(piece)
         assert rig.on_loop(lambda: rig.rig.connections.partial_frames.size) <= 64 * MIB
         assert rig.on_loop(lambda: rig.rig.connection_events("crowded")) >= 24 - 64 // 15 - 1
-        assert register(broker) == ResponseCode.SUCCESS, "whoever sends whole frames is served"
+        assert register(broker) == ResponseCode.SUCCESS, "a peer that sends complete frames is served"
         assert rss_mib() - before_mib < 200
 
 
-def test_a_deflated_registration_of_a_gibibyte_costs_16_mib_and_is_refused(with_broker: RemotingRig) -> None:
+def test_compressed_registration_of_a_gibibyte_is_refused_within_16_mib(with_broker: RemotingRig) -> None:
     deflater = zlib.compressobj(9)
     bomb = b"".join(deflater.compress(bytes(16 * MIB)) for _ in range(64)) + deflater.flush()
     before_mib = rss_mib()
@@ -176,7 +176,7 @@ def test_a_deflated_registration_of_a_gibibyte_costs_16_mib_and_is_refused(with_
     assert route_code(with_broker.addr) == ResponseCode.SUCCESS
 
 
-def test_json_that_is_nested_a_million_deep_is_refused(with_broker: RemotingRig) -> None:
+def test_json_nested_a_million_deep_is_refused(with_broker: RemotingRig) -> None:
     with RemotingClient(with_broker.addr) as peer:
         assert register(peer, b"[" * 1_000_000, brokerName="deep") == ResponseCode.SYSTEM_ERROR
         assert register(peer, b'{"a":' * 1_000_000, brokerName="deep") == ResponseCode.SYSTEM_ERROR
@@ -194,7 +194,7 @@ def test_json_that_is_nested_a_million_deep_is_refused(with_broker: RemotingRig)
         pytest.param(struct.pack(">II", 5, 0x01000001) + b"\x00", id="binary header of a byte"),
     ],
 )
-def test_a_length_that_lies_ends_its_connection_and_no_other(with_broker: RemotingRig, lie: bytes) -> None:
+def test_wrong_frame_length_closes_only_its_own_connection(with_broker: RemotingRig, lie: bytes) -> None:
     with connect(with_broker.addr) as liar:
         liar.sendall(lie)
         assert is_closed(liar)
@@ -212,7 +212,7 @@ def test_a_length_that_lies_ends_its_connection_and_no_other(with_broker: Remoti
         pytest.param(b"PROXY TCP4 10.0.0.1", id="half a preamble"),
     ],
 )
-def test_who_never_ends_what_it_began_is_closed_however_busily_it_waits(begin: bytes) -> None:
+def test_incomplete_frame_is_closed_after_its_time_limit(begin: bytes) -> None:
     with RemotingRig(RemotingSettings(frame_timeout_ms=10_000)) as rig, connect(rig.addr) as loris:
         loris.sendall(begin)
         wait_until(lambda: rig.on_loop(lambda: rig.rig.connections.partial_frames.size), DEADLINE_S, "it is there")
@@ -223,7 +223,7 @@ def test_who_never_ends_what_it_began_is_closed_however_busily_it_waits(begin: b
         assert rig.on_loop(lambda: rig.rig.connection_events("late")) == 1
 
 
-def test_a_byte_now_and_then_does_not_save_a_slow_loris() -> None:
+def test_slow_loris_is_closed_despite_single_bytes() -> None:
     frame = struct.pack(">I", 1_000)
     with RemotingRig(RemotingSettings(frame_timeout_ms=10_000)) as rig, connect(rig.addr) as loris:
         loris.sendall(frame)
@@ -235,21 +235,23 @@ def test_a_byte_now_and_then_does_not_save_a_slow_loris() -> None:
             wait_until(
                 lambda: rig.on_loop(lambda: connection.active_ms == rig.rig.gateway.observed_ms),
                 DEADLINE_S,
-                "the byte is there",
+                "the byte is buffered",
             )
         assert len(rig.rig.connections) == 1
         rig.pass_time(3_000)
         assert is_closed(loris)
 
 
-def test_whoever_sends_whole_frames_may_send_them_for_ever() -> None:
-    """Each read ends within a frame, so that something is always held; but never the same."""
+def test_peer_that_completes_its_frames_stays_connected() -> None:
+    """Every read ends within another frame, so that a partial frame is always buffered."""
     frame = encode_request(106, 1)
     with RemotingRig(RemotingSettings(frame_timeout_ms=2_000)) as rig, connect(rig.addr) as busy:
         busy.sendall(frame[:5])
         for _ in range(10):
             wait_until(
-                lambda: rig.on_loop(lambda: rig.rig.connections.partial_frames.size) == 5, DEADLINE_S, "it is read"
+                lambda: rig.on_loop(lambda: rig.rig.connections.partial_frames.size) == 5,
+                DEADLINE_S,
+                "the partial frame is read",
             )
             rig.pass_time(1_000)
             busy.sendall(frame[5:] + frame[:5])
@@ -257,7 +259,7 @@ def test_whoever_sends_whole_frames_may_send_them_for_ever() -> None:
         assert len(rig.rig.connections) == 1
 
 
-def test_a_silent_connection_is_closed_after_two_minutes_as_java_does() -> None:
+def test_idle_connection_is_closed_after_two_minutes_as_by_java() -> None:
     with RemotingRig() as rig, connect(rig.addr) as silent:
         wait_until(lambda: len(rig.rig.connections), DEADLINE_S, "it is there")
         rig.pass_time(119_000)
@@ -273,18 +275,22 @@ def _ask_without_reading(peer: socket.socket, requests: int) -> None:
         peer.sendall(encode_request(RequestCode.GET_BROKER_CLUSTER_INFO, 1) * requests)
 
 
-def test_a_peer_that_reads_nothing_is_closed() -> None:
+def test_peer_that_reads_nothing_is_closed() -> None:
     limits = RemotingSettings(slow_reader_ms=5_000, write_buffer_bytes=64 * 1024)
     with RemotingRig(limits) as rig, RemotingClient(rig.addr) as broker, connect(rig.addr) as slow:
         register(broker)
         _ask_without_reading(slow, 60_000)
         wait_until(lambda: rig.on_loop(rig.rig.connections.unread_bytes), DEADLINE_S, "answers wait")
         rig.pass_time(6_000)
-        wait_until(lambda: rig.on_loop(lambda: rig.rig.connection_events("slow_reader")), DEADLINE_S, "it is closed")
+        wait_until(
+            lambda: rig.on_loop(lambda: rig.rig.connection_events("slow_reader")),
+            DEADLINE_S,
+            "the connection is closed",
+        )
         assert rig.on_loop(rig.rig.connections.unread_bytes) == 0
 
 
-def test_unread_answers_of_many_peers_are_held_within_the_budget() -> None:
+def test_unread_answers_of_many_peers_stay_within_the_memory_limit() -> None:
     limits = RemotingSettings(write_buffer_bytes=MIB, unread_answers_bytes=4 * MIB)
     with RemotingRig(limits) as rig, ExitStack() as peers, RemotingClient(rig.addr) as broker:
         for number in range(200):
@@ -292,16 +298,20 @@ def test_unread_answers_of_many_peers_are_held_within_the_budget() -> None:
         for _ in range(12):
             _ask_without_reading(peers.enter_context(connect(rig.addr)), 3_000)
         wait_until(
-            lambda: rig.on_loop(lambda: rig.rig.connection_events("unread")) > 0, DEADLINE_S, "somebody is turned away"
+            lambda: rig.on_loop(lambda: rig.rig.connection_events("unread")) > 0, DEADLINE_S, "a connection is refused"
         )
-        wait_until(lambda: rig.on_loop(rig.rig.connections.unread_bytes) <= 5 * MIB, DEADLINE_S, "what is left fits")
+        wait_until(
+            lambda: rig.on_loop(rig.rig.connections.unread_bytes) <= 5 * MIB,
+            DEADLINE_S,
+            "the unread answers fit the limit",
+        )
         assert register(broker) == ResponseCode.SUCCESS
 
 
 # ---- those who come in numbers ----
 
 
-def test_one_address_gets_its_share_of_connections_and_others_theirs() -> None:
+def test_connections_are_limited_per_address() -> None:
     limits = RemotingSettings(max_connections_per_address=5)
     with RemotingRig(limits, host="::") as rig, ExitStack() as peers:
         port = rig.addr.rpartition(":")[2]
@@ -310,12 +320,12 @@ def test_one_address_gets_its_share_of_connections_and_others_theirs() -> None:
         with RemotingClient(f"::1:{port}") as other:
             assert other.ask(106).code == 0
         many[0].close()
-        wait_until(lambda: len(rig.rig.connections) == 4, DEADLINE_S, "one has gone")
+        wait_until(lambda: len(rig.rig.connections) == 4, DEADLINE_S, "a connection is closed")
         assert route_code(f"127.0.0.1:{port}") == ResponseCode.TOPIC_NOT_EXIST
 
 
 @pytest.mark.parametrize("count", [64, 256, 1_024, 5_000])
-def test_so_many_connections_are_open_and_each_is_answered(count: int) -> None:
+def test_many_open_connections_are_all_answered(count: int) -> None:
     """`peers.md` §6.4, item 4."""
     with RemotingRig(access=STRANGERS) as rig, RemotingClient(rig.addr) as broker, ExitStack() as peers:
         register(broker)
@@ -328,8 +338,8 @@ def test_so_many_connections_are_open_and_each_is_answered(count: int) -> None:
         assert len(rig.rig.connections) == count + 1
 
 
-def test_three_hundred_brokers_register_at_once_changed_and_unchanged() -> None:
-    """`peers.md` §6.4, item 2: as after a restart of the name server, all within one turn or a few."""
+def test_three_hundred_brokers_register_at_once() -> None:
+    """This happens after a restart of the name server (`peers.md` §6.4, item 2)."""
     with RemotingRig(access=STRANGERS) as rig, ExitStack() as peers:
         brokers = [peers.enter_context(RemotingClient(rig.addr, 60)) for _ in range(300)]
 

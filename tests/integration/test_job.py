@@ -1,4 +1,4 @@
-"""The job as a process: killed, stopped and started again, on a real Kafka."""
+"""The job as a process with a real Kafka: it is killed, stopped and restarted."""
 
 import signal
 import sys
@@ -57,9 +57,7 @@ def _send_some(producer: EventProducer, number: int) -> None:
         producer.send(TopicDeleted(_S1, f"t{number - 1}", None))
 
 
-def test_killed_amid_its_work_it_loses_nothing_and_writes_nothing_twice(
-    kafka_settings: Settings, tmp_path: Path
-) -> None:
+def test_kills_lose_nothing_and_duplicate_nothing(kafka_settings: Settings, tmp_path: Path) -> None:
     settings = own_settings(kafka_settings, tmp_path, partitions=2, driver_memory="512m", compaction_interval_ms=1_000)
     with event_producer(settings) as producer:
         sent = 0
@@ -88,7 +86,7 @@ def test_killed_amid_its_work_it_loses_nothing_and_writes_nothing_twice(
     assert written_changes(settings) == sorted(expected)
 
 
-def test_brokers_of_direct_publishers_expire_though_the_job_ticks_only_while_there_are_some(
+def test_job_ticks_only_while_direct_producers_have_brokers_and_these_expire(
     kafka_settings: Settings, tmp_path: Path
 ) -> None:
     settings = own_settings(kafka_settings, tmp_path, driver_memory="512m")
@@ -107,7 +105,7 @@ def test_brokers_of_direct_publishers_expire_though_the_job_ticks_only_while_the
         with _job(settings) as job:
             _until(are_servers_alone, "the job's ticks end", job)
             producer.send(registered)
-            _until(lambda: has_expired(1), "the direct publisher's broker expires", job)
+            _until(lambda: has_expired(1), "the direct producer's broker expires", job)
             producer.send(registered)
             job.signal(signal.SIGKILL, whole_group=True)
             job.wait(10)
@@ -116,14 +114,14 @@ def test_brokers_of_direct_publishers_expire_though_the_job_ticks_only_while_the
 
 
 def _newest_tellers(settings: Settings) -> list[str]:
-    """Which servers logged the newest records."""
+    """Return the servers that logged the newest records."""
     with LogReader(settings) as log:
         _, end = log.extent(0)
         records = [r for batch in log.batches(0, max(0, end - _SILENCE_RECORDS), end) for r in batch]
     return [str(orjson.loads(record.value).get("server_id")) for record in records]
 
 
-def test_a_clean_stop_is_quick_quiet_and_leaves_no_scratch(kafka_settings: Settings, tmp_path: Path) -> None:
+def test_clean_stop_is_quick_logs_no_error_and_removes_scratch_files(kafka_settings: Settings, tmp_path: Path) -> None:
     settings = own_settings(kafka_settings, tmp_path, driver_memory="512m")
     with _job(settings) as job:
         _until(lambda: read_run_file(settings.data.run_dir / "job.json"), "the first batch", job)
@@ -134,10 +132,10 @@ def test_a_clean_stop_is_quick_quiet_and_leaves_no_scratch(kafka_settings: Setti
         assert not (settings.data.dir / "scratch").exists()
 
 
-def test_a_second_job_on_the_same_directory_is_refused(kafka_settings: Settings, tmp_path: Path) -> None:
+def test_second_job_on_the_same_directory_is_refused(kafka_settings: Settings, tmp_path: Path) -> None:
     settings = own_settings(kafka_settings, tmp_path, driver_memory="512m")
     with _job(settings) as first:
-        _until(lambda: "starting Spark" in first.log_text(), "the lock", first)
+        _until(lambda: "starting Spark" in first.log_text(), "the first job has the lock", first)
         command = [sys.executable, "-m", "namesrv_stream", "job", "--conf", str(settings.data.dir / "job.toml")]
         with Process("second", command, tmp_path / "second.log", cwd=REPOSITORY) as second:
             assert second.wait(_DEADLINE_S) == 2

@@ -1,4 +1,4 @@
-"""The embedded Kafka for real: formatted, used, killed, started again; and topics that are not as they must be."""
+"""The real embedded Kafka: formatting, use, kill and restart; and topics with wrong settings."""
 
 import subprocess
 import sys
@@ -23,7 +23,7 @@ _LOG_APPEND_TIME = 1  # kafka-python's timestamp_type
 
 
 def _with_topics(settings: Settings, name: str, partitions: int = 1) -> Settings:
-    """The same Kafka with topics of a test's own."""
+    """Return settings of the same Kafka with new topics."""
     kafka = settings.kafka.model_copy(
         update={"broker_events_topic": name, "dead_letter_topic": f"{name}.dead-letters", "partitions": partitions}
     )
@@ -41,7 +41,7 @@ def _publish(settings: Settings, values: list[bytes]) -> None:
 
 
 def _read_all(settings: Settings, count: int) -> list[tuple[bytes, int]]:
-    """The first ``count`` (value, timestamp type) of partition 0."""
+    """Return the first ``count`` (value, timestamp type) of partition 0."""
     consumer = KafkaConsumer(**consumer_config(settings))
     try:
         partition = TopicPartition(settings.kafka.broker_events_topic, 0)
@@ -79,12 +79,12 @@ def test_events_are_stamped_by_kafka_and_survive_kill_and_restart(tmp_path: Path
         kafka.stop()
 
 
-def test_the_process_that_was_started_is_kafka_itself_and_says_that_it_listens(tmp_path: Path) -> None:
+def test_started_process_is_kafka_itself_and_logs_that_it_listens(tmp_path: Path) -> None:
     settings = settings_for(tmp_path)
     kafka = KafkaProcess(settings)
     try:
         kafka.wait_ready()
-        wait_until(lambda: "Kafka Server started" in kafka.log_text(), _DEADLINE_S, "it says that it has started")
+        wait_until(lambda: "Kafka Server started" in kafka.log_text(), _DEADLINE_S, "Kafka logs that it has started")
         assert f"progress: Kafka is going to listen at {bootstrap_servers(settings)}\n" in kafka.log_text()
         command = Path(f"/proc/{kafka.process.pid}/cmdline").read_bytes().split(b"\0")
         assert command[0].endswith(b"/java")
@@ -93,7 +93,7 @@ def test_the_process_that_was_started_is_kafka_itself_and_says_that_it_listens(t
         kafka.stop()
 
 
-def test_a_port_of_zero_is_told_by_the_run_file_and_kept_for_the_next_start(tmp_path: Path) -> None:
+def test_free_port_is_in_the_run_file_and_kept_for_the_next_start(tmp_path: Path) -> None:
     settings = settings_for(tmp_path, embedded_kafka__listen_port=0)
     kafka = KafkaProcess(settings)
     run_file = settings.data.run_dir / "kafka.json"
@@ -114,7 +114,7 @@ def test_a_port_of_zero_is_told_by_the_run_file_and_kept_for_the_next_start(tmp_
         kafka.stop()
 
 
-def test_topics_are_made_once_and_found_in_order_again(kafka_settings: Settings) -> None:
+def test_topics_are_created_once_and_accepted_later(kafka_settings: Settings) -> None:
     settings = _with_topics(kafka_settings, "made-once", partitions=3)
     for _ in range(2):
         ensure_topics(settings)
@@ -172,7 +172,7 @@ def test_an_option_that_kafka_python_does_not_know_is_refused(kafka_settings: Se
     assert refusal.value.key == "kafka.extra"
 
 
-def test_a_kafka_that_is_not_there_is_named(tmp_path: Path) -> None:
+def test_unreachable_kafka_is_named(tmp_path: Path) -> None:
     port = choose_port("127.0.0.1")
     settings = settings_for(tmp_path, kafka__bootstrap_servers=f"127.0.0.1:{port}", kafka__connect_timeout_ms=500)
     with pytest.raises(KafkaUnreachable) as missing:

@@ -1,4 +1,4 @@
-"""A log that is not that of the tables: the job refuses it; a server answers, says so and writes nothing to it."""
+"""A log that does not belong to the tables: the job refuses it; a server answers, reports it and writes nothing."""
 
 import shutil
 from collections.abc import Iterator
@@ -25,7 +25,7 @@ from tests.support.builders import S1
 from tests.support.kafka import KafkaProcess, settings_for
 from tests.support.offline_fold import fold_offline, places_of, read_records
 from tests.support.processes import wait_until
-from tests.support.quiet_brokers import QuietBrokers
+from tests.support.scripted_brokers import ScriptedBrokers
 
 pytestmark = [pytest.mark.kafka, pytest.mark.integration]
 
@@ -35,7 +35,7 @@ _REASON = "the tables were made from one"
 
 @pytest.fixture
 def kafka(tmp_path: Path) -> Iterator[KafkaProcess]:
-    """A Kafka of this test's own, which it may break."""
+    """A Kafka that a test may break."""
     process = KafkaProcess(settings_for(tmp_path / "data", kafka__delivery_timeout_ms=3000))
     process.wait_ready()
     yield process
@@ -43,7 +43,7 @@ def kafka(tmp_path: Path) -> Iterator[KafkaProcess]:
 
 
 def _log(settings: Settings, values: range) -> None:
-    """Log that many KV entries."""
+    """Log KV entries with these numbers."""
     producer = KafkaProducer(**producer_config(settings))
     for number in values:
         event = encode_event(KvPut(S1, "ns", f"k{number}", "v"))
@@ -52,7 +52,7 @@ def _log(settings: Settings, values: range) -> None:
 
 
 def _fold(settings: Settings) -> FoldedLog:
-    """Make the tables as a job would have by now."""
+    """Write the tables as the job would."""
     extent = read_extent(settings)
     prepare_tables(settings, extent.topic_id)
     writer = ChangesWriter(tables_of(settings), 0)
@@ -62,7 +62,7 @@ def _fold(settings: Settings) -> FoldedLog:
 
 
 def _restart_on(kafka: KafkaProcess, folder: Path) -> KafkaProcess:
-    """Put another copy of Kafka's data into its place, as a disk does that has lost what was not synced."""
+    """Replace Kafka's data by an older copy, like a disk that has lost unsynced data."""
     kafka.stop()
     shutil.rmtree(kafka.settings.data.kafka_dir)
     shutil.copytree(folder, kafka.settings.data.kafka_dir)
@@ -71,9 +71,7 @@ def _restart_on(kafka: KafkaProcess, folder: Path) -> KafkaProcess:
     return restarted
 
 
-def test_a_log_that_lost_folded_records_is_refused_however_long_it_has_grown(
-    kafka: KafkaProcess, tmp_path: Path
-) -> None:
+def test_log_that_lost_folded_records_is_refused_whatever_its_length(kafka: KafkaProcess, tmp_path: Path) -> None:
     settings = kafka.settings
     _log(settings, range(20))
     kafka.stop()
@@ -97,7 +95,7 @@ def test_a_log_that_lost_folded_records_is_refused_however_long_it_has_grown(
     assert refused.value.exit_code == 2
 
 
-def test_a_server_whose_topic_was_made_anew_answers_and_says_so_and_loses_nothing_that_it_acknowledged(
+def test_server_with_a_recreated_topic_answers_reports_it_and_keeps_acknowledged_changes(
     kafka: KafkaProcess, tmp_path: Path
 ) -> None:
     settings = kafka.settings
@@ -106,13 +104,13 @@ def test_a_server_whose_topic_was_made_anew_answers_and_says_so_and_loses_nothin
     serve = Serve(settings, tmp_path)
     serve.start()
     try:
-        wait_until(serve.talks, _WAIT_S, "Kafka takes its records")
+        wait_until(serve.talks, _WAIT_S, "Kafka accepts its records")
         with serve.connect() as operator:
             assert _put(operator, "before") == ResponseCode.SUCCESS
         admin = KafkaAdminClient(**admin_config(settings))
         admin.delete_topics([settings.kafka.broker_events_topic])
         admin.close()
-        wait_until(lambda: not serve.talks(), _WAIT_S, "it notices that its topic is gone")
+        wait_until(lambda: not serve.talks(), _WAIT_S, "the server notices that its topic was deleted")
         ensure_topics(settings)
         _assert_answers_and_writes_nothing(serve)
         serve.process.terminate(30)
@@ -128,10 +126,10 @@ def _put(operator: object, key: str) -> int:
 
 
 def _assert_answers_and_writes_nothing(serve: Serve) -> None:
-    wait_until(lambda: _REASON in serve.get("/readyz")[2], _WAIT_S, "/readyz says why", ignoring=(OSError,))
+    wait_until(lambda: _REASON in serve.get("/readyz")[2], _WAIT_S, "/readyz reports the reason", ignoring=(OSError,))
     assert _REASON in serve.get("/healthz")[2]
-    with QuietBrokers("anew", 1, [serve.addr]) as broker, serve.connect() as client:
-        broker.heard()
+    with ScriptedBrokers("anew", 1, [serve.addr]) as broker, serve.connect() as client:
+        broker.register()
         assert _put(client, "after") == ResponseCode.SYSTEM_BUSY
         for _ in range(2):  # also when the server has had time to forget
             assert b"anew-0" in client.ask(RequestCode.GET_BROKER_CLUSTER_INFO).body

@@ -1,4 +1,4 @@
-"""The event log read again from a real Kafka."""
+"""Reads the event log from a real Kafka."""
 
 from pathlib import Path
 
@@ -23,7 +23,7 @@ def _filled(kafka_settings: Settings, tmp_path: Path) -> Settings:
     return settings
 
 
-def test_a_range_of_one_partition_is_read_in_order(kafka_settings: Settings, tmp_path: Path) -> None:
+def test_range_of_one_partition_is_read_in_order(kafka_settings: Settings, tmp_path: Path) -> None:
     settings = _filled(kafka_settings, tmp_path)
     with LogReader(settings) as log:
         records = [record for batch in log.batches(1, 3, 9) for record in batch]
@@ -34,7 +34,7 @@ def test_a_range_of_one_partition_is_read_in_order(kafka_settings: Settings, tmp
         assert sum(len(batch) for batch in log.batches(0, 0, 15)) == 15
 
 
-def test_an_offset_is_found_by_its_time(kafka_settings: Settings, tmp_path: Path) -> None:
+def test_offset_is_found_by_time(kafka_settings: Settings, tmp_path: Path) -> None:
     settings = _filled(kafka_settings, tmp_path)
     with LogReader(settings) as log:
         records = [record for batch in log.batches(0, 0, 15) for record in batch]
@@ -44,9 +44,7 @@ def test_an_offset_is_found_by_its_time(kafka_settings: Settings, tmp_path: Path
         assert log.offset_at(0, records[-1].at_ms + 60_000) is None
 
 
-def test_records_that_kafka_has_removed_are_not_passed_over_in_silence(
-    kafka_settings: Settings, tmp_path: Path
-) -> None:
+def test_records_removed_from_kafka_are_an_error(kafka_settings: Settings, tmp_path: Path) -> None:
     settings = _filled(kafka_settings, tmp_path)
     admin = KafkaAdminClient(**admin_config(settings))
     try:
@@ -57,7 +55,7 @@ def test_records_that_kafka_has_removed_are_not_passed_over_in_silence(
         list(log.batches(0, 3, 15))
 
 
-def test_without_kafka_it_says_so(tmp_path: Path) -> None:
+def test_unreachable_kafka_is_an_error(tmp_path: Path) -> None:
     settings = settings_for(tmp_path, embedded_kafka__listen_port="1", kafka__connect_timeout_ms="500")
     with pytest.raises(KafkaUnreachable, match=r"127\.0\.0\.1:1"):
         LogReader(settings)

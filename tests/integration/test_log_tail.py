@@ -1,4 +1,4 @@
-"""A server that starts while no job folds, with a real Kafka: what was acknowledged before is there."""
+"""A server that starts without a job, with a real Kafka, has all acknowledged changes."""
 
 import itertools
 from collections.abc import Iterator
@@ -34,13 +34,13 @@ _TOPICS = (f"log-tail-{i}" for i in itertools.count())
 
 
 def settings_beside(kafka: Settings, data_dir: Path, topic: str, **flags: str | int) -> Settings:
-    """Settings of a server on a topic of the running Kafka."""
+    """Return settings of a server that uses a topic of the running Kafka."""
     servers = f"127.0.0.1:{kafka.embedded_kafka.listen_port}"
     return settings_for(data_dir, kafka__bootstrap_servers=servers, kafka__broker_events_topic=topic, **flags)
 
 
 class Restarted:
-    """Servers on a topic of their own that no job folds."""
+    """Servers that use a new topic which no job folds."""
 
     def __init__(self, kafka: Settings, work_dir: Path) -> None:
         self._kafka = kafka
@@ -49,7 +49,7 @@ class Restarted:
         self._servers: list[Serve] = []
 
     def serve(self, name: str, **flags: str | int) -> Serve:
-        """Start a server with a data directory and settings of its own."""
+        """Start a server with its own data directory and settings."""
         work_dir = self._work_dir / name
         work_dir.mkdir()
         settings = settings_beside(self._kafka, work_dir / "data", self._topic, kafka__partitions=PARTITIONS, **flags)
@@ -80,7 +80,7 @@ def register(broker: RemotingClient, name: str, addr: str) -> Answer:
     return broker.ask(request.code, request.ext_fields, request.body or b"")
 
 
-def test_what_was_acknowledged_is_there_after_a_restart_while_no_job_runs(servers: Restarted) -> None:
+def test_acknowledged_changes_survive_a_restart_without_a_job(servers: Restarted) -> None:
     server = servers.serve("one")
     with server.connect() as operator, server.connect() as broker:
         for name, addr in (("broker-a", "127.0.0.1:11"), ("broker-b", "127.0.0.1:12")):
@@ -106,7 +106,7 @@ def test_what_was_acknowledged_is_there_after_a_restart_while_no_job_runs(server
         assert client.ask(RequestCode.GET_KV_CONFIG, ENTRY).code == ResponseCode.QUERY_NOT_FOUND
 
 
-def test_a_new_server_routes_the_brokers_of_another_at_once(servers: Restarted) -> None:
+def test_new_server_has_routes_to_brokers_of_another_server_at_once(servers: Restarted) -> None:
     first = servers.serve("one")
     with first.connect() as broker:
         assert register(broker, "broker-a", "127.0.0.1:11").code == ResponseCode.SUCCESS
@@ -115,7 +115,7 @@ def test_a_new_server_routes_the_brokers_of_another_at_once(servers: Restarted) 
             assert b"127.0.0.1:11" in client.ask(RequestCode.GET_ROUTEINFO_BY_TOPIC, {"topic": "TopicTest"}).body
 
 
-def test_configured_settings_hold_from_the_first_registration_on(servers: Restarted) -> None:
+def test_configured_settings_apply_to_the_first_registration(servers: Restarted) -> None:
     first = servers.serve(
         "one", liveness__delete_topic_with_broker_registration="true", liveness__default_timeout_ms=5_000
     )
@@ -146,7 +146,7 @@ def test_configured_settings_hold_from_the_first_registration_on(servers: Restar
 
 
 def published(kafka: Settings, data_dir: Path, *values: bytes, **flags: str | int) -> Settings:
-    """A topic of one partition with these records."""
+    """Create a topic of one partition with these records."""
     settings = settings_beside(kafka, data_dir, next(_TOPICS), **flags)
     ensure_topics(settings)
     producer = KafkaProducer(**producer_config(settings))
@@ -161,7 +161,7 @@ def put(key: str) -> bytes:
     return encode_event(KvPut(S1, "n", key, "v"))
 
 
-def test_only_what_is_behind_the_tables_is_read(kafka_settings: Settings, tmp_path: Path) -> None:
+def test_only_records_after_the_tables_are_read(kafka_settings: Settings, tmp_path: Path) -> None:
     settings = published(kafka_settings, tmp_path, put("k0"), put("k1"), b"poison", put("k3"))
     view = RouteView(None, {0: 1})
     read_log_tail(settings, view, SystemClock())
@@ -170,7 +170,7 @@ def test_only_what_is_behind_the_tables_is_read(kafka_settings: Settings, tmp_pa
     assert view.pending_count == 0
 
 
-def test_a_log_that_was_cut_off_behind_the_tables_is_told_and_not_read(
+def test_log_truncated_after_the_tables_is_reported_and_not_read(
     kafka_settings: Settings, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     settings = published(kafka_settings, tmp_path, put("k0"), put("k1"), put("k2"))
@@ -183,7 +183,9 @@ def test_a_log_that_was_cut_off_behind_the_tables_is_told_and_not_read(
     assert "partition=0 tables_end=1 log_begins=2" in caplog.text
 
 
-def test_what_has_no_room_is_told(kafka_settings: Settings, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_records_beyond_the_size_limit_are_reported(
+    kafka_settings: Settings, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     settings = published(kafka_settings, tmp_path, put("k0"), put("k1"), put("k2"), server__log_tail_bytes=1_500)
     view = RouteView()
     read_log_tail(settings, view, SystemClock())
@@ -192,14 +194,14 @@ def test_what_has_no_room_is_told(kafka_settings: Settings, tmp_path: Path, capl
 
 
 class CountingClock(ManualClock):
-    """A millisecond passes each time it is asked."""
+    """A clock that advances by a millisecond at each call."""
 
     def monotonic_ms(self) -> int:
         self.advance(1)
         return super().monotonic_ms()
 
 
-def test_a_long_log_is_read_for_a_while_only(
+def test_long_log_is_read_for_a_limited_time(
     kafka_settings: Settings, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     ticks = [encode_event(Tick(S1))] * 40_000
@@ -210,7 +212,7 @@ def test_a_long_log_is_read_for_a_while_only(
     assert "log_ends=40002" in caplog.text
 
 
-def test_an_absent_kafka_holds_nothing_up_for_long(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_unreachable_kafka_delays_the_start_only_briefly(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     settings = settings_for(tmp_path, kafka__bootstrap_servers=f"127.0.0.1:{free_port()}")
     clock = SystemClock()
     begin_ms = clock.monotonic_ms()

@@ -1,15 +1,19 @@
-"""Notifications of a new smallest brokerId: equal to those of the Java NameServer 5.3.3."""
+"""Notifications of a new smallest brokerId are equal to those of the Java NameServer 5.3.3."""
 
+import socket
+import threading
 from collections.abc import Iterator, Mapping
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field, replace
 from types import TracebackType
 from typing import Self
 
 import pytest
 
-from namesrv_stream.remoting.command import ONEWAY_FLAG, RemotingCommand, RequestCode
-from tests.support.broker_listener import BrokerListener
+from namesrv_stream.remoting.command import ONEWAY_FLAG
+from namesrv_stream.remoting.command import RequestCode
+from namesrv_stream.remoting.command import RemotingCommand
+from namesrv_stream.remoting.frame import FrameBuffer, decode_frame
 from tests.support.name_server import a_body, a_registration_request, a_topic
 from tests.support.processes import wait_until
 from tests.support.remoting_client import RemotingClient
@@ -20,10 +24,66 @@ pytestmark = [pytest.mark.kafka, pytest.mark.integration]
 
 # Java looks for expired brokers each 5 s.
 _GONE_WITHIN_S = 60.0
-_TOLD_WITHIN_S = 30.0
-#: Smaller than all ids of the scenarios, so that all members are told of it: what was told before has arrived by then.
+_NOTIFIED_WITHIN_S = 30.0
+#: Smaller than all ids of the scenarios, so every member is notified of it; earlier notifications have then arrived.
 _FENCE_ID = -99
 _FENCE = "fence"
+
+
+class BrokerListener:
+    """A broker's listener for requests of a name server: it records them and never answers; a context manager.
+
+    Attributes:
+        addr: ``host:port`` to advertise.
+    """
+
+    def __init__(self) -> None:
+        self._listener = socket.create_server(("127.0.0.1", 0))
+        self.addr = f"127.0.0.1:{self._listener.getsockname()[1]}"
+        self._peers: list[socket.socket] = []
+        self._requests: list[RemotingCommand] = []
+        self._threads = [threading.Thread(target=self._accept, daemon=True)]
+        self._threads[0].start()
+
+    @property
+    def requests(self) -> list[RemotingCommand]:
+        """All requests so far; requests of one connection are in order."""
+        return list(self._requests)
+
+    def close(self) -> None:
+        """Close the listener and all connections."""
+        for each in (self._listener, *self._peers):
+            with suppress(OSError):
+                each.shutdown(socket.SHUT_RDWR)
+            each.close()
+        for thread in self._threads:
+            thread.join(10)
+
+    def _accept(self) -> None:
+        while True:
+            try:
+                peer, _ = self._listener.accept()
+            except OSError:
+                return
+            self._peers.append(peer)
+            reader = threading.Thread(target=self._read, args=(peer,), daemon=True)
+            self._threads.append(reader)
+            reader.start()
+
+    def _read(self, peer: socket.socket) -> None:
+        frames = FrameBuffer()
+        with suppress(OSError):
+            while data := peer.recv(65_536):
+                self._requests.extend(map(decode_frame, frames.feed(data)))
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Close the listener and all connections."""
+        self.close()
 
 
 @dataclass(frozen=True)
@@ -53,7 +113,7 @@ class Close:
 
 @dataclass(frozen=True)
 class Expire:
-    """A member's time runs out."""
+    """A member expires."""
 
     member: str
 
@@ -68,11 +128,11 @@ _SHORT_LIVED = {"heartbeatTimeoutMillis": "2000"}
 
 @dataclass(frozen=True)
 class Scenario:
-    """Steps of one group, and the smallest ids that each member is told, by member."""
+    """Steps of one group, and for each member the smallest ids it is notified of."""
 
     name: str
     steps: tuple[Step, ...]
-    told: Mapping[str, list[int]] = field(default_factory=dict)
+    notifications: Mapping[str, list[int]] = field(default_factory=dict)
 
 
 SCENARIOS = [
@@ -123,7 +183,7 @@ SCENARIOS = [
 
 
 class Group:
-    """A broker name of its own at one name server, its members with a listener and a connection each.
+    """A broker group at one name server; each member has its own listener and connection.
 
     Args:
         addr: The name server.
@@ -139,17 +199,17 @@ class Group:
         self._ids: dict[str, int] = {}
 
     def play(self, steps: tuple[Step, ...]) -> None:
-        """Take the steps one by one, and see that all that was to be told is told."""
+        """Execute the steps one by one, and check the notifications after each."""
         for step in steps:
             self._take(step)
         self._take(Join(_FENCE, _FENCE_ID))
         alone = {_FENCE} if len(self._ids) == 1 else set()
         for member in self._ids.keys() - {_FENCE} | alone:
             requests = self._listeners[member]
-            wait_until(lambda: _is_fenced(requests.requests), _TOLD_WITHIN_S, f"{member} was told all")  # noqa: B023
+            wait_until(lambda: _is_fenced(requests.requests), _NOTIFIED_WITHIN_S, f"{member} has all notifications")  # noqa: B023
 
-    def told(self) -> dict[str, list[dict[str, str]]]:
-        """What each member that ever was has been told, addresses replaced by their owners."""
+    def notifications(self) -> dict[str, list[dict[str, str]]]:
+        """All notifications by member, including former members; addresses are replaced by their owners."""
         names = {listener.addr: member for member, listener in self._listeners.items()}
         names |= {_ha_addr(listener.addr): f"{member}'s HA" for member, listener in self._listeners.items()}
         return {
@@ -161,7 +221,7 @@ class Group:
         }
 
     def requests(self) -> list[RemotingCommand]:
-        """All that was sent to any member."""
+        """All requests that any member has received."""
         return [request for listener in self._listeners.values() for request in listener.requests]
 
     def _take(self, step: Step) -> None:
@@ -211,7 +271,6 @@ class Group:
         del self._ids[member]
 
     def __enter__(self) -> Self:
-        """Nothing yet."""
         return self
 
     def __exit__(
@@ -244,19 +303,19 @@ def java(tmp_path_factory: pytest.TempPathFactory) -> Iterator[JavaNameServer]:
 
 
 @pytest.mark.parametrize("scenario", SCENARIOS, ids=lambda scenario: scenario.name)
-def test_brokers_are_told_what_java_tells_them(stack: Stack, java: JavaNameServer, scenario: Scenario) -> None:
+def test_brokers_are_notified_as_by_java(stack: Stack, java: JavaNameServer, scenario: Scenario) -> None:
     name = f"group of {scenario.name}"
     with Group(java.addr, name) as theirs, Group(stack.remoting, name) as ours:
         theirs.play(scenario.steps)
         ours.play(scenario.steps)
 
-        assert ours.told() == theirs.told()
-        assert _min_ids(ours) == scenario.told
+        assert ours.notifications() == theirs.notifications()
+        assert _min_ids(ours) == scenario.notifications
         assert {(r.code, r.flag, r.body) for r in ours.requests() + theirs.requests()} == {
             (RequestCode.NOTIFY_MIN_BROKER_ID_CHANGE, ONEWAY_FLAG, None)
         }
 
 
 def _min_ids(group: Group) -> dict[str, list[int]]:
-    told = {m: [int(fields["minBrokerId"]) for fields in notices] for m, notices in group.told().items()}
-    return {m: [i for i in ids if i != _FENCE_ID] for m, ids in told.items() if any(i != _FENCE_ID for i in ids)}
+    found = {m: [int(fields["minBrokerId"]) for fields in notices] for m, notices in group.notifications().items()}
+    return {m: [i for i in ids if i != _FENCE_ID] for m, ids in found.items() if any(i != _FENCE_ID for i in ids)}

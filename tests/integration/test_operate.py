@@ -1,6 +1,6 @@
-"""What operators do at run time, with the whole product and a second server: settings, skew, what-if, the guard.
+"""Commands of operators at run time, with the whole product and a second server: settings, skew, what-if, the guard.
 
-One stack for all: each test leaves the settings as it found them, and no broker behind.
+All tests share one stack, so each restores the settings and removes its brokers.
 """
 
 import json
@@ -19,7 +19,7 @@ from kafka import KafkaProducer
 from namesrv_stream.kafka import LogReader, bootstrap_servers, producer_config
 from tests.support.command_line import Finished, run_command
 from tests.support.processes import wait_until
-from tests.support.quiet_brokers import QuietBrokers
+from tests.support.scripted_brokers import ScriptedBrokers
 from tests.support.second_server import SecondServer
 from tests.support.stack import Stack
 
@@ -49,20 +49,20 @@ def second_server(stack: Stack) -> Iterator[SecondServer]:
 
 @pytest.fixture
 def run(stack: Stack) -> Run:
-    """Runs a command on the stack's own configuration."""
+    """Returns a function that runs a command with the configuration of the stack."""
     return lambda *arguments: run_command(*arguments, "--data-dir", str(stack.settings.data.dir))
 
 
 @pytest.fixture
-def fleet(stack: Stack, second_server: SecondServer) -> Iterator[QuietBrokers]:
-    """Six brokers, just heard by both servers."""
-    with QuietBrokers("fleet", BROKERS, [stack.remoting, second_server.remoting]) as brokers:
-        brokers.heard()
+def fleet(stack: Stack, second_server: SecondServer) -> Iterator[ScriptedBrokers]:
+    """Six brokers that have just registered at both servers."""
+    with ScriptedBrokers("fleet", BROKERS, [stack.remoting, second_server.remoting]) as brokers:
+        brokers.register()
         wait_until(lambda: _is_whole(stack), SETTLE_S, "all brokers are heard by both servers")
         yield brokers
         if _fleet(stack):
-            brokers.leave()
-    wait_until(lambda: not _fleet(stack), SETTLE_S, "the brokers are gone")
+            brokers.unregister()
+    wait_until(lambda: not _fleet(stack), SETTLE_S, "the brokers are removed")
 
 
 def _fleet(stack: Stack) -> list[dict[str, Any]]:
@@ -89,7 +89,7 @@ def _set(run: Run, key: str, value: str) -> dict[str, Any]:
 
 @contextmanager
 def _setting(run: Run, key: str, value: str) -> Iterator[None]:
-    """The setting has that value for as long as the block runs."""
+    """Change a setting for the duration of the block."""
     old = _set(run, key, value)["old"]
     try:
         yield
@@ -98,12 +98,12 @@ def _setting(run: Run, key: str, value: str) -> Iterator[None]:
 
 
 def _wait_logged(stack: Stack, second_server: SecondServer, text: str) -> None:
-    """Wait until the job and both servers have logged a line with that text."""
+    """Wait until the job and both servers have logged a line with this text."""
     logs = [stack.data_dir / "logs" / "job.log", stack.data_dir / "logs" / "serve.log", second_server.process.log_path]
     wait_until(lambda: all(text in log.read_text() for log in logs), SETTLE_S, f"{text!r} in {logs}")
 
 
-def test_a_setting_changes_at_every_server_and_job_without_a_restart(
+def test_setting_changes_at_all_servers_and_the_job_without_a_restart(
     stack: Stack, second_server: SecondServer, run: Run
 ) -> None:
     changed = _set(run, DEFAULT, "60000")
@@ -131,7 +131,9 @@ def _settings_rows(http: str) -> set[tuple[str, str, str]]:
         return {(row["namespace"], row["key"], row["value"]) for row in json.load(answer)["rows"]}
 
 
-def test_two_servers_under_load_serve_the_same(stack: Stack, second_server: SecondServer, fleet: QuietBrokers) -> None:
+def test_servers_under_load_serve_equal_tables(
+    stack: Stack, second_server: SecondServer, fleet: ScriptedBrokers
+) -> None:
     with _changing(fleet):
         done = _skew(stack, second_server, "--patience", "60", "--json")
     found = json.loads(done.out)
@@ -142,15 +144,15 @@ def test_two_servers_under_load_serve_the_same(stack: Stack, second_server: Seco
 
 
 @contextmanager
-def _changing(fleet: QuietBrokers) -> Iterator[None]:
-    """The brokers register anew, and each time otherwise, for as long as the block runs."""
+def _changing(fleet: ScriptedBrokers) -> Iterator[None]:
+    """Register the brokers repeatedly, each time with changes, for the duration of the block."""
     stop = threading.Event()
 
     def change() -> None:
         for version in count(2):
             if stop.is_set():
                 return
-            fleet.heard(version=version)
+            fleet.register(version=version)
 
     thread = threading.Thread(target=change, name="changing-brokers")
     thread.start()
@@ -161,7 +163,7 @@ def _changing(fleet: QuietBrokers) -> Iterator[None]:
         thread.join()
 
 
-def test_a_server_that_is_down_is_named_and_back_again_it_serves_the_same(
+def test_skew_names_a_server_that_is_down_and_finds_no_difference_after_its_restart(
     stack: Stack, second_server: SecondServer
 ) -> None:
     second_server.process.terminate()
@@ -174,7 +176,7 @@ def test_a_server_that_is_down_is_named_and_back_again_it_serves_the_same(
     assert _skew(stack, second_server, "--patience", "60").code == 0
 
 
-def test_what_if_tells_frozen_brokers_from_a_dead_one(stack: Stack, run: Run, tmp_path: Path) -> None:
+def test_what_if_distinguishes_frozen_brokers_from_a_dead_one(stack: Stack, run: Run, tmp_path: Path) -> None:
     path = tmp_path / "gaps.html"
     arguments = ("what-if", "--timeout", "4s,600s", "--since", "1h", "--cluster", "host")
 
@@ -184,17 +186,17 @@ def test_what_if_tells_frozen_brokers_from_a_dead_one(stack: Stack, run: Run, tm
         found: dict[str, Any] = json.loads(done.out)["clusters"]["host"]
         return found
 
-    with QuietBrokers("host", 3, [stack.remoting]) as brokers, LogReader(stack.settings) as log:
+    with ScriptedBrokers("host", 3, [stack.remoting]) as brokers, LogReader(stack.settings) as log:
         for _ in range(50):  # a suggestion wants some heartbeats
-            brokers.heard()
+            brokers.register()
 
         def are_told_apart() -> bool:
-            """The first two stand still for a while and go on; the third is never heard again.
+            """The first two brokers pause and continue; the third is never heard again.
 
             They must have been heard within the shorter timeout still when the log is read.
             """
             _wait_for_records(log, 24)
-            brokers.heard(0, 1)
+            brokers.register(0, 1)
             _wait_for_records(log, 2)  # those that say so, or the tick before and these
             short = analysed()["runs"][1]
             return bool(short["false"] >= 2 and short["real"] == 1)
@@ -212,20 +214,22 @@ def test_what_if_tells_frozen_brokers_from_a_dead_one(stack: Stack, run: Run, tm
 
 
 def _wait_for_records(log: LogReader, records: int) -> None:
-    """Wait until each partition has so many more; a server's ticks are two a second, and one or two servers tick."""
+    """Wait until each partition has ``count`` more records; one or two servers write two ticks a second each."""
     until = [log.extent(p)[1] + records for p in range(PARTITIONS)]
     wait_until(lambda: all(log.extent(p)[1] >= end for p, end in enumerate(until)), SETTLE_S, "time passes in the log")
 
 
-def test_held_brokers_are_shown_everywhere_and_an_operator_lets_them_go(
-    stack: Stack, second_server: SecondServer, run: Run, fleet: QuietBrokers
+def test_held_brokers_are_shown_everywhere_and_an_operator_releases_them(
+    stack: Stack, second_server: SecondServer, run: Run, fleet: ScriptedBrokers
 ) -> None:
     # Long enough to look at them everywhere, however slow the machine is.
     with _setting(run, "advanced.liveness.guard_hold_timeouts", "1000"), _setting(run, DEFAULT, "1000"):
         wait_until(lambda: all(b["held"] for b in _fleet(stack)), SETTLE_S, "all brokers are held")
         _wait_logged(stack, second_server, "brokers held cluster=fleet brokers=")
         addrs = (stack.remoting, second_server.remoting)
-        wait_until(lambda: [_listed(addr) for addr in addrs] == [BROKERS, BROKERS], SETTLE_S, "both list them")
+        wait_until(
+            lambda: [_listed(addr) for addr in addrs] == [BROKERS, BROKERS], SETTLE_S, "both servers list the brokers"
+        )
         assert "reason=3 of 3 brokers of fleet seem to end at once" in second_server.process.log_text()
         for command in ("brokers", "clusters"):
             shown = run_command(command, "-n", stack.remoting).out
@@ -240,7 +244,7 @@ def test_held_brokers_are_shown_everywhere_and_an_operator_lets_them_go(
 
         done = run("guard", "release", "fleet", "--by", "ada@desk", "--wait", "60")
         assert (done.code, done.out.count("released: ")) == (0, BROKERS), done
-        wait_until(lambda: not _fleet(stack), SETTLE_S, "they are gone")
+        wait_until(lambda: not _fleet(stack), SETTLE_S, "the brokers are removed")
         status = run_command("status", "--http", f"http://{stack.http};http://{second_server.http}")
         down = [line for line in status.out.splitlines() if "fleet-" in line and " down " in line]
         assert (status.code, len(down)) == (1, BROKERS)
@@ -248,7 +252,9 @@ def test_held_brokers_are_shown_everywhere_and_an_operator_lets_them_go(
         assert {row["detail"] for row in rows if row["gone"]} == {"by ada@desk"}
         _wait_logged(stack, second_server, "brokers no longer held cluster=fleet brokers=")
         gone = f'rocketmq_namesrv_brokers{{cluster="fleet",state="gone"}} {BROKERS}.0'
-        wait_until(lambda: gone in second_server.get_text("/metrics"), SETTLE_S, "they are gone in the metrics")
+        wait_until(
+            lambda: gone in second_server.get_text("/metrics"), SETTLE_S, "the brokers are removed from the metrics"
+        )
         figures = second_server.get_text("/metrics")
         assert not re.search(r'rocketmq_namesrv_brokers\{cluster="fleet",state="(alive|held)"\} [1-9]', figures)
     assert run("guard", "release", "fleet").code == 1
@@ -311,6 +317,6 @@ def test_refused_records_are_listed_with_reason_and_content(stack: Stack, run: R
         (("what-if", "--timeout", "60s", "--cluster", "nobody"), 1),
     ],
 )
-def test_a_mistake_is_one_line_and_its_exit_code(run: Run, arguments: tuple[str, ...], code: int) -> None:
+def test_usage_error_is_one_line_with_its_exit_code(run: Run, arguments: tuple[str, ...], code: int) -> None:
     done = run(*arguments)
     assert (done.code, done.out, done.err.count("\n")) == (code, "", 1)

@@ -1,4 +1,4 @@
-"""The publisher with a real Kafka that stands still: what is behind a lost record never reaches the log."""
+"""The publisher with a frozen Kafka: records after a lost record never reach the log."""
 
 import asyncio
 import os
@@ -37,7 +37,7 @@ def kafka(tmp_path: Path) -> Iterator[KafkaProcess]:
 
 
 def _signal(kafka: KafkaProcess, number: signal.Signals) -> None:
-    """To Kafka itself, whether it is the child or a child of it."""
+    """Send a signal to Kafka itself, which is the child or a child of it."""
     pids = [kafka.process.pid]
     for pid in pids:
         children = Path(f"/proc/{pid}/task/{pid}/children")
@@ -56,7 +56,7 @@ async def _until(condition: Callable[[], object]) -> None:
 
 
 class Session:
-    """A publisher on a real Kafka, and what it told."""
+    """A publisher with a real Kafka, and its callbacks."""
 
     def __init__(self, kafka: KafkaProcess) -> None:
         self.partition = 0
@@ -85,7 +85,7 @@ class Session:
         self.publisher.publish(OutRecord(0, None, value))
 
     async def begin_and_publish(self, value: bytes) -> None:
-        """Begin a session once that is possible, and wait until its first record is in the log."""
+        """Begin a session when possible, and wait until its first record is in the log."""
         before, acked = self.opened_count, len(self.acks)
         await _until(lambda: self.publisher.can_begin)
         self.publisher.begin()
@@ -94,12 +94,12 @@ class Session:
         await _until(lambda: len(self.acks) > acked)
 
     async def close_and_read(self) -> list[bytes]:
-        """Close it drained; the values in the log."""
+        """Close the publisher after all records; returns the values in the log."""
         assert await self.publisher.close(10)
         return [r.value for r in await asyncio.to_thread(read_records, self._kafka.settings)]
 
 
-async def test_what_is_queued_behind_a_lost_record_never_reaches_the_log(kafka: KafkaProcess) -> None:
+async def test_records_queued_after_a_lost_record_never_reach_the_log(kafka: KafkaProcess) -> None:
     session = Session(kafka)
     await session.begin_and_publish(b"first")
     _signal(kafka, signal.SIGSTOP)
@@ -119,7 +119,7 @@ async def test_what_is_queued_behind_a_lost_record_never_reaches_the_log(kafka: 
     assert values[-1] == b"again"
 
 
-async def test_what_an_aborted_session_had_queued_never_reaches_the_log(kafka: KafkaProcess) -> None:
+async def test_records_of_an_aborted_session_never_reach_the_log(kafka: KafkaProcess) -> None:
     session = Session(kafka)
     await session.begin_and_publish(b"first")
     _signal(kafka, signal.SIGSTOP)
@@ -135,10 +135,8 @@ async def test_what_an_aborted_session_had_queued_never_reaches_the_log(kafka: K
     assert [v for v in values if v != b"on its way"] == [b"first", b"again"]
 
 
-async def test_a_producer_that_waits_for_kafka_does_not_keep_a_core_busy(
-    kafka: KafkaProcess, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Nor the interpreter's lock, for which everything else in the server would wait."""
+async def test_waiting_producer_uses_little_cpu(kafka: KafkaProcess, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It must not hold the interpreter's lock either, since the rest of the server would wait."""
     poll, polls = KafkaNetClient.poll, 0
 
     def counted(*args: Any, **kwargs: Any) -> Any:

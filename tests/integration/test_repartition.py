@@ -1,4 +1,4 @@
-"""More partitions for a fleet that is served: a real Kafka and job, two servers, brokers and clients that go on."""
+"""Repartitioning with a real Kafka and job, two servers, and brokers and clients that continue meanwhile."""
 
 import json
 import sys
@@ -33,8 +33,8 @@ from tests.support.builders import S1, a_registration, over
 from tests.support.command_line import Finished, run_command
 from tests.support.kafka import REPOSITORY, settings_for
 from tests.support.processes import Process, wait_until
-from tests.support.quiet_brokers import QuietBrokers
 from tests.support.remoting_client import RemotingClient
+from tests.support.scripted_brokers import ScriptedBrokers
 from tests.support.spark import event_producer, own_settings, wait_folded, written_changes
 
 pytestmark = [pytest.mark.integration, pytest.mark.kafka, pytest.mark.spark, pytest.mark.timeout(1_800)]
@@ -47,11 +47,11 @@ _TOPIC = "TopicTest"
 
 
 class _Peers:
-    """Brokers that register at one server, and a client that asks it, until told to stop.
+    """Brokers that register at one server and a client that requests routes, until ``stop``.
 
     Attributes:
-        answers: How many questions were answered with a route.
-        failures: What came instead.
+        answers: Number of answers with a route.
+        failures: All other results.
     """
 
     def __init__(self, serve: Serve) -> None:
@@ -70,10 +70,10 @@ class _Peers:
 
     def _beat(self) -> None:
         # Their connections stay open for the brokers' goodbye is not to be told: the server is what goes.
-        brokers = QuietBrokers(_CLUSTER, _BROKERS, [self._serve.addr])
+        brokers = ScriptedBrokers(_CLUSTER, _BROKERS, [self._serve.addr])
         try:
             while not self._stop.wait(1.0):
-                brokers.heard()
+                brokers.register()
         except (OSError, AssertionError) as error:
             self._note(error)
 
@@ -178,7 +178,7 @@ def _restarted(serve: Serve) -> Serve:
     return again
 
 
-def test_a_fleet_that_is_served_goes_on_in_more_partitions(servers: tuple[Serve, Serve]) -> None:
+def test_brokers_and_clients_continue_after_a_repartition(servers: tuple[Serve, Serve]) -> None:
     settings, peers = servers[0].settings, [_Peers(serve) for serve in servers]
     told: list[object] = []
     try:
@@ -187,9 +187,9 @@ def test_a_fleet_that_is_served_goes_on_in_more_partitions(servers: tuple[Serve,
             wait_folded(settings, _DEADLINE_S)
             _write_history(settings)
         # What the job has not folded any more is folded by the command.
-        with QuietBrokers("late", 1, [serve.addr for serve in servers]) as late:
+        with ScriptedBrokers("late", 1, [serve.addr for serve in servers]) as late:
             instants = [time.time_ns() // 1_000_000]
-            late.heard()
+            late.register()
             before = [_route(serve) for serve in servers]
             assert len(before[0]["brokerDatas"]) == _BROKERS + 1
             done = _run(settings, "repartition", "--partitions", "5", "--json")
@@ -202,9 +202,9 @@ def test_a_fleet_that_is_served_goes_on_in_more_partitions(servers: tuple[Serve,
             peers = [each for _, each in new]
             again = [serve for serve, _ in new]
             grown = _grown(settings)
-            with QuietBrokers("late", 1, [serve.addr for serve in again]) as back, _job(grown):
-                back.heard()
-                wait_until(lambda: all(serve.talks() for serve in again), _DEADLINE_S, "servers talk")
+            with ScriptedBrokers("late", 1, [serve.addr for serve in again]) as back, _job(grown):
+                back.register()
+                wait_until(lambda: all(serve.talks() for serve in again), _DEADLINE_S, "the servers reach Kafka")
                 wait_folded(grown, _DEADLINE_S)
                 wait_until(lambda: [_route(serve) for serve in again] == before, _DEADLINE_S, "all brokers are served")
             assert told + [failure for each in peers for failure in each.failures] == []
@@ -229,7 +229,7 @@ def test_a_fleet_that_is_served_goes_on_in_more_partitions(servers: tuple[Serve,
 
 
 def _go_over(serve: Serve, peers: _Peers, told: list[object]) -> tuple[Serve, _Peers]:
-    """Restart a server with more partitions: its own peers go to the other one meanwhile, as clients do."""
+    """Restart a server with more partitions; meanwhile its peers use the other one."""
     assert not serve.talks()
     peers.stop()
     told += peers.failures
@@ -239,7 +239,7 @@ def _go_over(serve: Serve, peers: _Peers, told: list[object]) -> tuple[Serve, _P
 
 
 def _check_tables(settings: Settings) -> None:
-    """Nobody went, and everybody is where the name belongs."""
+    """Assert that no broker was removed, and that every broker is in the partition of its name."""
     rows = written_changes(settings)
     gone = [row for row in rows if row.gone and row.kind == ChangeKind.BROKER_LIVE]
     assert gone == []
@@ -262,7 +262,7 @@ def _check_tables(settings: Settings) -> None:
     ],
     ids=["before the topic grows", "before route_changes", "before route_state", "amid it", "before it is opened"],
 )
-def test_a_run_that_was_killed_is_finished_by_another(
+def test_killed_repartition_is_finished_by_the_next_run(
     kafka_settings: Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, owner: Any, step: str
 ) -> None:
     settings = own_settings(kafka_settings, tmp_path, partitions=2)

@@ -1,4 +1,4 @@
-"""Replay and rebuild as an operator runs them, on a real Kafka with a real job and a server that follows."""
+"""Replay and rebuild with a real Kafka, a real job, and a server that follows the tables."""
 
 import json
 import re
@@ -18,7 +18,6 @@ from namesrv_stream.settings import Settings, to_toml
 from namesrv_stream.tables.layout import ROUTE_CHANGES
 from tests.support.builders import RW, a_registration
 from tests.support.command_line import Finished, run_command
-from tests.support.damage import rewrite_rows
 from tests.support.kafka import REPOSITORY
 from tests.support.processes import Process, wait_until
 from tests.support.remoting_client import RemotingClient
@@ -29,6 +28,7 @@ from tests.support.spark import (
     wait_folded,
     written_changes,
 )
+from tests.support.table_edits import rewrite_rows
 
 pytestmark = [pytest.mark.integration, pytest.mark.kafka, pytest.mark.spark]
 
@@ -39,7 +39,7 @@ _GET_ROUTEINFO_BY_TOPIC = 105
 
 @pytest.fixture
 def settings(kafka_settings: Settings, tmp_path: Path) -> Settings:
-    """Settings of a topic and a data directory of the test's own."""
+    """Settings with a new topic and data directory."""
     settings = own_settings(
         kafka_settings, tmp_path / "data", partitions=2, driver_memory="512m", compaction_interval_ms=2_000
     )
@@ -50,7 +50,7 @@ def settings(kafka_settings: Settings, tmp_path: Path) -> Settings:
 
 @contextmanager
 def _part(settings: Settings, name: str) -> Iterator[Process]:
-    """``serve`` or ``job``, once it is ready, until the end of the block; it must then stop cleanly."""
+    """Run ``serve`` or ``job`` for the duration of the block; it must then stop cleanly."""
     data = settings.data
     run_file = data.run_dir / f"{name}.json"
     run_file.unlink(missing_ok=True)
@@ -87,7 +87,7 @@ def _answers(addr: str, topic: str) -> bool:
 
 
 @pytest.mark.timeout(900)  # it starts a job twice and folds seven times: minutes where others use the machine
-def test_a_replay_finds_what_was_damaged_and_a_rebuild_mends_it_under_a_server_that_answers(settings: Settings) -> None:
+def test_replay_finds_damage_and_rebuild_repairs_it_while_a_server_answers(settings: Settings) -> None:
     addr = f"127.0.0.1:{settings.remoting.listen_port}"
     with event_producer(settings) as producer, _part(settings, "serve"):
         with _part(settings, "job"):
@@ -127,7 +127,7 @@ def test_a_replay_finds_what_was_damaged_and_a_rebuild_mends_it_under_a_server_t
 
 
 def _damage_and_mend(settings: Settings) -> None:
-    """A stored row is changed: replay finds it, rebuild asks for consent and puts it right."""
+    """Change a stored row: replay finds it, and rebuild repairs it with consent."""
     is_hit = (pc.field("kind") == "queue_data") & (pc.field("topic") == "t5")
     assert rewrite_rows(settings.data.tables_dir, ROUTE_CHANGES, "perm", 4, is_hit)
     code, damaged = _replay(settings)

@@ -1,6 +1,8 @@
-"""All parts on a Kafka that wants TLS, a certificate and a password; and where that is to be seen: nowhere."""
+"""All parts work with a Kafka that requires TLS, a client certificate and a password, and never show the password."""
 
+import base64
 import sys
+import uuid
 import zlib
 from pathlib import Path
 
@@ -10,15 +12,16 @@ import pytest
 
 from namesrv_stream.errors import KafkaUnreachable
 from namesrv_stream.kafka import ensure_topics
+from namesrv_stream.kafka.embedded_node import log4j2_properties, node_properties
 from namesrv_stream.processes import read_run_file
 from namesrv_stream.settings import load_settings
 from tests.support.certificates import Authority
-from tests.support.kafka import REPOSITORY
-from tests.support.processes import Process, wait_until
+from tests.support.jvm import java_tool
+from tests.support.kafka import REPOSITORY, settings_for
+from tests.support.processes import Process, free_port, wait_until
 from tests.support.remoting_client import RemotingClient
-from tests.support.secure_kafka import SecureKafka
 
-# The history is niced: where others use the machine it takes minutes to start.
+# The history process has a low priority: it takes minutes to start on a busy machine.
 pytestmark = [pytest.mark.integration, pytest.mark.kafka, pytest.mark.spark, pytest.mark.timeout(1_500)]
 
 PASSWORD = "Tr0ub4dor-and-3"
@@ -27,8 +30,70 @@ DEADLINE_S = 180.0
 HISTORY_DEADLINE_S = 900.0
 
 
+_FAST = ("-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
+
+
+class SecureKafka:
+    """A Kafka node with an additional listener, SASL_SSL with PLAIN; a context manager.
+
+    Attributes:
+        addr: ``host:port`` of the additional listener.
+    """
+
+    def __init__(self, work_dir: Path, authority: Authority, user: str, password: str) -> None:
+        settings = settings_for(work_dir / "data")
+        port = free_port()
+        self.addr = f"127.0.0.1:{port}"
+        work_dir.mkdir(parents=True, exist_ok=True)
+        pair = authority.issue("kafka")
+        both = work_dir / "kafka-both.pem"
+        both.write_bytes(pair.key.read_bytes() + pair.cert.read_bytes())
+        lines = node_properties(
+            settings, work_dir / "log", settings.embedded_kafka.listen_port, free_port()
+        ).splitlines()
+        secure = {
+            "listeners": f",SECURE://{self.addr}",
+            "advertised.listeners": f",SECURE://{self.addr}",
+            "listener.security.protocol.map": ",SECURE:SASL_SSL",
+        }
+        more = {
+            "sasl.enabled.mechanisms": "PLAIN",
+            "listener.name.secure.plain.sasl.jaas.config": "org.apache.kafka.common.security.plain.PlainLoginModule"
+            f' required user_{user}="{password}";',
+            "listener.name.secure.ssl.keystore.type": "PEM",
+            "listener.name.secure.ssl.keystore.location": str(both),
+            "listener.name.secure.ssl.truststore.type": "PEM",
+            "listener.name.secure.ssl.truststore.location": str(authority.trust_file),
+            "listener.name.secure.ssl.client.auth": "required",
+        }
+        text = [line + secure.get(line.partition("=")[0], "") for line in lines]
+        config = work_dir / "server.properties"
+        config.write_text("\n".join([*text, *(f"{key}={value}" for key, value in more.items())]) + "\n")
+        (work_dir / "log4j2.properties").write_text(log4j2_properties())
+        java = [
+            java_tool("java"),
+            *_FAST,
+            f"-Dlog4j2.configurationFile={work_dir / 'log4j2.properties'}",
+            *("-cp", f"{settings.jars.kafka_dir}/*"),
+        ]
+        cluster_id = base64.urlsafe_b64encode(b"\0" + uuid.uuid4().bytes[1:]).decode().rstrip("=")
+        log = work_dir / "kafka.log"
+        format_ = [*java, "kafka.tools.StorageTool", "format", "-t", cluster_id, "-c", str(config)]
+        self._format = Process("kafka-format", format_, log)
+        self.process = Process("secure-kafka", [*java, "kafka.Kafka", str(config)], log)
+
+    def __enter__(self) -> "SecureKafka":
+        with self._format:
+            assert self._format.wait(60) == 0, self._format.log_text()
+        self.process.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.process.close()
+
+
 def _arguments(pid: int) -> str:
-    """Command lines of a process and of all its children."""
+    """Return the command lines of a process and of all its children."""
     found = Path(f"/proc/{pid}/cmdline").read_text(errors="replace")
     for task in Path(f"/proc/{pid}/task").iterdir():
         for child in (task / "children").read_text().split():
@@ -36,7 +101,7 @@ def _arguments(pid: int) -> str:
     return found
 
 
-def test_all_parts_reach_a_secured_kafka_and_show_its_password_nowhere(tmp_path: Path) -> None:
+def test_all_parts_use_a_secure_kafka_and_never_show_its_password(tmp_path: Path) -> None:
     authority = Authority(tmp_path / "certificates")
     client = authority.issue("client")
     (tmp_path / "password").write_text(PASSWORD)
@@ -68,7 +133,7 @@ ssl_keyfile = "{client.key}"
             ensure_topics(settings)
             return True
 
-        wait_until(has_topics, DEADLINE_S, "Kafka is there", ignoring=(KafkaUnreachable,))
+        wait_until(has_topics, DEADLINE_S, "Kafka is ready", ignoring=(KafkaUnreachable,))
 
         def part(name: str, *flags: str) -> Process:
             command = [sys.executable, "-m", "namesrv_stream", name, "-c", str(conf), *flags]
@@ -78,7 +143,7 @@ ssl_keyfile = "{client.key}"
             return read_run_file(settings.data.run_dir / f"{name}.json") or {}
 
         with part("job") as job, part("serve") as serve:
-            wait_until(lambda: facts("serve") or not serve.is_alive, DEADLINE_S, "the server talks to Kafka")
+            wait_until(lambda: facts("serve") or not serve.is_alive, DEADLINE_S, "the server reaches Kafka")
             assert serve.is_alive, serve.log_text()
             body = orjson.dumps(
                 {

@@ -1,4 +1,4 @@
-"""`serve` as a process of its own with a real Kafka: what a bad peer, a bad start and a lost Kafka do to it."""
+"""`serve` as a process with a real Kafka: bad peers, failing starts and a lost Kafka."""
 
 import json
 import shutil
@@ -60,14 +60,14 @@ class Serve:
         return str(self._facts()["remoting"])
 
     def talks(self) -> bool:
-        """Whether Kafka takes its records."""
+        """Whether Kafka accepts its records."""
         return bool(json.loads(self.get("/healthz")[2])["kafka"] == "up")
 
     def connect(self) -> RemotingClient:
         return RemotingClient(self.addr)
 
     def get(self, path: str, method: str = "GET", host: str = "127.0.0.1") -> tuple[int, str, str]:
-        """Ask over HTTP at one of its addresses: status, content type and body."""
+        """Send an HTTP request to one of its addresses; returns status, content type and body."""
         port = str(self._facts()["http"]).rpartition(":")[2]
         request = urllib.request.Request(f"http://{host}:{port}{path}", method=method)
         try:
@@ -91,7 +91,7 @@ def serve(kafka_settings: Settings, tmp_path_factory: pytest.TempPathFactory) ->
 
 
 def beside(kafka: Settings, work_dir: Path, topic: str) -> Settings:
-    """Settings of a server on a topic of its own in the running Kafka."""
+    """Return settings of a server with a new topic in the running Kafka."""
     port = kafka.embedded_kafka.listen_port
     return settings_for(
         work_dir / "data",
@@ -146,7 +146,7 @@ def test_garbage_closes_only_its_connection_with_one_log_line(serve: Serve, garb
     assert serve.process.log_text().count("broke the protocol") == before + 1
 
 
-def test_truncated_frame_is_no_harm(serve: Serve) -> None:
+def test_truncated_frame_does_no_harm(serve: Serve) -> None:
     host, port = serve.addr.split(":")
     with serve.connect() as bystander:
         with socket.create_connection((host, int(port))) as peer:
@@ -154,7 +154,7 @@ def test_truncated_frame_is_no_harm(serve: Serve) -> None:
         assert bystander.ask(RequestCode.GET_BROKER_CLUSTER_INFO).code == ResponseCode.SUCCESS
 
 
-def test_sound_frames_before_garbage_are_answered(serve: Serve) -> None:
+def test_valid_frames_before_garbage_are_answered(serve: Serve) -> None:
     host, port = serve.addr.split(":")
     with socket.create_connection((host, int(port))) as peer:
         peer.sendall(encode_request(106, 1) + struct.pack(">i", -1))
@@ -178,7 +178,9 @@ def test_unknown_request_code_is_named(serve: Serve) -> None:
         pytest.param({"bodyCrc32": "0", "compressed": "true"}, "cannot be decoded", id="body"),
     ],
 )
-def test_bad_registration_is_answered_and_changes_nothing(serve: Serve, change: dict[str, str], remark: str) -> None:
+def test_invalid_registration_gets_an_error_and_changes_nothing(
+    serve: Serve, change: dict[str, str], remark: str
+) -> None:
     fields, body = _registration("broker-bad", "127.0.0.1:1")
     with serve.connect() as client:
         answer = client.ask(RequestCode.REGISTER_BROKER, fields | change, body)
@@ -194,7 +196,7 @@ def test_one_topic_before_a_full_registration_is_refused(serve: Serve) -> None:
     assert (answer.code, answer.remark) == (ResponseCode.SYSTEM_ERROR, "register broker failed")
 
 
-def test_registration_is_read_at_once_and_stays_until_the_fold_has_ended_it(serve: Serve) -> None:
+def test_registration_is_visible_at_once_and_stays_until_the_fold_removes_it(serve: Serve) -> None:
     with serve.connect() as client:
         with serve.connect() as broker:
             assert broker.ask(103, *_registration("broker-now", "127.0.0.1:3")).code == ResponseCode.SUCCESS
@@ -204,7 +206,7 @@ def test_registration_is_read_at_once_and_stays_until_the_fold_has_ended_it(serv
         assert b"127.0.0.1:3" in client.ask(105, {"topic": "T0"}).body
 
 
-def test_connections_closed_at_once_hide_no_broker_while_the_job_is_down_nor_after_it(serve: Serve) -> None:
+def test_mass_of_closed_connections_removes_no_broker_while_the_job_is_down_or_afterwards(serve: Serve) -> None:
     names = [f"mass-{number}" for number in range(8)]
 
     def registered(number: int) -> RemotingClient:
@@ -225,12 +227,12 @@ def test_connections_closed_at_once_hide_no_broker_while_the_job_is_down_nor_aft
     reached = places_of(read_records(serve.settings, dict(extent.end)))
     prepare_tables(serve.settings, extent.topic_id)
     ChangesWriter(tables_of(serve.settings), 0).write(rows, reached, 1)
-    wait_until(lambda: all(held for held in _shown(serve, "mass").values()), 30, "the brokers are told to be held")
+    wait_until(lambda: all(held for held in _shown(serve, "mass").values()), 30, "the brokers are held")
     assert _shown(serve, "mass").keys() == set(names)
 
 
 def _shown(serve: Serve, cluster: str) -> dict[str, Any]:
-    """The brokers that the server answers with, and how the guard holds each."""
+    """Return the brokers in the server's answer, and how the guard holds each."""
     with serve.connect() as client:
         routed = client.ask(RequestCode.GET_BROKER_CLUSTER_INFO).body
     rows = json.loads(serve.get(f"/brokers?cluster={cluster}")[2])
@@ -252,7 +254,7 @@ def test_clients_learn_the_name_servers_over_http(serve: Serve, path: str) -> No
     assert content_type.startswith("text/plain")
 
 
-def test_a_head_request_for_the_name_servers_has_no_body(serve: Serve) -> None:
+def test_head_request_for_the_name_servers_has_no_body(serve: Serve) -> None:
     assert serve.get("/rocketmq/nsaddr", method="HEAD")[::2] == (200, "")
 
 
@@ -265,14 +267,14 @@ def test_kv_entries_are_read_over_http(serve: Serve) -> None:
     assert serve.get("/kv/absent")[0] == 404
 
 
-def test_effective_configuration_is_told_to_mqadmin(serve: Serve) -> None:
+def test_mqadmin_reads_the_effective_configuration(serve: Serve) -> None:
     with serve.connect() as client:
         text = client.ask(RequestCode.GET_NAMESRV_CONFIG).body.decode()
     assert f"listenPort={serve.addr.split(':')[1]}\n" in text
     assert "bindAddress=127.0.0.1\n" in text
 
 
-def test_kv_table_is_logged_at_the_start_and_again_and_again(serve: Serve) -> None:
+def test_kv_table_is_logged_at_the_start_and_periodically(serve: Serve) -> None:
     assert "kv table namespaces=0 entries=0" in serve.process.log_text()
     with serve.connect() as client:
         client.ask(RequestCode.PUT_KV_CONFIG, {"namespace": "logged", "key": "k", "value": "v"})
@@ -280,17 +282,17 @@ def test_kv_table_is_logged_at_the_start_and_again_and_again(serve: Serve) -> No
     wait_until(lambda: serve.process.log_text().count(line) > 1, 30, "the entry is logged twice")
 
 
-def test_second_server_on_the_directory_is_refused(serve: Serve, tmp_path: Path) -> None:
+def test_second_server_on_the_same_directory_is_refused(serve: Serve, tmp_path: Path) -> None:
     other = Serve(serve.settings, tmp_path)
     other.process.start()
     assert other.process.wait(60) == 2
     assert "another server runs on this directory" in other.process.log_text()
 
 
-def test_second_server_with_the_same_id_is_refused_and_the_first_goes_on(
+def test_second_server_with_the_same_id_is_refused_and_the_first_continues(
     serve: Serve, kafka_settings: Settings, tmp_path: Path
 ) -> None:
-    """A copied machine or volume: another directory, the same identity."""
+    """This happens with a copied machine or volume: another directory, the same identity."""
     settings = beside(kafka_settings, tmp_path, "served-events")
     shutil.copytree(serve.settings.data.server_dir, settings.data.server_dir)
     other = Serve(settings, tmp_path)
@@ -303,12 +305,12 @@ def test_second_server_with_the_same_id_is_refused_and_the_first_goes_on(
     assert len(epochs - {None}) == 1
 
 
-def test_server_that_was_killed_starts_again_at_once(kafka_settings: Settings, tmp_path: Path) -> None:
+def test_killed_server_restarts_at_once(kafka_settings: Settings, tmp_path: Path) -> None:
     settings = beside(kafka_settings, tmp_path, "killed-events")
     for _ in range(2):
         server = Serve(settings, tmp_path)
         server.start()
-        wait_until(server.talks, _KAFKA_TIMEOUT_S, "the server talks to Kafka")
+        wait_until(server.talks, _KAFKA_TIMEOUT_S, "the server reaches Kafka")
         server.process.kill()
         (settings.data.run_dir / "serve.json").unlink()
 
@@ -317,7 +319,7 @@ def _event(record: Record) -> dict[str, Any]:
     return dict(orjson.loads(record.value))
 
 
-def test_changes_of_every_kind_are_taken_right_after_the_start(kafka_settings: Settings, tmp_path: Path) -> None:
+def test_changes_of_every_kind_are_accepted_right_after_the_start(kafka_settings: Settings, tmp_path: Path) -> None:
     server = Serve(beside(kafka_settings, tmp_path, "first-changes"), tmp_path)
     server.start()
     try:
@@ -358,7 +360,7 @@ def test_unreachable_kafka_ends_the_first_start(tmp_path: Path) -> None:
     assert "Traceback" not in server.process.log_text()
 
 
-def test_tables_that_hold_key_values_alone_are_served_without_kafka(tmp_path: Path) -> None:
+def test_tables_with_only_kv_entries_are_served_without_kafka(tmp_path: Path) -> None:
     tables = TablesOfLog(tmp_path / "data")
     tables.log.say(KvPut(S1, "ORDER_TOPIC_CONFIG", "Orders", "broker-a:4"))
     tables.commit()
@@ -378,7 +380,7 @@ def test_tables_that_hold_key_values_alone_are_served_without_kafka(tmp_path: Pa
         server.process.close()
 
 
-def test_lost_kafka_is_survived_and_facts_are_logged_on_its_return(tmp_path: Path) -> None:
+def test_server_survives_without_kafka_and_logs_events_on_its_return(tmp_path: Path) -> None:
     settings = settings_for(tmp_path / "data", kafka__delivery_timeout_ms=3000)
     kafka = KafkaProcess(settings)
     server = Serve(settings, tmp_path)
@@ -388,12 +390,12 @@ def test_lost_kafka_is_survived_and_facts_are_logged_on_its_return(tmp_path: Pat
         with server.connect() as broker, server.connect() as client:
             broker.ask(103, *_registration("broker-before", "127.0.0.1:4"))
             kafka.kill()
-            wait_until(lambda: not server.talks(), _KAFKA_TIMEOUT_S, "the server has noticed")
+            wait_until(lambda: not server.talks(), _KAFKA_TIMEOUT_S, "the server has noticed the loss")
             assert broker.ask(103, *_registration("broker-meanwhile", "127.0.0.1:5")).code == ResponseCode.SUCCESS
             assert b"127.0.0.1:5" in client.ask(105, {"topic": "T0"}).body
             kafka = KafkaProcess(settings)
             kafka.wait_ready()
-            wait_until(server.talks, _KAFKA_TIMEOUT_S, "the server talks again")
+            wait_until(server.talks, _KAFKA_TIMEOUT_S, "the server reaches Kafka again")
         kinds = [orjson.loads(r.value)["kind"] for r in read_records(settings)]
         names = [orjson.loads(r.value).get("broker_name") for r in read_records(settings)]
         assert "broker-meanwhile" in names

@@ -1,4 +1,4 @@
-"""Time travel on the whole product: what the past is said to have been is what clients were told at that very time."""
+"""Past routes on the whole product equal the answers that clients received at that time."""
 
 import json
 import time
@@ -34,14 +34,14 @@ Route = dict[str, Any] | None
 
 
 class Observer:
-    """A client that notes what it is told, and when."""
+    """A client that records the answers it receives, and when."""
 
     def __init__(self, stack: Stack) -> None:
         self._stack = stack
         self.seen: list[tuple[int, Route]] = []
 
     def look(self) -> None:
-        """Note the route of now; what changes later has a later time."""
+        """Record the current route; later changes have a later time."""
         at_ms = time.time_ns() // 1_000_000
         self.seen.append((at_ms, self._get(f"/routes/{TOPIC}")))
         wait_until(lambda: time.time_ns() // 1_000_000 > at_ms, 1, "the next millisecond")
@@ -90,7 +90,7 @@ def stack(tmp_path: Path) -> Iterator[Stack]:
         yield running
 
 
-def test_the_past_is_what_clients_were_told_then(stack: Stack) -> None:
+def test_past_routes_equal_the_answers_that_clients_received(stack: Stack) -> None:
     observer = Observer(stack)
     observer.look()
     with RemotingClient(stack.remoting) as slave:
@@ -150,7 +150,7 @@ def _stored_to_ms(stack: Stack) -> int:
 
 
 def _look_after(observer: Observer, stack: Stack, **change: object) -> None:
-    """Look once the fold has made such a change, and servers have it."""
+    """Look after the fold has made a change and servers have it."""
     (*_, row) = stack.wait_change(WAIT_S, **change)
     wait_until(lambda: _served_to(stack, row["partition"]) > row["offset"], WAIT_S, "the server has the change")
     observer.look()

@@ -1,4 +1,4 @@
-"""TLS over real sockets: what `peers.md` §6.4 asks of it, and what a peer may try."""
+"""TLS over real sockets: modes, certificates, reloads and misbehaving peers (`peers.md` §6.4)."""
 
 import asyncio
 import gc
@@ -63,14 +63,14 @@ def is_refused(rig: RemotingRig, tls: ssl.SSLContext | None) -> bool:
 
 
 def security_events(rig: RemotingRig) -> dict[tuple[str, ...], int]:
-    """What happened at least once."""
+    """Return the security events that happened at least once."""
     value = rig.rig.tls.counters.value
     events = METRICS[SECURITY_EVENTS].from_zero
     return rig.on_loop(lambda: {event: count for event in events if (count := value(SECURITY_EVENTS, *event))})
 
 
 def shake_hands(tls: ssl.SSLObject, send: Callable[[], None], receive: Callable[[], object]) -> None:
-    """Of a client whose TLS is in memory; its last message is not sent yet."""
+    """Perform the handshake of a client whose TLS is in memory; its last message is not sent yet."""
     while True:
         try:
             tls.do_handshake()
@@ -97,7 +97,7 @@ def test_permissive_serves_tls_and_plain_on_one_port(permissive: RemotingRig, au
     ],
     ids=["v1", "v2"],
 )
-def test_tls_begins_behind_a_preamble(permissive: RemotingRig, authority: Authority, preamble: bytes) -> None:
+def test_tls_begins_after_a_proxy_preamble(permissive: RemotingRig, authority: Authority, preamble: bytes) -> None:
     assert code_of(permissive, authority.client_context(), preamble) == ResponseCode.SUCCESS
 
 
@@ -108,7 +108,7 @@ def test_enforcing_refuses_plain(authority: Authority) -> None:
         assert security_events(rig) == {("tls_plain", "denied"): 1, ("tls_handshake", "ok"): 1}
 
 
-def test_disabled_refuses_tls_and_says_so(authority: Authority, caplog: pytest.LogCaptureFixture) -> None:
+def test_disabled_tls_refuses_tls_and_logs_it(authority: Authority, caplog: pytest.LogCaptureFixture) -> None:
     with RemotingRig(tls=served_by(authority.issue(), mode="disabled")) as rig:
         assert is_refused(rig, authority.client_context())
         assert code_of(rig, None) == ResponseCode.SUCCESS
@@ -116,16 +116,14 @@ def test_disabled_refuses_tls_and_says_so(authority: Authority, caplog: pytest.L
     assert "tls.mode is disabled" in caplog.text
 
 
-def test_without_a_certificate_the_log_says_which_setting_lacks(
-    authority: Authority, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_missing_certificate_is_logged_with_its_setting(authority: Authority, caplog: pytest.LogCaptureFixture) -> None:
     with RemotingRig() as rig:
         assert is_refused(rig, authority.client_context())
     assert "set tls.cert_file and tls.key_file" in caplog.text
 
 
 @pytest.mark.parametrize("flags", [["--tls"], []], ids=["by flag", "by the trusted file alone"])
-def test_our_commands_speak_tls(authority: Authority, flags: list[str]) -> None:
+def test_commands_connect_over_tls(authority: Authority, flags: list[str]) -> None:
     settings = served_by(
         authority.issue(), mode="enforcing", client_auth="require", trust_file=str(authority.trust_file)
     )
@@ -141,12 +139,12 @@ def test_our_commands_speak_tls(authority: Authority, flags: list[str]) -> None:
     assert "certificate verify failed" in refused.err
 
 
-async def test_our_agent_registers_over_tls(authority: Authority) -> None:
+async def test_agent_registers_over_tls(authority: Authority) -> None:
     with RemotingRig(tls=served_by(authority.issue(), mode="enforcing")) as rig:
         config = AgentConfig(rig.addr, start_spread_ms=1, tls=client_context(authority.trust_file))
         agent = BrokerAgent(config)
         agent.start()
-        await eventually(lambda: agent.is_registered, "it is registered")
+        await eventually(lambda: agent.is_registered, "the broker is registered")
         assert rig.on_loop(lambda: list(rig.rig.view.table.groups)) == ["broker-a"]
         assert await agent.stop() == 1
 
@@ -154,7 +152,7 @@ async def test_our_agent_registers_over_tls(authority: Authority) -> None:
 # ---- clients' certificates ----
 
 
-def test_a_required_certificate_must_be_there_and_be_of_the_trusted_authority(
+def test_required_client_certificate_must_be_signed_by_the_trusted_authority(
     authority: Authority, tmp_path: Path
 ) -> None:
     settings = served_by(authority.issue(), client_auth="require", trust_file=str(authority.trust_file))
@@ -167,13 +165,13 @@ def test_a_required_certificate_must_be_there_and_be_of_the_trusted_authority(
         assert security_events(rig) == {("tls_handshake", "failed"): 2, ("tls_handshake", "ok"): 1}
 
 
-def test_an_expired_certificate_of_a_client_is_refused(authority: Authority) -> None:
+def test_expired_client_certificate_is_refused(authority: Authority) -> None:
     settings = served_by(authority.issue(), client_auth="require", trust_file=str(authority.trust_file))
     with RemotingRig(tls=settings) as rig:
         assert is_refused(rig, authority.client_context(authority.issue("old", days=-1)))
 
 
-def test_an_optional_certificate_may_lack_and_must_not_be_wrong(authority: Authority, tmp_path: Path) -> None:
+def test_optional_client_certificate_may_be_absent_but_not_invalid(authority: Authority, tmp_path: Path) -> None:
     settings = served_by(authority.issue(), client_auth="optional", trust_file=str(authority.trust_file))
     stranger = authority.client_context()
     stranger.load_cert_chain(*Authority(tmp_path / "other").issue("stranger"))
@@ -182,7 +180,7 @@ def test_an_optional_certificate_may_lack_and_must_not_be_wrong(authority: Autho
         assert is_refused(rig, stranger)
 
 
-def test_what_is_older_than_tls_1_2_is_refused(permissive: RemotingRig, authority: Authority) -> None:
+def test_versions_before_tls_1_2_are_refused(permissive: RemotingRig, authority: Authority) -> None:
     hello = bytes.fromhex("16030100310100002d0301" + "00" * 32 + "000006002f0035000a0100")
     host, _, port = permissive.addr.rpartition(":")
     with socket.create_connection((host, int(port)), 10) as old:
@@ -190,13 +188,13 @@ def test_what_is_older_than_tls_1_2_is_refused(permissive: RemotingRig, authorit
         answer = b""
         while piece := old.recv(4096):
             answer += piece
-    assert answer[:1] == b"\x15", "an alert, and nothing else"
+    assert answer[:1] == b"\x15", "only an alert"
 
 
 # ---- bytes ----
 
 
-def test_the_largest_frame_and_megabytes_of_answers_come_through(authority: Authority) -> None:
+def test_largest_frame_and_large_answers_are_transmitted(authority: Authority) -> None:
     limits = RemotingSettings(write_buffer_bytes=256 * 1024)
     with (
         RemotingRig(limits, served_by(authority.issue())) as rig,
@@ -213,8 +211,8 @@ def test_the_largest_frame_and_megabytes_of_answers_come_through(authority: Auth
         assert sum(len(answer.body) for answer in answers) > 5_000_000
 
 
-def test_records_cut_anywhere_are_put_together(permissive: RemotingRig, authority: Authority) -> None:
-    """A client whose TLS is in memory, so that its records can be sent byte by byte."""
+def test_tls_records_split_anywhere_are_reassembled(permissive: RemotingRig, authority: Authority) -> None:
+    """The client's TLS is in memory, so that its records can be sent byte by byte."""
     incoming, outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
     tls = authority.client_context().wrap_bio(incoming, outgoing, server_hostname="127.0.0.1")
     host, _, port = permissive.addr.rpartition(":")
@@ -237,8 +235,8 @@ def test_records_cut_anywhere_are_put_together(permissive: RemotingRig, authorit
     assert b'"opaque":7' in answer
 
 
-def test_a_change_before_a_broken_record_is_done(permissive: RemotingRig, authority: Authority) -> None:
-    """Both come in one read; the change can have no answer, since the peer has been told of the end."""
+def test_change_before_an_invalid_tls_record_is_executed(permissive: RemotingRig, authority: Authority) -> None:
+    """Both arrive in one read; the change gets no answer, because the connection has already been closed."""
     incoming, outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
     tls = authority.client_context().wrap_bio(incoming, outgoing, server_hostname="127.0.0.1")
     host, _, port = permissive.addr.rpartition(":")
@@ -247,24 +245,30 @@ def test_a_change_before_a_broken_record_is_done(permissive: RemotingRig, author
         tls.write(encode_request(PUT_KV_CONFIG, 7, {"namespace": "n", "key": "k", "value": "v"}))
         peer.sendall(outgoing.read() + b"\x17\x03\x03\x00\x40" + b"z" * 64)
         wait_until(
-            lambda: permissive.on_loop(lambda: permissive.rig.connection_events("broken")), DEADLINE_S, "it is seen"
+            lambda: permissive.on_loop(lambda: permissive.rig.connection_events("broken")),
+            DEADLINE_S,
+            "the broken connection is counted",
         )
         assert permissive.on_loop(lambda: permissive.rig.view.table.kv) == {"n": {"k": "v"}}
     assert security_events(permissive) == {("tls_handshake", "ok"): 1}
 
 
-def test_a_handshake_that_never_ends_is_closed(authority: Authority) -> None:
+def test_endless_handshake_is_closed(authority: Authority) -> None:
     with RemotingRig(RemotingSettings(frame_timeout_ms=5_000), served_by(authority.issue())) as rig:
         host, _, port = rig.addr.rpartition(":")
         with socket.create_connection((host, int(port)), DEADLINE_S) as loris:
             loris.sendall(b"\x16\x03\x01\x02\x00\x01")
-            wait_until(lambda: rig.on_loop(lambda: rig.rig.connections.partial_frames.size), DEADLINE_S, "it is there")
+            wait_until(
+                lambda: rig.on_loop(lambda: rig.rig.connections.partial_frames.size),
+                DEADLINE_S,
+                "the partial record is buffered",
+            )
             rig.pass_time(6_000)
             assert not loris.recv(1)
         assert rig.on_loop(lambda: rig.rig.connection_events("late")) == 1
 
 
-def test_a_handshake_of_a_megabyte_is_refused(permissive: RemotingRig, caplog: pytest.LogCaptureFixture) -> None:
+def test_handshake_of_a_megabyte_is_refused(permissive: RemotingRig, caplog: pytest.LogCaptureFixture) -> None:
     host, _, port = permissive.addr.rpartition(":")
     record = b"\x16\x03\x01\x40\x00" + b"\x01\x01\xd4\xc0" + bytes(0x4000 - 4)
     with socket.create_connection((host, int(port)), DEADLINE_S) as peer, suppress(ConnectionError):
@@ -276,7 +280,7 @@ def test_a_handshake_of_a_megabyte_is_refused(permissive: RemotingRig, caplog: p
 # ---- reload ----
 
 
-def test_a_new_certificate_is_for_new_connections_and_ends_no_old_one(authority: Authority) -> None:
+def test_new_certificate_applies_to_new_connections_and_closes_no_old_one(authority: Authority) -> None:
     context = authority.client_context()
     with RemotingRig(tls=served_by(authority.issue("renewed"))) as rig:
         before = serial_of(context, rig.addr)
@@ -288,7 +292,7 @@ def test_a_new_certificate_is_for_new_connections_and_ends_no_old_one(authority:
 
 
 @pytest.mark.parametrize("damage", ["garbage", "missing", "another key", "empty"])
-def test_files_that_cannot_be_used_leave_the_certificate_in_use(
+def test_invalid_files_do_not_replace_the_certificate(
     authority: Authority, caplog: pytest.LogCaptureFixture, damage: str
 ) -> None:
     pair, context = authority.issue("damaged"), authority.client_context()
@@ -309,7 +313,7 @@ def test_files_that_cannot_be_used_leave_the_certificate_in_use(
     assert "tls." in line.getMessage()
 
 
-def test_revoked_trust_holds_for_new_connections(authority: Authority, tmp_path: Path) -> None:
+def test_revoked_trust_applies_to_new_connections(authority: Authority, tmp_path: Path) -> None:
     trust = tmp_path / "trust.pem"
     trust.write_bytes(authority.trust_file.read_bytes())
     settings = served_by(authority.issue(), client_auth="require", trust_file=str(trust))
@@ -321,7 +325,7 @@ def test_revoked_trust_holds_for_new_connections(authority: Authority, tmp_path:
         assert is_refused(rig, client)
 
 
-def test_a_thousand_reloads_cost_less_than_five_mib(authority: Authority) -> None:
+def test_thousand_certificate_reloads_need_less_than_five_mib(authority: Authority) -> None:
     """`peers.md` §6.4, item 7."""
     context, pairs = authority.client_context(), (authority.issue("even"), authority.issue("odd"))
     pair = authority.issue("thousand")
@@ -344,7 +348,7 @@ def test_a_thousand_reloads_cost_less_than_five_mib(authority: Authority) -> Non
     assert grown < 5 << 20, f"{grown / (1 << 20):.1f} MiB"
 
 
-async def test_changed_files_are_taken_over_by_themselves(authority: Authority) -> None:
+async def test_changed_certificate_files_are_reloaded_automatically(authority: Authority) -> None:
     pair = authority.issue("watched")
     settings = served_by(pair).model_copy(update={"reload_interval_ms": 20})
     rig = HttpRig(http_settings_with(settings))
@@ -357,19 +361,19 @@ async def test_changed_files_are_taken_over_by_themselves(authority: Authority) 
         watch = tasks.create_task(tls.watch())
         for number in (1, 2):
             authority.issue("watched")
-            await eventually(lambda number=number: reloads("ok") == number, "it is read")  # type: ignore[misc]
+            await eventually(lambda number=number: reloads("ok") == number, "the certificate is read")  # type: ignore[misc]
         # Half of a change is waited for, and a key that does not fit is no reason to go on without TLS.
         pair.key.write_bytes(authority.issue("other").key.read_bytes())
         await eventually(lambda: reloads("failed") == 1, "it is refused")
         authority.issue("watched")
-        await eventually(lambda: reloads("ok") == 3, "it is read again")
+        await eventually(lambda: reloads("ok") == 3, "the certificate is reloaded")
         watch.cancel()
 
 
 # ---- HTTP ----
 
 
-async def test_the_http_port_speaks_tls_and_nothing_else(authority: Authority) -> None:
+async def test_http_port_accepts_only_tls(authority: Authority) -> None:
     settings = served_by(authority.issue("http"), client_auth="require", trust_file=str(authority.trust_file))
     async with HttpRig(http_settings_with(settings)).serving() as rig:
         host, _, port = rig.http.address.rpartition(":")
@@ -385,7 +389,7 @@ async def test_the_http_port_speaks_tls_and_nothing_else(authority: Authority) -
         writer.close()
 
 
-async def test_the_http_port_takes_a_new_certificate_over(authority: Authority) -> None:
+async def test_http_port_uses_a_new_certificate(authority: Authority) -> None:
     pair = authority.issue("http-renewed")
     async with HttpRig(http_settings_with(served_by(pair))).serving() as rig:
         context = authority.client_context()

@@ -1,4 +1,4 @@
-"""`up` for real: a real Kafka, real signals, and nothing left behind."""
+"""`up` with a real Kafka and real signals leaves no process behind."""
 
 import os
 import re
@@ -23,7 +23,7 @@ _READY = re.compile(r"READY remoting=(\S+:\d+) http=(\S+:\d+) kafka=(\S+:\d+) da
 
 
 class Up:
-    """A running `up`, its two output streams read as they come."""
+    """A running `up`; its two output streams are read continuously."""
 
     def __init__(self, data_dir: Path, flags: tuple[str, ...] = (), environ: dict[str, str] | None = None) -> None:
         settings = settings_for(data_dir)
@@ -34,7 +34,7 @@ class Up:
         self.out = ""
         self.err = ""
         self.process = subprocess.Popen(
-            [sys.executable, "-m", "tests.support.up_with_stand_ins", *texts, *flags],
+            [sys.executable, "-m", "tests.support.up_with_fake_parts", *texts, *flags],
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
@@ -57,7 +57,7 @@ class Up:
             self.err += line
 
     def until(self, condition: Callable[[], object], what: str) -> None:
-        """Wait for something to become true."""
+        """Wait until a condition is true."""
         until = time.monotonic() + _DEADLINE_S
         while not condition():
             if time.monotonic() > until:
@@ -70,7 +70,7 @@ class Up:
         assert self.out, self.err
 
     def end(self) -> int:
-        """Wait for the end; returns the exit code."""
+        """Wait for the end of `up`; returns the exit code."""
         code = self.process.wait(timeout=_DEADLINE_S)
         for reader in self._readers:
             reader.join(timeout=_DEADLINE_S)
@@ -80,7 +80,7 @@ class Up:
         return code
 
     def pids(self) -> list[int]:
-        """Every process that works on this data directory, found by its command line or its parent's session."""
+        """Return the processes that use this data directory, found by command line or by their parent's session."""
         mark = str(self.data_dir).encode()
         found = []
         sessions = set()
@@ -107,7 +107,7 @@ class Up:
 
 @pytest.fixture
 def start_up() -> Iterator[Callable[..., Up]]:
-    """Starts an `up`; whatever is left of it is ended after the test."""
+    """Returns a function that starts `up`; its remaining processes are ended after the test."""
     started: list[Up] = []
 
     def start(data_dir: Path, *flags: str, **environ: str) -> Up:
@@ -126,7 +126,7 @@ def start_up() -> Iterator[Callable[..., Up]]:
                 os.kill(pid, signal.SIGKILL)
 
 
-def test_ready_line_names_every_address_and_ctrl_c_ends_all_in_order(
+def test_ready_line_names_every_address_and_ctrl_c_stops_all_parts_in_order(
     tmp_path: Path, start_up: Callable[..., Up]
 ) -> None:
     up = start_up(tmp_path)
@@ -148,14 +148,14 @@ def test_ready_line_names_every_address_and_ctrl_c_ends_all_in_order(
 def test_kill_9_of_up_leaves_no_process_and_the_next_start_continues(
     tmp_path: Path, start_up: Callable[..., Up]
 ) -> None:
-    up = start_up(tmp_path, STAND_IN_JOB="stubborn")
+    up = start_up(tmp_path, FAKE_JOB="stubborn")
     up.until(lambda: "first batch" in up.err, "the job's first batch")
     pids = up.pids()
     up.process.kill()
     second = start_up(tmp_path)
     second.wait_ready()
     assert "previous run" in second.err
-    # What the stand-ins started has no parent to end it; job and serve themselves and Kafka are what `up` answers for.
+    # `up` ends job, serve and Kafka; nobody ends the children of the fake parts.
     commands = [pid for pid in pids if is_running(pid) and b"sleep" not in Path(f"/proc/{pid}/cmdline").read_bytes()]
     assert commands == []
     for pid in pids:
@@ -164,7 +164,7 @@ def test_kill_9_of_up_leaves_no_process_and_the_next_start_continues(
 
 
 @pytest.mark.parametrize("name", ["kafka", "serve"])
-def test_a_killed_child_is_started_again_and_said_so(tmp_path: Path, start_up: Callable[..., Up], name: str) -> None:
+def test_killed_child_is_restarted_and_reported(tmp_path: Path, start_up: Callable[..., Up], name: str) -> None:
     up = start_up(tmp_path)
     up.wait_ready()
     run_file = tmp_path / "run" / f"{name}.json"
@@ -174,8 +174,8 @@ def test_a_killed_child_is_started_again_and_said_so(tmp_path: Path, start_up: C
     assert f"{name} was ended by SIGKILL; restarting it in 0.5 s" in up.err
 
 
-def test_a_child_that_does_not_stop_is_killed_within_ten_seconds(tmp_path: Path, start_up: Callable[..., Up]) -> None:
-    up = start_up(tmp_path, STAND_IN_SERVE="stubborn", STAND_IN_JOB="stubborn")
+def test_child_that_does_not_stop_is_killed_within_ten_seconds(tmp_path: Path, start_up: Callable[..., Up]) -> None:
+    up = start_up(tmp_path, FAKE_SERVE="stubborn", FAKE_JOB="stubborn")
     up.wait_ready()
     pids = up.pids()
     began = time.monotonic()
@@ -185,19 +185,19 @@ def test_a_child_that_does_not_stop_is_killed_within_ten_seconds(tmp_path: Path,
     assert [pid for pid in pids if is_running(pid)] == []
 
 
-def test_a_child_that_refuses_its_configuration_ends_the_start_with_its_reason(
+def test_child_that_refuses_its_configuration_ends_the_start_with_its_reason(
     tmp_path: Path, start_up: Callable[..., Up]
 ) -> None:
-    up = start_up(tmp_path, STAND_IN_SERVE="exit-2")
+    up = start_up(tmp_path, FAKE_SERVE="exit-2")
     assert up.end() == 2
     assert "error: serve: settings: x.y: will not do" in up.err
     assert up.out == ""
 
 
-def test_a_job_that_can_never_run_is_said_once_and_the_server_goes_on(
+def test_job_that_cannot_run_is_reported_once_and_the_server_continues(
     tmp_path: Path, start_up: Callable[..., Up]
 ) -> None:
-    up = start_up(tmp_path, STAND_IN_JOB="exit-2")
+    up = start_up(tmp_path, FAKE_JOB="exit-2")
     up.wait_ready()
     up.until(lambda: "the other parts continue without job" in up.err, "the job is given up")
     assert read_run_file(tmp_path / "run" / "serve.json") is not None
@@ -207,9 +207,7 @@ def test_a_job_that_can_never_run_is_said_once_and_the_server_goes_on(
     assert "job cannot run and is not restarted: settings: x.y: will not do" in up.err
 
 
-def test_secrets_reach_the_parts_that_need_them_and_no_file_and_no_command_line(
-    tmp_path: Path, start_up: Callable[..., Up]
-) -> None:
+def test_secrets_reach_only_the_parts_that_need_them(tmp_path: Path, start_up: Callable[..., Up]) -> None:
     account, password = "Tr0ub4dor-account", "Tr0ub4dor-password"
     variables = {
         "NAMESRV_STREAM__ADMIN__ACCOUNTS__RocketMQ_Ops": account,
@@ -233,7 +231,7 @@ def test_secrets_reach_the_parts_that_need_them_and_no_file_and_no_command_line(
     assert "Tr0ub4dor" not in up.out + up.err
 
 
-def test_a_second_up_on_the_same_directory_is_refused(tmp_path: Path, start_up: Callable[..., Up]) -> None:
+def test_second_up_on_the_same_directory_is_refused(tmp_path: Path, start_up: Callable[..., Up]) -> None:
     up = start_up(tmp_path)
     up.wait_ready()
     outcome = _cli("up", "--data-dir", str(tmp_path))
@@ -247,7 +245,7 @@ def _cli(*arguments: str) -> "subprocess.CompletedProcess[str]":
     return subprocess.run(command, cwd=REPOSITORY, capture_output=True, text=True, check=False, timeout=_DEADLINE_S)
 
 
-def test_an_external_kafka_that_does_not_answer_ends_with_exit_code_3(tmp_path: Path) -> None:
+def test_external_kafka_that_does_not_answer_gives_exit_code_3(tmp_path: Path) -> None:
     servers = f"127.0.0.1:{choose_port('127.0.0.1')}"
     flags = ["--data-dir", str(tmp_path), "--remoting-port", "0", "--http-port", "0"]
     flags += ["--set", f"kafka.bootstrap_servers={servers}", "--set", "kafka.connect_timeout_ms=500"]
@@ -257,7 +255,7 @@ def test_an_external_kafka_that_does_not_answer_ends_with_exit_code_3(tmp_path: 
     assert "Traceback" not in outcome.stderr
 
 
-def test_a_kafka_that_cannot_start_is_said_with_its_reason(tmp_path: Path, start_up: Callable[..., Up]) -> None:
+def test_kafka_that_cannot_start_is_reported_with_its_reason(tmp_path: Path, start_up: Callable[..., Up]) -> None:
     (tmp_path / "kafka").write_text("a file where a folder must be")
     up = start_up(tmp_path)
     assert up.end() == 2

@@ -1,4 +1,4 @@
-"""The webhook under `up`, with a real receiver: both sides are restarted, and nothing is missing or out of order."""
+"""The webhook under `up` with a real receiver: after restarts of both sides no report is missing or out of order."""
 
 from pathlib import Path
 from typing import Any, Final
@@ -8,9 +8,9 @@ import pytest
 from namesrv_stream.remoting.command import RemotingCommand, RequestCode, ResponseCode
 from tests.support.name_server import a_broker_header, a_registration_request
 from tests.support.processes import free_port, wait_until
-from tests.support.receiver import Receiver
 from tests.support.remoting_client import RemotingClient
 from tests.support.stack import Stack
+from tests.support.webhook_receiver import Receiver
 
 pytestmark = [pytest.mark.integration, pytest.mark.kafka, pytest.mark.spark, pytest.mark.timeout(600)]
 
@@ -18,7 +18,7 @@ _WAIT_S: Final = 120.0
 
 
 def _come_and_go(stack: Stack, addr: str) -> None:
-    """A broker registers and unregisters."""
+    """Register and unregister a broker."""
     unregistration = RemotingCommand(RequestCode.UNREGISTER_BROKER, ext_fields=a_broker_header(addr, 0))
     with RemotingClient(stack.remoting) as broker:
         for request in (a_registration_request(addr, 0), unregistration):
@@ -32,11 +32,11 @@ def _expected(*addrs: str) -> list[tuple[str, str]]:
 
 
 def _wait_taken(receiver: Receiver, *addrs: str) -> None:
-    """Until all that these brokers did has arrived, in order; an event may come again, but never out of order."""
+    """Wait until all events of these brokers have arrived in order; events may be repeated but not reordered."""
 
     def seen() -> list[tuple[str, str]]:
         events: dict[str, dict[str, Any]] = {}
-        for event in receiver.taken:
+        for event in receiver.accepted_events:
             events.setdefault(event["id"], event)
         return [(e["event"], e.get("broker_addr") or e["broker_addrs"]["0"]) for e in events.values()]
 
@@ -44,7 +44,7 @@ def _wait_taken(receiver: Receiver, *addrs: str) -> None:
     assert seen() == _expected(*addrs)
 
 
-def test_every_death_is_reported_in_order_across_restarts_of_both_sides(tmp_path: Path) -> None:
+def test_every_removed_broker_is_reported_in_order_across_restarts_of_both_sides(tmp_path: Path) -> None:
     port = free_port()
     flags = {"webhook__url": f"http://127.0.0.1:{port}/hook", "webhook__events": "broker_down,broker_route"}
     with Stack(tmp_path / "data", **flags) as stack:

@@ -1,9 +1,14 @@
-"""The wheel, where there is no checkout."""
+"""The wheel, installed into an environment that knows no checkout."""
 
+import os
 import re
 import shutil
+import site
 import subprocess
+import sys
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Final
 from zipfile import ZipFile
 
 import pytest
@@ -13,7 +18,6 @@ from packaging.utils import parse_wheel_filename
 from namesrv_stream.processes import read_run_file
 from tests.support.kafka import REPOSITORY, settings_for
 from tests.support.processes import Process, wait_until
-from tests.support.wheel import Installed, build_wheel, install, install_wheel
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(900)]
 
@@ -34,6 +38,96 @@ print("started")
 """
 
 
+_REPOSITORY = Path(__file__).resolve().parents[2]
+_PARTS = ("namesrv_stream", "jobs", "conf", "schemas", "pyproject.toml", "README.md", "LICENSE", "NOTICE")
+_PIP: Final = (sys.executable, "-m", "pip", "--disable-pip-version-check")
+
+
+@dataclass(frozen=True, slots=True)
+class Installed:
+    """A new virtual environment with the wheel.
+
+    Attributes:
+        prefix: Folder of the environment.
+        wheel: The installed wheel.
+    """
+
+    prefix: Path
+    wheel: Path
+
+    @property
+    def program(self) -> Path:
+        return self.prefix / "bin" / "namesrv-stream"
+
+    @property
+    def python(self) -> Path:
+        return self.prefix / "bin" / "python"
+
+    @property
+    def home(self) -> Path:
+        """Folder of the files that the wheel contains besides modules."""
+        return self.prefix / "share" / "namesrv-stream"
+
+    @property
+    def environ(self) -> dict[str, str]:
+        """Environment variables without any path to the checkout."""
+        hidden = ("PYTHONPATH", "NAMESRV_STREAM_HOME")
+        return {name: value for name, value in os.environ.items() if name not in hidden}
+
+    def run(self, *command: str | Path, cwd: Path) -> str:
+        """Run a command that must succeed; returns its output."""
+        done = subprocess.run(command, capture_output=True, text=True, cwd=cwd, env=self.environ, timeout=240)
+        assert done.returncode == 0, done.stdout + done.stderr
+        return done.stdout
+
+
+def install_wheel(folder: Path) -> Installed:
+    """Build and install the wheel; its dependencies come from the environment of the tests."""
+    done = build_wheel(folder)
+    assert done.returncode == 0, done.stdout + done.stderr
+    (wheel,) = (folder / "dist").glob("*.whl")
+    installed = install(wheel, folder / "environment", sys.executable)
+    (own,) = (installed.prefix / "lib").glob("python*/site-packages")
+    (own / "dependencies.pth").write_text("\n".join(site.getsitepackages()), encoding="utf-8")
+    return installed
+
+
+def install(wheel: Path, prefix: Path, python: str) -> Installed:
+    """Install a wheel without dependencies into a new environment of the given Python."""
+    installed = Installed(prefix, wheel)
+    _run([python, "-m", "venv", "--without-pip", prefix])
+    _run([*_PIP, "--python", installed.python, "install", "--no-deps", "--no-index", wheel])
+    return installed
+
+
+def build_wheel(folder: Path, **environ: str) -> subprocess.CompletedProcess[str]:
+    """Build the wheel from a copy of the sources into ``folder / "dist"``; ``environ`` adds variables."""
+    sources = folder / "sources"
+    ignored = shutil.ignore_patterns("__pycache__", "*.so")
+    for part in _PARTS:
+        path = _REPOSITORY / part
+        if path.is_dir():
+            shutil.copytree(path, sources / part, ignore=ignored)
+        else:
+            sources.mkdir(parents=True, exist_ok=True)
+            shutil.copy(path, sources / part)
+    command: list[str | Path] = [
+        *_PIP,
+        "wheel",
+        "--no-deps",
+        "--no-build-isolation",
+        "--wheel-dir",
+        folder / "dist",
+        sources,
+    ]
+    return subprocess.run(command, capture_output=True, text=True, timeout=240, env=os.environ | environ)
+
+
+def _run(command: list[str | Path]) -> None:
+    done = subprocess.run(command, capture_output=True, text=True, timeout=240)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
 @pytest.fixture(scope="module")
 def installed(tmp_path_factory: pytest.TempPathFactory) -> Installed:
     return install_wheel(tmp_path_factory.mktemp("wheel"))
@@ -43,16 +137,14 @@ def _files(folder: Path) -> set[str]:
     return {path.name for path in folder.iterdir() if path.is_file()}
 
 
-def test_it_is_found_in_its_own_environment_and_brings_what_the_checkout_has(
-    installed: Installed, tmp_path: Path
-) -> None:
+def test_installed_package_contains_all_files_of_the_checkout(installed: Installed, tmp_path: Path) -> None:
     where = installed.run(installed.python, "-c", "import namesrv_stream; print(namesrv_stream.__file__)", cwd=tmp_path)
     assert Path(where.strip()).is_relative_to(installed.prefix)
     for part in ("jobs", "conf/jars", "conf/kafka", "conf/monitoring", "schemas"):
         assert _files(installed.home / part) == _files(REPOSITORY / part)
 
 
-def test_it_carries_its_licence(installed: Installed, tmp_path: Path) -> None:
+def test_wheel_contains_the_licence(installed: Installed, tmp_path: Path) -> None:
     code = (
         "from importlib.metadata import distribution as d; own = d('namesrv-stream');"
         "print(own.metadata['License-Expression']); print(own.read_text('licenses/LICENSE'))"
@@ -62,7 +154,7 @@ def test_it_carries_its_licence(installed: Installed, tmp_path: Path) -> None:
     assert text.strip() == (REPOSITORY / "LICENSE").read_text(encoding="utf-8").strip()
 
 
-def test_one_wheel_fits_every_python(installed: Installed, tmp_path: Path) -> None:
+def test_wheel_is_compatible_with_every_python(installed: Installed, tmp_path: Path) -> None:
     _, _, _, ours = parse_wheel_filename(installed.wheel.name)
     assert all(tag.interpreter == "py3" and tag.abi == "none" and tag.platform != "any" for tag in ours)
     for version in ((3, 11), (3, 14)):
@@ -76,9 +168,7 @@ def test_one_wheel_fits_every_python(installed: Installed, tmp_path: Path) -> No
 
 
 @pytest.mark.parametrize("version", ["3.12", "3.13", "3.14"])
-def test_another_python_starts_the_native_lane_of_the_same_wheel(
-    version: str, installed: Installed, tmp_path: Path
-) -> None:
+def test_native_lane_of_the_wheel_starts_in_another_python(version: str, installed: Installed, tmp_path: Path) -> None:
     python = shutil.which(f"python{version}")
     if python is None or subprocess.run([python, "-c", "pass"], capture_output=True).returncode:
         pytest.skip(f"no Python {version} here")
@@ -86,7 +176,7 @@ def test_another_python_starts_the_native_lane_of_the_same_wheel(
     assert other.run(other.python, "-c", _START_LANE, cwd=tmp_path) == "started\n"
 
 
-def test_a_build_without_a_compiler_fails_unless_it_is_to_have_no_library(tmp_path: Path) -> None:
+def test_build_without_a_compiler_fails_unless_the_library_is_disabled(tmp_path: Path) -> None:
     failed = build_wheel(tmp_path / "failed", CC="false")
     assert failed.returncode != 0
     assert "command 'false' failed" in re.sub(r"'\S*/false'", "'false'", failed.stdout + failed.stderr)
@@ -97,14 +187,14 @@ def test_a_build_without_a_compiler_fails_unless_it_is_to_have_no_library(tmp_pa
     assert not [name for name in ZipFile(wheel).namelist() if name.endswith(".so")]
 
 
-def test_jars_are_looked_for_beside_what_it_brought(installed: Installed, tmp_path: Path) -> None:
+def test_jars_are_searched_in_the_installed_share_folder(installed: Installed, tmp_path: Path) -> None:
     shown = installed.run(installed.python, "-c", _SHOW_JARS, cwd=tmp_path)
     assert shown.split() == [str(installed.home / ".jars" / name) for name in ("spark", "kafka")]
 
 
 @pytest.mark.kafka
 @pytest.mark.spark
-def test_up_starts_everything_from_it(installed: Installed, tmp_path: Path) -> None:
+def test_up_of_the_installed_package_starts_all_parts(installed: Installed, tmp_path: Path) -> None:
     settings = settings_for(tmp_path / "data")
     sets: dict[str, object] = {
         "remoting.listen_host": "127.0.0.1",

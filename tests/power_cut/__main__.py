@@ -1,4 +1,4 @@
-"""How the product stands: counts of what is wrong behind power cuts and damages, by kind, with an example of each.
+"""Surveys faults after power cuts and damage: counts the findings by kind, with an example of each.
 
 For example: python -m tests.power_cut --seeds 1 2 --cuts 100 --flips 500
 """
@@ -17,7 +17,7 @@ _SHOWN: Final = 200
 
 
 class _Counts:
-    """How often each thing happened, and the first time."""
+    """How often each kind of finding occurred, and its first example."""
 
     def __init__(self) -> None:
         self._counts: Counter[str] = Counter()
@@ -33,7 +33,7 @@ class _Counts:
 
 
 def survey_cuts(folder: Path, seed: int, cuts: int) -> None:
-    """Cut one recorded run so often."""
+    """Cut the power of one recorded run ``cuts`` times."""
     recording = Recording(folder / f"run-{seed}", seed)
     counts = _Counts()
     for cut in recording.cuts(cuts):
@@ -49,7 +49,7 @@ def survey_cuts(folder: Path, seed: int, cuts: int) -> None:
 
 
 def survey_flips(folder: Path, seed: int, flips: int) -> None:
-    """Damage healthy tables so often."""
+    """Damage intact tables ``flips`` times."""
     tables = HealthyTables(folder / f"healthy-{seed}", seed)
     counts = _Counts()
     for damage in tables.damages(flips):
@@ -63,7 +63,7 @@ def survey_flips(folder: Path, seed: int, flips: int) -> None:
 
 
 def main() -> None:
-    """Ask for both."""
+    """Run both surveys."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--seeds", type=int, nargs="+", default=[1])
     parser.add_argument("--cuts", type=int, default=100)

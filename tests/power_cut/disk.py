@@ -1,4 +1,4 @@
-"""What a power cut may leave of a directory, on a journalling file system with delayed allocation.
+"""A model of what a power cut leaves of a directory, on a journalling file system with delayed allocation.
 
 The model is that of ext4 (``data=ordered,noauto_da_alloc``) and XFS, with the weaker guarantee wherever they differ:
 
@@ -11,7 +11,7 @@ The model is that of ext4 (``data=ordered,noauto_da_alloc``) and XFS, with the w
 * The kernel writes back by itself what is some seconds old. So everything up to some position before the cut may be on
   the disk as if it had been synced.
 
-The disk itself does what it is told: it neither loses what it has confirmed nor changes what it holds.
+The disk itself is correct: it neither loses data that it has confirmed nor changes stored data.
 """
 
 import random
@@ -31,7 +31,7 @@ Image = dict[str, bytes | None]
 
 
 class Data(StrEnum):
-    """What becomes of data that was not synced."""
+    """What happens to data that was not synced."""
 
     ABSENT = "absent"
     SHORT = "cut short"
@@ -41,7 +41,7 @@ class Data(StrEnum):
 
 
 class Names(StrEnum):
-    """How many of the changes of names survive that were not made durable."""
+    """How many of the name changes survive that were not made durable."""
 
     NONE = "only durable names"
     SOME = "some names"
@@ -50,7 +50,7 @@ class Names(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class PowerCut:
-    """One cut; the same one leaves the same directory.
+    """One power cut; equal cuts leave equal directories.
 
     Attributes:
         position: The number of operations before it.
@@ -77,7 +77,7 @@ class PowerCut:
 
 
 def draw_cut(position: int, seed: int) -> PowerCut:
-    """A cut at a position, by a seed."""
+    """Draw a cut at a position, from a seed."""
     draw = random.Random(f"cut {seed} {position}")
     written_back = draw.choice((0, draw.randint(0, position), draw.randint(position // 2, position)))
     names = draw.choice((Names.NONE, Names.SOME, Names.SOME, Names.ALL))
@@ -86,7 +86,7 @@ def draw_cut(position: int, seed: int) -> PowerCut:
 
 
 def image_after(operations: Sequence[Operation], cut: PowerCut, *, syncs_count: bool = True) -> Image:
-    """The directory as the cut leaves it; where syncs do not count, as if the process had not called for any."""
+    """Return the directory after the cut; with ``syncs_count`` false, as if the process had never synced."""
     disk = Disk()
     for operation in operations[: cut.written_back]:
         disk.apply(operation)
@@ -98,7 +98,7 @@ def image_after(operations: Sequence[Operation], cut: PowerCut, *, syncs_count: 
 
 
 def write_image(image: Image, directory: Path) -> None:
-    """Make the directory; parents come before what is in them."""
+    """Write the directory; parents come before their content."""
     for path, content in sorted(image.items()):
         place = directory / path
         if content is None:
@@ -109,7 +109,7 @@ def write_image(image: Image, directory: Path) -> None:
 
 
 def read_image(directory: Path) -> Image:
-    """A real directory in the same form."""
+    """Read a real directory into the same form."""
     paths = sorted(directory.rglob("*"))
     return {str(p.relative_to(directory)): None if p.is_dir() else p.read_bytes() for p in paths}
 
@@ -147,7 +147,7 @@ class _File:
             self.synced, self.kept, self.is_dirty = bytes(self.current), len(self.current), False
 
     def surviving(self, data: Data, draw: random.Random) -> bytes:
-        """What a cut leaves."""
+        """Return what a cut leaves of the file."""
         if not self.is_dirty or data is Data.COMPLETE:
             return bytes(self.current)
         base = self.synced[: draw.choice((self.kept, len(self.synced)))]
@@ -163,7 +163,7 @@ class _File:
 
 
 class Disk:
-    """The directory while operations are applied to it, and what is durable of it."""
+    """The directory while operations are applied to it, and its durable part."""
 
     def __init__(self) -> None:
         self._files: dict[int, _File] = {}
@@ -174,7 +174,7 @@ class Disk:
         self._durable = 0  # of the journal
 
     def apply(self, operation: Operation) -> None:
-        """The process does something."""
+        """Apply an operation of the process."""
         if operation.kind in _NAMES:
             self._change_names(operation)
         elif operation.kind is Kind.BEGIN:
@@ -187,17 +187,17 @@ class Disk:
             self._file(operation).truncate(operation.offset)
 
     def sync_everything(self) -> None:
-        """All that has been done becomes durable."""
+        """Make all changes durable."""
         self._durable = len(self._journal)
         for file in self._files.values():
             file.sync()
 
     def image(self) -> Image:
-        """The directory as the process sees it."""
+        """Return the directory as the process sees it."""
         return self._image(self._names.items(), {node: bytes(file.current) for node, file in self._files.items()})
 
     def survivors(self, cut: PowerCut) -> Image:
-        """The directory as a cut at this moment leaves it."""
+        """Return the directory after a cut at this moment."""
         draw = random.Random(f"survivors {cut.seed} {cut.position}")
         of_names = {
             Names.NONE: self._durable,
@@ -242,7 +242,7 @@ class Disk:
 
 
 def _apply_name(names: dict[str, int], operation: Operation, node: int) -> None:
-    """Change names as the operation says."""
+    """Apply the name change of an operation."""
     if operation.kind is Kind.REMOVE:
         del names[operation.path]
     elif operation.kind is Kind.RENAME:

@@ -1,4 +1,4 @@
-"""Damage to single files of healthy tables: a byte that differs, or an end that is gone.
+"""Damage to single files of intact tables: a changed byte, or a truncated file.
 
 A file system without checksums hands such bytes to every reader. Each damage must be harmless, or noticed, or
 repaired; it must never become a route that the log does not have.
@@ -39,7 +39,7 @@ _BATCHES_A_COMPACTION: Final = 6
 
 
 class Group(StrEnum):
-    """Files of one table that have the same part in it."""
+    """Groups of files with the same role in a table."""
 
     DATA = "data"
     OLD_DATA = "data of older versions"
@@ -55,7 +55,7 @@ _WEIGHTS: Final = {Group.DATA: 5, Group.COMMIT: 5, Group.CHECKPOINT: 3}
 
 
 class Outcome(StrEnum):
-    """What became of a damage."""
+    """The outcome of a damage."""
 
     HARMLESS = "harmless"
     OLDER = "the server is older and says so; all is right when the job has run"
@@ -73,7 +73,7 @@ FORBIDDEN: Final = frozenset({Outcome.UNNAMED, Outcome.WRONG_ROW, Outcome.WRONG_
 
 @dataclass(frozen=True, slots=True)
 class Damage:
-    """What is done to a file.
+    """Damage to one file.
 
     Attributes:
         table: Name of the table.
@@ -94,7 +94,7 @@ class Damage:
         return f"{self.path}: {what}"
 
     def content(self, healthy: bytes) -> bytes:
-        """The file with the damage."""
+        """Return the content of the file with the damage."""
         if not self.mask:
             return healthy[: self.position]
         damaged = bytearray(healthy)
@@ -103,7 +103,7 @@ class Damage:
 
 
 class Verdict(NamedTuple):
-    """What became of a damage, and how that showed."""
+    """The outcome of a damage, and how it was noticed."""
 
     outcome: Outcome
     findings: list[Finding]
@@ -132,7 +132,7 @@ class HealthyTables:
         }
 
     def failures(self, damages: Iterable[Damage], folder: Path) -> list[str]:
-        """Those that lead to what no damage may lead to, for people; only their copies of the tables are kept."""
+        """Describe the damages with a forbidden outcome; only their copies of the tables are kept."""
         failures = []
         for number, damage in enumerate(damages):
             place = folder / str(number)
@@ -144,7 +144,7 @@ class HealthyTables:
         return failures
 
     def damages(self, count: int) -> Iterator[Damage]:
-        """So many, spread over all groups of files."""
+        """Return ``count`` damages, spread over all groups of files."""
         draw = random.Random(f"damages {self._seed}")
         groups = [key for key in sorted(self._groups) for _ in range(_WEIGHTS.get(key[1], 1))]
         for number in range(count):
@@ -156,7 +156,7 @@ class HealthyTables:
             yield Damage(table, group, path.relative_to(self._dir), position, mask)
 
     def verdict(self, damage: Damage, data_dir: Path) -> Verdict:
-        """What becomes of a damage, in a copy of the tables at ``data_dir``, which is left for inspection."""
+        """Try a damage in a copy of the tables at ``data_dir``, which is kept; returns the verdict."""
         shutil.copytree(self._dir, data_dir, copy_function=os.link)  # Delta changes no file in place
         damaged = data_dir / damage.path
         content = damage.content(damaged.read_bytes())
@@ -171,7 +171,7 @@ class HealthyTables:
 
 
 def _outcome(damage: Damage, server: list[Finding], age: list[Finding], end: list[Finding]) -> Outcome:
-    """What findings at the server's start, of its age, and when the job has run, say together."""
+    """Derive the outcome from the findings at the start of the server, of its age, and after the job has run."""
     unnoticed = [finding for finding in (*server, *end) if not finding.is_error]
     if unnoticed:
         is_route = any(finding.kind in SERVED for finding in unnoticed)
@@ -187,7 +187,7 @@ def _outcome(damage: Damage, server: list[Finding], age: list[Finding], end: lis
 
 
 def _write(settings: Settings, log: RecordsOf) -> dict[int, int]:
-    """Write the tables; returns how far they cover the log."""
+    """Write the tables; returns the offsets up to which they cover the log."""
     most = {partition: records[: len(records) - _REST] for partition, records in log.items()}
     job = product.Job(settings, most, dict.fromkeys(log, 0))
     batches = 0
@@ -202,7 +202,7 @@ def _write(settings: Settings, log: RecordsOf) -> dict[int, int]:
 
 
 def _files_of(table: Path) -> dict[Group, list[Path]]:
-    """The files of a table by group; groups without files are left out."""
+    """Return the files of a table by group; groups without files are omitted."""
     log = table / "_delta_log"
     hint = log / "_last_checkpoint"
     newest = json.loads(hint.read_text())["version"]

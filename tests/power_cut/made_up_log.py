@@ -1,4 +1,4 @@
-"""A log of two partitions that a seed makes up: a small fleet, two name servers, and operators.
+"""A random log of two partitions, from a seed: a small fleet, two name servers, and operators.
 
 Kafka's own log is taken to survive a power cut: it is replicated, or lies on another disk. So the log is no part of
 what is recorded, and the seed alone determines it.
@@ -45,7 +45,7 @@ _SILENT_STEPS: Final = 3  # of two ticks each: one broker in a few expires befor
 
 
 class _Fleet:
-    """Brokers as their name servers hear them."""
+    """Brokers whose events the log contains."""
 
     def __init__(self, draw: random.Random) -> None:
         self._draw = draw
@@ -65,11 +65,11 @@ class _Fleet:
         )
 
     def act(self) -> Event | None:
-        """Something happens."""
+        """Return a random event, or None if nothing happens."""
         return self._draw.choice(self._acts)()
 
     def heartbeats(self) -> list[BrokerHeartbeat]:
-        """What those say that are not silent."""
+        """Return the heartbeats of the brokers that are not silent."""
         return [
             BrokerHeartbeat(self._origin(r), r.broker_name, r.live_key, Proof.REGISTRATION, r.registration_hash)
             for addr, r in self._registered.items()
@@ -138,7 +138,7 @@ class _Fleet:
 
 
 def made_up_log(seed: int, records: int) -> RecordsOf:
-    """At least so many records in each partition; the same seed gives the same ones."""
+    """Return at least ``records`` records of each partition; the seed determines them."""
     draw = random.Random(f"log {seed}")
     fleet = _Fleet(draw)
     log: dict[int, list[Record]] = {partition: [] for partition in range(PARTITIONS)}

@@ -1,4 +1,4 @@
-"""All that the rig calls of the product's tables: the job's part without Spark, and the load that a server starts with.
+"""The interface to the product's tables: the job without Spark, and the loading at the start of a server.
 
 No other module here knows how tables are opened, written, or kept small.
 """
@@ -46,7 +46,7 @@ def settings_in(data_dir: Path) -> Settings:
 
 @dataclass(frozen=True, slots=True)
 class Loaded:
-    """What a server has after its start.
+    """The state of a server after its start.
 
     Attributes:
         table: What it answers from.
@@ -58,7 +58,7 @@ class Loaded:
 
 
 def load(settings: Settings) -> Loaded:
-    """A server's start."""
+    """Load the tables as at the start of a server."""
     snapshot = load_snapshot(tables_of(settings))
     return Loaded(snapshot.table, snapshot.next_offsets)
 
@@ -100,7 +100,7 @@ class Job:
         return all(self.offsets[partition] >= len(records) for partition, records in self._log.items())
 
     def run_batch(self, sizes: Mapping[int, int]) -> None:
-        """Fold so many records of each partition, and commit."""
+        """Fold the next ``sizes`` records of the partitions, and commit."""
         output, reached = FoldOutput(), dict[int, Place]()
         for partition, size in sizes.items():
             begin = self.offsets[partition]
@@ -113,19 +113,19 @@ class Job:
         self._batches += 1
 
     def durable_offsets(self) -> Offsets:
-        """What the product promises to survive from now on."""
+        """Return the offsets that the product promises to be durable from now on."""
         return self._writer.committed
 
     def fold_states(self) -> FoldStates:
-        """As a batch that brings fold states hands them to the compaction."""
+        """Return the fold states, as a batch passes them to the compaction."""
         return {p: FoldStateRow(s.next_offset, s.at_ms, encode_state(s)) for p, s in self._states.items()}
 
     def compact(self, states: FoldStates) -> None:
-        """What the compaction does: ``route_state`` anew, small files joined, a checkpoint."""
+        """Do what the compaction does: rewrite ``route_state``, join small files, write a checkpoint."""
         self._state_writer.cover(states)
         join_small_files(self._writer.table, _FILES_TO_JOIN, _JOINED_BYTES)
         self._writer.table.checkpoint()
 
     def clean_up(self) -> None:
-        """What the compaction does once an hour."""
+        """Do what the compaction does once an hour."""
         clean_up(self._settings, self._writer.table, self._state_writer.table)

@@ -1,4 +1,4 @@
-"""A recorded run of the workload, and what is wrong behind the cuts that may end it."""
+"""A recorded run of the workload, and the findings after power cuts during it."""
 
 import json
 import random
@@ -27,12 +27,12 @@ _DATA: Final = "data"
 
 
 def say(what: str, offsets: Mapping[int, int]) -> None:
-    """Put a mark into the trace of this process."""
+    """Write a mark into the trace of this process."""
     mark(json.dumps([what, sorted(offsets.items())]))
 
 
 class Recording:
-    """What the workload of a seed did.
+    """The recorded operations of the workload with a seed.
 
     Args:
         folder: Where its directory and its trace are made.
@@ -57,12 +57,12 @@ class Recording:
         self.truth = Truth(self._log)
 
     def names_made(self) -> Counter[str]:
-        """How many files the run has put into place, by the last part of their names."""
+        """Return the number of files that the run created, by the last part of their names."""
         made = [o.target or o.path for o in self.operations if o.kind in (Kind.LINK, Kind.RENAME, Kind.CREATE)]
         return Counter("".join(Path(name).suffixes) or Path(name).name for name in made)
 
     def cuts(self, count: int) -> list[PowerCut]:
-        """So many cuts, at positions that the seed draws.
+        """Return ``count`` cuts at random positions.
 
         Most writes are small parts of one file, and a cut between two of them leaves nothing that the model would not
         draw anyway. So most cuts are made behind other operations.
@@ -75,7 +75,7 @@ class Recording:
         return [draw_cut(position, self.seed) for position in sorted(positions)]
 
     def findings_after(self, cut: PowerCut, folder: Path, *, syncs_count: bool = True) -> list[Finding]:
-        """What is wrong behind a cut.
+        """Return the findings after a cut.
 
         Args:
             cut: The cut.
@@ -91,7 +91,7 @@ class Recording:
         return server + (job or findings_of_end(settings, self.truth))
 
     def _kept_from(self, cut: PowerCut) -> dict[int, int]:
-        """First offset of each partition that Kafka still holds: of some logs the beginning is past its retention.
+        """Return the first offset of each partition in Kafka; the beginning of some logs is past its retention.
 
         That is days, in which the kernel writes back everything: what ``route_state`` covered then is on the disk.
         """
@@ -100,7 +100,7 @@ class Recording:
 
 
 def _told(what: str, operations: list[Operation]) -> Mapping[int, int]:
-    """The newest mark of a kind."""
+    """Return the newest mark of a kind."""
     for operation in reversed(operations):
         if operation.kind is Kind.MARK:
             kind, offsets = json.loads(operation.path)

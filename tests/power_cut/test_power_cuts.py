@@ -1,7 +1,7 @@
-"""Ten power cuts of one run, and a hundred damaged files; tests/extra/test_power_cuts.py has many more.
+"""Ten power cuts in one run, and a hundred damaged files; tests/extra/test_power_cuts.py has many more.
 
-A failure prints the seed and the cut. In its folder, ``cut`` is what the power cut left, and ``data`` is the same when
-a server and the job have started on it.
+A failure prints the seed and the cut. In its folder, ``cut`` is the state after the power cut, and ``data`` is the
+state after a server and the job have started on it.
 """
 
 import os
@@ -34,14 +34,14 @@ def healthy_tables(tmp_path_factory: pytest.TempPathFactory) -> HealthyTables:
     return HealthyTables(tmp_path_factory.mktemp("healthy"), _SEED)
 
 
-def test_the_trace_has_all_that_the_run_did(recording: Recording) -> None:
+def test_trace_contains_all_operations_of_the_run(recording: Recording) -> None:
     disk = Disk()
     for operation in recording.operations:
         disk.apply(operation)
     assert disk.image() == read_image(recording.data_dir)
 
 
-def test_the_run_makes_many_of_each_kind_of_file(recording: Recording) -> None:
+def test_run_creates_many_files_of_every_kind(recording: Recording) -> None:
     made = recording.names_made()
     assert made[".json"] > 50
     assert made[".checkpoint.parquet"] > 5
@@ -57,7 +57,7 @@ def test_nothing_is_lost_or_wrong_after_a_power_cut(recording: Recording, number
     shutil.rmtree(tmp_path)
 
 
-def test_the_same_cuts_find_it_where_nothing_is_synced(recording: Recording, tmp_path: Path) -> None:
+def test_cuts_find_losses_if_nothing_is_synced(recording: Recording, tmp_path: Path) -> None:
     cuts = recording.cuts(_CUTS)
     assert any(recording.findings_after(cut, tmp_path / str(cut.position), syncs_count=False) for cut in cuts)
     shutil.rmtree(tmp_path)

@@ -1,4 +1,4 @@
-"""What a process did to the files below one directory, as ``recorder.c`` has written it down."""
+"""The file operations of a process below one directory, as ``recorder.c`` has recorded them."""
 
 import ctypes
 import os
@@ -14,7 +14,7 @@ _HEADER: Final = struct.Struct("=cQqII")
 
 
 class Kind(Enum):
-    """What an operation does."""
+    """Kinds of operations."""
 
     BEGIN = b"B"
     CREATE = b"C"
@@ -68,12 +68,12 @@ def recording_environment(root: Path, trace: Path) -> dict[str, str]:
 
 
 def mark(text: str) -> None:
-    """Put a text into the trace of this process, behind everything that it has done so far."""
+    """Write a text into the trace of this process, after all its operations so far."""
     ctypes.CDLL(None).power_cut_mark(text.encode())
 
 
 def read_trace(path: Path) -> list[Operation]:
-    """All operations in their order.
+    """Read all operations in order.
 
     Raises:
         TraceError: The trace is cut short, or tells of something that the recorder cannot follow.

@@ -1,4 +1,4 @@
-"""What the tables must say: the offline fold of the whole log."""
+"""The expected content of the tables: the offline fold of the whole log."""
 
 from collections.abc import Iterator, Mapping
 
@@ -26,11 +26,11 @@ class Truth:
         self.rows: list[RouteChange] = [row for partition in log for row in _folded(log, partition, None)[1]]
 
     def ends(self) -> dict[int, int]:
-        """partition → offset behind its last record."""
+        """Return partition → offset after its last record."""
         return {partition: len(records) for partition, records in self._log.items()}
 
     def table_difference(self, table: RouteTable, offsets: Mapping[int, int]) -> Difference | None:
-        """The first thing in which a table differs from what the fold says at these offsets; 0 where there is none."""
+        """Return the first difference between a table and the fold at these offsets."""
         ours = (content_of(table, PARTITIONS), digest_of(table, PARTITIONS))
         for partition in self._log:
             offset = offsets.get(partition, 0)
@@ -41,11 +41,11 @@ class Truth:
         return None
 
     def state_difference(self, partition: int, offset: int, state: bytes) -> Difference | None:
-        """The first thing in which a fold state differs from that of the fold at an offset."""
+        """Return the first difference between a fold state and that of the fold at an offset."""
         return state_difference(partition, offset, state, encode_state(_folded(self._log, partition, offset)[0].state))
 
     def live_rows(self, offsets: Mapping[int, int]) -> list[RouteChange]:
-        """The newest row of each key that is not gone, below these offsets."""
+        """Return the newest row of each live key, below these offsets."""
         newest: dict[tuple[object, ...], RouteChange] = {}
         for row in self.rows:
             if row.offset < offsets.get(row.partition, 0) and row.kind in _KEYED:
@@ -66,7 +66,7 @@ def _folded(log: RecordsOf, partition: int, end: int | None) -> tuple[LogFold, l
 
 
 def differing_rows(stored: list[RouteChange], folded: list[RouteChange]) -> Iterator[tuple[str, RouteChange]]:
-    """Rows that are missing, there twice, made up, or other than folded; both lists in log order."""
+    """Return rows that are missing, duplicate, invented or different; both lists are in log order."""
     by_position = {_position(row): row for row in folded}
     seen: set[tuple[int, int, int]] = set()
     for row in stored:

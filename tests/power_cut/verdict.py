@@ -1,4 +1,4 @@
-"""What is wrong with a directory behind a power cut: a server starts on it, then the job, which folds all the rest."""
+"""Findings in a directory after a power cut: a server starts on it, then the job, which folds the rest of the log."""
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -26,7 +26,7 @@ READER_FAILS: Final = "a reader of all rows fails"
 
 
 class Finding(NamedTuple):
-    """One thing that is wrong.
+    """One finding.
 
     Attributes:
         kind: One of a few, for counts.
@@ -40,7 +40,7 @@ class Finding(NamedTuple):
 
     @classmethod
     def of_error(cls, kind: str, error: BaseException) -> "Finding":
-        """An error that a part raised."""
+        """Return the finding of an error that a part raised."""
         return cls(kind, f"{type(error).__name__}: {' '.join(str(error).split())}", is_error=True)
 
     def __str__(self) -> str:
@@ -49,7 +49,7 @@ class Finding(NamedTuple):
 
 @contextmanager
 def _caught(found: list[Finding], kind: str) -> Iterator[None]:
-    """Whatever a part raises, as a finding; a library in Rust may panic, which is no Exception."""
+    """Convert any error of a part to a finding; a library in Rust may panic, which is no Exception."""
     try:
         yield
     except BaseException as error:
@@ -59,7 +59,7 @@ def _caught(found: list[Finding], kind: str) -> Iterator[None]:
 
 
 def findings_of_server(settings: Settings, truth: Truth, durable: Mapping[int, int] | None = None) -> list[Finding]:
-    """What is wrong with what a server answers that starts now.
+    """Return the findings in the answers of a server that starts now.
 
     Args:
         settings: Of the directory.
@@ -83,7 +83,7 @@ def findings_of_server(settings: Settings, truth: Truth, durable: Mapping[int, i
 
 
 def _difference(compare: Callable[[], object]) -> str:
-    """What a comparison finds; "" where all is equal."""
+    """Return the difference that a comparison finds; "" if all is equal."""
     try:
         return str(compare() or "")
     except Exception as error:  # what was read is no route table: nobody but the comparison has noticed
@@ -91,7 +91,7 @@ def _difference(compare: Callable[[], object]) -> str:
 
 
 def findings_of_job(settings: Settings, log: RecordsOf, earliest: Mapping[int, int]) -> list[Finding]:
-    """What keeps the job from folding all the rest of the log.
+    """Return what keeps the job from folding the rest of the log.
 
     Args:
         settings: Of the directory.
@@ -109,7 +109,7 @@ def findings_of_job(settings: Settings, log: RecordsOf, earliest: Mapping[int, i
 
 
 def findings_of_end(settings: Settings, truth: Truth) -> list[Finding]:
-    """What is wrong with both tables, and with a server that starts now, where the job has folded all of the log."""
+    """Return the findings in both tables and in a server that starts now, after the job has folded the whole log."""
     found: list[Finding] = []
     with _caught(found, READER_FAILS):
         found += _findings_of_changes(settings, truth)
@@ -136,7 +136,7 @@ def _findings_of_state(settings: Settings, truth: Truth) -> list[Finding]:
 
 
 def _of_rows(table: str, stored: list[RouteChange], folded: list[RouteChange]) -> list[Finding]:
-    """One finding of each kind: the first."""
+    """Return the first finding of each kind."""
     found: dict[str, Finding] = {}
     for what, row in differing_rows(stored, folded):
         found.setdefault(what, Finding(f"{table}: {what}", str(row)))
@@ -144,7 +144,7 @@ def _of_rows(table: str, stored: list[RouteChange], folded: list[RouteChange]) -
 
 
 def _finish(log: RecordsOf, job: product.Job) -> None:
-    """Fold the rest of the log, with a compaction behind the first batch and one at the end."""
+    """Fold the rest of the log, with a compaction after the first batch and one at the end."""
     is_first = True
     while not job.is_done:
         job.run_batch(dict.fromkeys(log, _RECORDS_A_BATCH))
@@ -155,7 +155,7 @@ def _finish(log: RecordsOf, job: product.Job) -> None:
 
 
 def _read(settings: Settings, name: str) -> tuple[list[RouteChange], dict[int, tuple[int, bytes]]]:
-    """A table as any reader of Delta gets it: rows in log order, and the fold states with their offsets."""
+    """Read a table as any reader of Delta does: rows in log order, and the fold states with their offsets."""
     rows = DeltaTable(settings.data.tables_dir / name).to_pyarrow_table()
     is_state = pc.equal(rows["kind"], FOLD_STATE_KIND)
     states = {

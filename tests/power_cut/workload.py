@@ -1,4 +1,4 @@
-"""The process whose writes are recorded: the job folds a made-up log, with everything that it writes made often."""
+"""The process whose writes are recorded: the job folds a random log with very frequent writes of every kind."""
 
 import random
 import sys
@@ -20,7 +20,7 @@ def _compact(job: product.Job, states: product.FoldStates) -> None:
 
 
 def run(data_dir: Path, seed: int, records: int) -> None:
-    """Fold the whole log of a seed; marks in the trace say what is durable, as the product has it."""
+    """Fold the whole log of a seed; marks in the trace say which offsets the product considers durable."""
     settings = product.settings_in(data_dir)
     log = made_up_log(seed, records)
     draw = random.Random(f"batches {seed}")

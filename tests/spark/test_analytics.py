@@ -1,4 +1,4 @@
-"""docs/analytics.md: every statement in Spark, and in DuckDB and Polars, answers what the night's log says."""
+"""Every statement in docs/analytics.md gives the expected answer in Spark, DuckDB and Polars."""
 
 from collections.abc import Iterator
 from contextlib import closing
@@ -9,20 +9,29 @@ import polars as pl
 import pytest
 from pyspark.sql import SparkSession
 
-from tests.support.analytics import DUCKDB, POLARS, SPARK, Question, connecting, plain, questions, shown
-from tests.support.analytics_broker_answers import BROKER_ANSWERS
-from tests.support.analytics_facts import Facts, Row, facts_of
-from tests.support.analytics_log_answers import LOG_ANSWERS
-from tests.support.analytics_route_answers import ROUTE_ANSWERS
-from tests.support.analytics_story import PARTITIONS, a_night
-from tests.support.history import HistoryRig
+from tests.support.analytics.broker_answers import BROKER_ANSWERS
+from tests.support.analytics.document import (
+    DUCKDB,
+    POLARS,
+    SPARK,
+    Question,
+    connect_as_documented,
+    formatted,
+    normalised,
+    questions,
+)
+from tests.support.analytics.example_log import PARTITIONS, example_log
+from tests.support.analytics.expected_history import ExpectedHistory, Row, expected_history
+from tests.support.analytics.log_answers import LOG_ANSWERS
+from tests.support.analytics.route_answers import ROUTE_ANSWERS
+from tests.support.history_rig import HistoryRig
 
 pytestmark = [pytest.mark.spark]
 
 _ANSWERS = {**ROUTE_ANSWERS, **BROKER_ANSWERS, **LOG_ANSWERS}
 _QUESTIONS = questions()
 _each = pytest.mark.parametrize("question", _QUESTIONS, ids=[q.title for q in _QUESTIONS])
-#: Questions whose answer on tables without fault is no row.
+#: Questions that find faults of the tables: sound tables give no row.
 _CHECKS = (
     "Intervals that overlap, or leave a gap",
     "Sessions that overlap",
@@ -33,37 +42,37 @@ _CHECKS = (
 
 @pytest.fixture(scope="module")
 def rig(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> HistoryRig:
-    """The night, written as the history process writes it."""
-    rig = HistoryRig(spark, tmp_path_factory.mktemp("night"), PARTITIONS, history__heartbeats_interval_ms=1)
-    rig.logs = a_night()
+    """The example log, written as by the history process."""
+    rig = HistoryRig(spark, tmp_path_factory.mktemp("analytics"), PARTITIONS, history__heartbeats_interval_ms=1)
+    rig.logs = example_log()
     rig.commit_and_write()
     return rig
 
 
 @pytest.fixture(scope="module")
-def facts(rig: HistoryRig) -> Facts:
-    return facts_of(rig.logs)
+def history(rig: HistoryRig) -> ExpectedHistory:
+    return expected_history(rig.logs)
 
 
 @pytest.fixture(scope="module")
 def in_spark(rig: HistoryRig, spark: SparkSession) -> SparkSession:
-    connecting(SPARK, rig.dir, {"spark": spark})
+    connect_as_documented(SPARK, rig.dir, {"spark": spark})
     return spark
 
 
 @pytest.fixture(scope="module")
 def in_duckdb(rig: HistoryRig) -> Iterator[Any]:
-    with closing(connecting(DUCKDB, rig.dir, {})["con"]) as connection:
+    with closing(connect_as_documented(DUCKDB, rig.dir, {})["con"]) as connection:
         yield connection
 
 
 @pytest.fixture(scope="module")
 def in_polars(rig: HistoryRig) -> dict[str, Any]:
-    """What the document's code made: ``context`` among it."""
-    return connecting(POLARS, rig.dir, {})
+    """The namespace of the document's code, which contains ``context``."""
+    return connect_as_documented(POLARS, rig.dir, {})
 
 
-def test_every_question_has_an_expected_answer_and_the_other_way_round() -> None:
+def test_questions_and_expected_answers_match() -> None:
     assert [q.title for q in _QUESTIONS] == list(dict.fromkeys(q.title for q in _QUESTIONS))
     assert {q.title for q in _QUESTIONS} == _ANSWERS.keys()
     assert all(
@@ -72,42 +81,44 @@ def test_every_question_has_an_expected_answer_and_the_other_way_round() -> None
 
 
 @_each
-def test_spark_answers_what_the_log_says(question: Question, in_spark: SparkSession, facts: Facts) -> None:
+def test_spark_gives_the_expected_answer(question: Question, in_spark: SparkSession, history: ExpectedHistory) -> None:
     statement = question.sql(SPARK)
     assert statement is not None
     found = in_spark.sql(statement)
-    assert plain(found.collect()) == _expected(question, facts)
+    assert normalised(found.collect()) == _expected(question, history)
 
 
 @_each
-def test_duckdb_answers_what_the_log_says(question: Question, in_duckdb: Any, facts: Facts) -> None:
+def test_duckdb_gives_the_expected_answer(question: Question, in_duckdb: Any, history: ExpectedHistory) -> None:
     found = in_duckdb.execute(question.sql(DUCKDB))
-    assert plain(found.fetchall()) == _expected(question, facts)
+    assert normalised(found.fetchall()) == _expected(question, history)
 
 
 @_each
-def test_polars_answers_what_the_log_says(question: Question, in_polars: dict[str, Any], facts: Facts) -> None:
+def test_polars_gives_the_expected_answer(
+    question: Question, in_polars: dict[str, Any], history: ExpectedHistory
+) -> None:
     statement = question.sql(POLARS)
     if statement is None:
         exec(question.blocks["python polars"], in_polars)
         found = in_polars["answer"].collect()
     else:
         found = in_polars["context"].execute(statement, eager=True)
-    assert plain(found.rows()) == _expected(question, facts)
+    assert normalised(found.rows()) == _expected(question, history)
 
 
 @_each
-def test_the_document_shows_the_answer(question: Question, in_duckdb: Any, facts: Facts) -> None:
+def test_document_shows_the_expected_answer(question: Question, in_duckdb: Any, history: ExpectedHistory) -> None:
     columns = [column[0] for column in in_duckdb.execute(question.sql(DUCKDB)).description]
-    assert question.answer == shown(columns, _expected(question, facts))
+    assert question.answer == formatted(columns, _expected(question, history))
 
 
-def test_only_checks_answer_with_no_row(facts: Facts) -> None:
-    assert [q.title for q in _QUESTIONS if not _expected(q, facts)] == list(_CHECKS)
+def test_only_checks_have_an_empty_answer(history: ExpectedHistory) -> None:
+    assert [q.title for q in _QUESTIONS if not _expected(q, history)] == list(_CHECKS)
 
 
 @pytest.mark.parametrize("title", _CHECKS)
-def test_a_check_finds_what_it_is_for(title: str, in_polars: dict[str, Any]) -> None:
+def test_check_finds_damaged_rows(title: str, in_polars: dict[str, Any]) -> None:
     (question,) = (q for q in _QUESTIONS if q.title == title)
     context = in_polars["context"]
     rows = {name: context.execute(f"SELECT * FROM {name}") for name in context.tables()}
@@ -116,8 +127,8 @@ def test_a_check_finds_what_it_is_for(title: str, in_polars: dict[str, Any]) -> 
     assert damaged.execute(str(question.sql(POLARS)), eager=True).height > 0
 
 
-def test_the_document_tells_how_far_the_tables_reach(rig: HistoryRig) -> None:
-    found: dict[str, datetime] = connecting("reach", rig.dir, {})["reach"]
+def test_documented_code_shows_how_far_the_tables_reach(rig: HistoryRig) -> None:
+    found: dict[str, datetime] = connect_as_documented("reach", rig.dir, {})["reach"]
     ends = [max(record.at_ms for record in log.records) for log in rig.logs]
     end = datetime.fromtimestamp(min(ends) / 1000, UTC)
     assert len(found) == 3
@@ -126,26 +137,26 @@ def test_the_document_tells_how_far_the_tables_reach(rig: HistoryRig) -> None:
 
 
 @pytest.mark.parametrize("engine", [SPARK, DUCKDB, POLARS])
-def test_a_pinned_version_stays_what_it_was(engine: str, rig: HistoryRig, spark: SparkSession) -> None:
+def test_pinned_version_of_a_table_does_not_change(engine: str, rig: HistoryRig, spark: SparkSession) -> None:
     path = str(rig.dir / "route_archive")
     empty = 0
     match engine:
         case "spark":
             rows = spark.read.format("delta").option("versionAsOf", empty).load(path).count()
         case "duckdb":
-            with closing(connecting(DUCKDB, rig.dir, {})["con"]) as connection:
+            with closing(connect_as_documented(DUCKDB, rig.dir, {})["con"]) as connection:
                 (rows,) = connection.execute(f"SELECT COUNT(*) FROM delta_scan('{path}', version = {empty})").fetchone()
         case _:
             rows = pl.scan_delta(path, version=empty).collect().height
     assert rows == 0
 
 
-def _expected(question: Question, facts: Facts) -> list[Row]:
-    return plain(_ANSWERS[question.title](facts))
+def _expected(question: Question, history: ExpectedHistory) -> list[Row]:
+    return normalised(_ANSWERS[question.title](history))
 
 
 def _damaged(name: str, rows: pl.LazyFrame) -> pl.LazyFrame:
-    """A view with intervals that begin early, sessions that end late, and rows that are not from the log."""
+    """Damage a view: intervals begin early, sessions end late, and rows are not from the log."""
     if name == "topic_route_history":
         return rows.with_columns(pl.col("valid_from") - timedelta(seconds=1), seq=pl.lit(-1))
     if name == "broker_sessions":

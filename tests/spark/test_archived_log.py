@@ -1,4 +1,4 @@
-"""What Spark wrote to ``broker_events``, joined files included, is the log to the last byte and millisecond."""
+"""``broker_events``, written by Spark and with joined files, equals the log in every byte and timestamp."""
 
 from pathlib import Path
 from random import Random
@@ -15,24 +15,24 @@ from namesrv_stream.tools.what_if import what_if_report
 from namesrv_stream.tools.what_if.log_analysis import analyse_log
 from namesrv_stream.tools.what_if.partition_analysis import Override
 from namesrv_stream.tools.what_if.what_if_report import cluster_reports
-from tests.support.history import HistoryRig
-from tests.support.history_life import live_on
+from tests.support.history_rig import HistoryRig
 from tests.support.log_source import opens, source_of
+from tests.support.random_events import append_random_events
 from tests.support.spark import sql_name
 
 pytestmark = pytest.mark.spark
 
-#: No UTF-8: a lone surrogate, an overlong NUL, a sequence cut short, beyond the last code point; and what is UTF-8.
+#: Invalid UTF-8 (lone surrogate, overlong NUL, truncated sequence, beyond the last code point), then valid UTF-8.
 _BYTES = (b"\xed\xa0\x80", b"\xc0\x80", b'{"kind":"\xe2\x82', b"\xf4\x90\x80\x80", b"\x00", "\ufeff{}\u20ac".encode())
 
 
 @pytest.fixture
 def rig(spark: SparkSession, tmp_path: Path) -> HistoryRig:
-    """Two partitions, copied in several steps as the history process does it; then all files are joined."""
+    """Two partitions, archived in several steps as by the history process; then all files are joined."""
     rig = HistoryRig(spark, tmp_path, partitions=2, history__max_records=300)
     for seed in range(2):
         for log in rig.logs:
-            live_on(log, Random(seed * 2 + log.state.partition), 200)
+            append_random_events(log, Random(seed * 2 + log.state.partition), 200)
             for value in _BYTES:
                 log.append(value, 1)
         rig.commit()
@@ -57,8 +57,8 @@ def _what_if(rig: HistoryRig, source: Source) -> dict[str, object]:
     return found
 
 
-@pytest.mark.timeout(900)  # minutes where others use the machine
-def test_the_archive_is_the_log_and_replay_and_what_if_say_the_same_of_both(rig: HistoryRig) -> None:
+@pytest.mark.timeout(900)  # it takes minutes on a busy machine
+def test_archive_equals_the_log_and_gives_the_same_replay_and_what_if(rig: HistoryRig) -> None:
     archive = ArchivedEvents.open(rig.settings)
     for log in rig.logs:
         partition, end = log.state.partition, len(log.records)

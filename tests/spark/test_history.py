@@ -1,4 +1,4 @@
-"""The history tables say what the log says, however it was cut, whatever was killed in between."""
+"""The history tables contain exactly what the log says, whatever the batches were and whoever was killed."""
 
 import polars
 import pyarrow as pa
@@ -15,10 +15,10 @@ from namesrv_stream.tables.layout import (
     HISTORY_PROTOCOL,
     HISTORY_SCHEMAS,
 )
-from tests.support.analytics import POLARS, SPARK, connecting
-from tests.support.history import HistoryRig
-from tests.support.history_lives import Lives
+from namesrv_stream.tables.layout import HISTORY_PROTOCOL
+from tests.support.analytics.document import POLARS, SPARK, connect_as_documented
 from tests.support.history_oracle import instant, intervals, minutes, sessions
+from tests.support.history_rig import HistoryRig, WrittenHistory
 from tests.support.history_views import BROKER_SESSIONS, ROUTE_HISTORY, TOPIC_ROUTE_HISTORY, change_of
 
 pytestmark = [pytest.mark.spark]
@@ -28,13 +28,13 @@ _TABLES = tuple(HISTORY_SCHEMAS)
 
 
 @pytest.fixture
-def rig(lives: Lives) -> HistoryRig:
-    return lives.rig
+def rig(written_history: WrittenHistory) -> HistoryRig:
+    return written_history.rig
 
 
-def test_every_record_is_there_once_and_exactly(rig: HistoryRig, lives: Lives) -> None:
+def test_broker_events_has_every_record_once_and_unchanged(rig: HistoryRig, written_history: WrittenHistory) -> None:
     found = sorted(rig.rows(BROKER_EVENTS), key=lambda r: (r["partition"], r["offset"]))
-    records = [r for log in lives.seen for r in log.records]
+    records = [r for log in written_history.read_logs for r in log.records]
     assert [(r["partition"], r["offset"], r["at"]) for r in found] == [
         (r.partition, r.offset, instant(r.at_ms)) for r in records
     ]
@@ -42,7 +42,7 @@ def test_every_record_is_there_once_and_exactly(rig: HistoryRig, lives: Lives) -
     assert all(r["event_day"] == r["at"].date() for r in found)
 
 
-def test_what_an_event_says_is_in_columns(rig: HistoryRig) -> None:
+def test_fields_of_an_event_are_in_columns(rig: HistoryRig) -> None:
     rows = rig.rows(BROKER_EVENTS)
     registered = next(r for r in rows if r["kind"] == "broker_registered" and r["timeout_ms"] == 5_000)
     assert registered["cluster"] == "c0"
@@ -51,7 +51,7 @@ def test_what_an_event_says_is_in_columns(rig: HistoryRig) -> None:
     assert {r["kind"] for r in rows if r["value"] in (None, "", "{}", "[1]")} == {None}
 
 
-def test_route_history_is_the_intervals_of_the_folds_rows(rig: HistoryRig) -> None:
+def test_route_history_has_the_intervals_of_the_fold(rig: HistoryRig) -> None:
     expected = intervals(c for log in rig.logs for c in log.output.changes)
     found = rig.rows(ROUTE_HISTORY)
     assert [(change_of(r), r["valid_to"]) for r in found] == [
@@ -60,7 +60,7 @@ def test_route_history_is_the_intervals_of_the_folds_rows(rig: HistoryRig) -> No
     assert {r["kind"] for r in found} >= {ChangeKind.QUEUE_DATA, ChangeKind.KV, ChangeKind.SETTING, ChangeKind.HOLDER}
 
 
-def test_topic_route_history_is_the_queue_data_of_it(rig: HistoryRig) -> None:
+def test_topic_route_history_is_the_queue_data_of_route_history(rig: HistoryRig) -> None:
     expected = [r for r in rig.rows(ROUTE_HISTORY) if r["kind"] == ChangeKind.QUEUE_DATA]
     found = rig.rows(TOPIC_ROUTE_HISTORY)
     assert found == [{name: r[name] for name in found[0]} for r in expected]
@@ -72,8 +72,8 @@ def test_broker_sessions_are_those_of_the_log(rig: HistoryRig) -> None:
     assert {s["down_cause"] for s in expected} >= {None, "expired", "unregistered"}
 
 
-def test_heartbeat_minutes_are_those_of_the_log(rig: HistoryRig, lives: Lives) -> None:
-    expected = [row for log in lives.seen for row in minutes(log, _HOUR_MS)]
+def test_heartbeat_minutes_are_those_of_the_log(rig: HistoryRig, written_history: WrittenHistory) -> None:
+    expected = [row for log in written_history.read_logs for row in minutes(log, _HOUR_MS)]
     found = sorted(
         rig.rows(HEARTBEAT_MINUTES),
         key=lambda r: (r["partition"], r["cluster"], r["broker_name"], r["broker_addr"], r["server_id"], r["minute"]),
@@ -88,7 +88,7 @@ def test_heartbeat_minutes_are_those_of_the_log(rig: HistoryRig, lives: Lives) -
             assert quantiles == ([ordered[(len(ordered) - 1) // 2], ordered[-1], ordered[-1]] if gaps else [None] * 3)
 
 
-def test_the_tables_are_read_alike_by_spark_delta_rs_and_polars(rig: HistoryRig, spark: SparkSession) -> None:
+def test_spark_delta_rs_and_polars_read_the_same_rows(rig: HistoryRig, spark: SparkSession) -> None:
     for table in _TABLES:
         path = str(rig.dir / table)
         plain = [f.name for f in HISTORY_SCHEMAS[table] if not pa.types.is_nested(f.type)]
@@ -104,14 +104,14 @@ def test_the_tables_are_read_alike_by_spark_delta_rs_and_polars(rig: HistoryRig,
         assert_df_equality(by_spark, spark.createDataFrame(by_delta_rs), ignore_nullable=True, ignore_metadata=True)
 
 
-def test_the_tables_need_no_feature_that_another_engine_lacks(rig: HistoryRig) -> None:
+def test_tables_use_only_features_that_every_engine_supports(rig: HistoryRig) -> None:
     for table in _TABLES:
         protocol = DeltaTable(rig.dir / table).protocol()
         assert (protocol.min_reader_version, protocol.min_writer_version) <= HISTORY_PROTOCOL
         assert not protocol.reader_features
 
 
-def test_columns_and_tables_are_described_in_the_tables_themselves(rig: HistoryRig) -> None:
+def test_tables_store_descriptions_of_themselves_and_their_columns(rig: HistoryRig) -> None:
     for table, schema in HISTORY_SCHEMAS.items():
         delta = DeltaTable(rig.dir / table)
         assert delta.metadata().description
@@ -119,9 +119,9 @@ def test_columns_and_tables_are_described_in_the_tables_themselves(rig: HistoryR
         assert comments == {f.name: f.metadata[b"comment"].decode() for f in schema}
 
 
-def test_spark_and_polars_make_of_the_views_what_duckdb_makes(rig: HistoryRig, spark: SparkSession) -> None:
-    connecting(SPARK, rig.dir, {"spark": spark})
-    context = connecting(POLARS, rig.dir, {})["context"]
+def test_views_are_equal_in_spark_polars_and_duckdb(rig: HistoryRig, spark: SparkSession) -> None:
+    connect_as_documented(SPARK, rig.dir, {"spark": spark})
+    context = connect_as_documented(POLARS, rig.dir, {})["context"]
     for view in (ROUTE_HISTORY, TOPIC_ROUTE_HISTORY, BROKER_SESSIONS):
         names = [name for name, value in rig.rows(view)[0].items() if not isinstance(value, list)]
         expected = [{name: row[name] for name in names} for row in rig.rows(view)]

@@ -1,4 +1,4 @@
-"""What the tables are after changes of some partitions were removed unseen, while the job goes on."""
+"""The history after changes of some partitions were removed before it had read them, while the job continues."""
 
 from collections import defaultdict
 from pathlib import Path
@@ -10,10 +10,10 @@ from pyspark.sql import SparkSession
 from namesrv_stream.tables.history_files import read_mark
 from namesrv_stream.tables.layout import ROUTE_ARCHIVE
 from tests.support.builders import a_registration
-from tests.support.history import HistoryRig
-from tests.support.history_life import names_of
 from tests.support.history_oracle import sessions
+from tests.support.history_rig import HistoryRig
 from tests.support.history_views import BROKER_SESSIONS, ROUTE_HISTORY
+from tests.support.random_events import names_in_partition
 
 pytestmark = [pytest.mark.spark]
 
@@ -21,13 +21,11 @@ _DAY_MS = 86_400_000
 _PARTITIONS = 2
 
 
-def test_a_partition_that_has_caught_up_beyond_the_changes_goes_on_from_there(
-    spark: SparkSession, tmp_path: Path
-) -> None:
-    """Of one partition rows are lost; its ``route_state`` is newer than the ``route_changes`` that the run reads."""
+def test_partition_continues_from_a_route_state_beyond_its_changes(spark: SparkSession, tmp_path: Path) -> None:
+    """One partition has lost rows, and its ``route_state`` is newer than the ``route_changes`` that the run reads."""
     flags = {"streaming__changes_retention_ms": _DAY_MS, "history__heartbeats_interval_ms": 1}
     rig = HistoryRig(spark, tmp_path, _PARTITIONS, history__max_records=3, **flags)
-    names = [names_of(partition, _PARTITIONS, 1)[0] for partition in range(_PARTITIONS)]
+    names = [names_in_partition(partition, _PARTITIONS, 1)[0] for partition in range(_PARTITIONS)]
     brokers = [[a_registration(f"10.0.{p}.{n}:10911", n, broker_name=names[p]) for n in range(3)] for p in (0, 1)]
     for log, own in zip(rig.logs, brokers, strict=True):
         for registration in own:
@@ -47,7 +45,7 @@ def test_a_partition_that_has_caught_up_beyond_the_changes_goes_on_from_there(
         whole.unregister(registration)
         whole.register(registration, after_ms=1_000)
     rig.commit()
-    # The job writes this state when the run has looked at route_changes.
+    # The job writes this state after the run has read route_changes.
     lossy.unregister(brokers[0][1])
     lossy.register(brokers[0][1], after_ms=1_000)
     rig.compact()

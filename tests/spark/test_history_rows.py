@@ -1,4 +1,4 @@
-"""What Spark makes of a few records and rows."""
+"""The rows that Spark makes of a few records and changes."""
 
 from datetime import timedelta
 from typing import Any
@@ -33,12 +33,12 @@ _HEARD = heartbeats_with([a_proof(_BROKER)], {"proof": "heartbeat"})
 
 
 def _records(spark: SparkSession, *records: tuple[int, bytes]) -> DataFrame:
-    """Of one partition: when, in seconds of the first minute, and what."""
+    """Records of one partition: (seconds after the first minute began, value)."""
     rows = [(0, offset, _BEGIN + timedelta(seconds=at_s), value) for offset, (at_s, value) in enumerate(records)]
     return spark.createDataFrame(rows, "partition INT, offset BIGINT, at TIMESTAMP, value BINARY")
 
 
-def test_a_record_is_a_row_whatever_it_says(spark: SparkSession) -> None:
+def test_every_record_becomes_a_row_even_if_invalid(spark: SparkSession) -> None:
     found = event_rows(_records(spark, (0, _REGISTERED), (1, _HEARD), (2, b"{}"), (3, b"\xff")))
     columns = "offset BIGINT, kind STRING, broker_addr STRING, server_id STRING, items INT, value STRING, raw BINARY"
     addr = _BROKER.broker_addr
@@ -53,7 +53,7 @@ def test_a_record_is_a_row_whatever_it_says(spark: SparkSession) -> None:
     assert_df_equality(found.select(*names), expected, ignore_nullable=True, ignore_row_order=True)
 
 
-def test_heartbeats_are_counted_by_minute_and_the_running_one_is_left_for_later(spark: SparkSession) -> None:
+def test_heartbeats_are_counted_by_minute_except_the_current_one(spark: SparkSession) -> None:
     events = event_rows(_records(spark, (5, _REGISTERED), (15, _HEARD), (35, _HEARD), (65, _HEARD), (70, b"{}")))
     running = running_minutes(events)
     at_ms = round(_BEGIN.timestamp() * 1000) + 60_000
@@ -67,8 +67,8 @@ def test_heartbeats_are_counted_by_minute_and_the_running_one_is_left_for_later(
     assert_df_equality(found.select(*names), spark.createDataFrame([row], columns), ignore_nullable=True)
 
 
-def test_after_a_rebuild_known_changes_are_taken_and_only_what_still_differs_is_told(spark: SparkSession) -> None:
-    """Also where a key is in another partition than before."""
+def test_after_a_rebuild_known_changes_are_kept_and_remaining_differences_are_added(spark: SparkSession) -> None:
+    """A key may be in another partition than before."""
     queues = RouteChange(1, 5, 0, 1_000, ChangeKind.QUEUE_DATA, False, Cause.REGISTERED, broker_name="a", topic="t")
     wiped = queues._replace(offset=7, at_ms=2_000, cause=Cause.WRITE_PERM_WIPED, perm=4)
     lost = queues._replace(seq=1, topic="lost")

@@ -1,4 +1,4 @@
-"""The history tables over years: joined, cleaned, given new columns, and brought on after what they missed."""
+"""Upkeep of the history tables: joined files, retention, new columns, and catching up after lost changes."""
 
 import logging
 import os
@@ -25,14 +25,14 @@ from namesrv_stream.tables.layout import (
     history_properties,
 )
 from tests.support.builders import RW, a_registration
-from tests.support.history import TOPIC_ID, HistoryRig
+from tests.support.history_rig import TOPIC_ID, HistoryRig
 from tests.support.history_views import BROKER_SESSIONS, ROUTE_HISTORY, TOPIC_ROUTE_HISTORY
 
 pytestmark = [pytest.mark.spark]
 
 _DAY_MS = 86_400_000
-_KEEPS = a_registration(timeout_ms=3_000)
-_GOES = a_registration("10.0.0.2:10911", broker_name="broker-b", timeout_ms=3_000)
+_STAYS = a_registration(timeout_ms=3_000)
+_LEAVES = a_registration("10.0.0.2:10911", broker_name="broker-b", timeout_ms=3_000)
 
 
 def _files(rig: HistoryRig, table: str) -> int:
@@ -40,7 +40,7 @@ def _files(rig: HistoryRig, table: str) -> int:
 
 
 def _left_behind_by_a_killed_writer(rig: HistoryRig) -> Path:
-    """A file of no commit, two days old."""
+    """Create a data file that belongs to no commit and is two days old."""
     path = rig.dir / BROKER_EVENTS / f"{DAY_COLUMNS[BROKER_EVENTS]}=2023-01-01" / "part-0.parquet"
     path.parent.mkdir()
     path.touch()
@@ -49,20 +49,20 @@ def _left_behind_by_a_killed_writer(rig: HistoryRig) -> Path:
     return path
 
 
-def test_upkeep_joins_files_and_removes_what_is_past_its_retention_but_nothing_that_lasts(
+def test_upkeep_joins_files_and_removes_rows_past_their_retention_unless_they_are_current(
     spark: SparkSession, tmp_path: Path
 ) -> None:
     keep = {f"history__{name}_retention_ms": _DAY_MS for name in ("events", "minutes", "sessions", "routes")}
     rig = HistoryRig(spark, tmp_path, history__heartbeats_interval_ms=1, **keep)
     log = rig.log
-    log.register(_KEEPS)
-    log.register(_GOES)
+    log.register(_STAYS)
+    log.register(_LEAVES)
     rig.commit_and_write()
-    log.unregister(_GOES)
+    log.unregister(_LEAVES)
     rig.commit_and_write()
     for _ in range(2):
         log.tick(2 * _DAY_MS)
-        log.heard(_KEEPS)
+        log.heard(_STAYS)
         rig.commit_and_write()
     upkeep = Upkeep(rig.settings)
     marks = {table: read_mark(rig.storage / table) for table in HISTORY_SCHEMAS}
@@ -82,17 +82,17 @@ def test_upkeep_joins_files_and_removes_what_is_past_its_retention_but_nothing_t
     assert all(r["valid_to"] is None for r in rig.rows(ROUTE_HISTORY))
     assert {r["offset"] for r in rig.rows(ROUTE_HISTORY) if r["gone"]} == {2}  # the last of all
     assert {table: read_mark(rig.storage / table) for table in HISTORY_SCHEMAS} == marks
-    log.heard(_KEEPS, after_ms=1_000)
+    log.heard(_STAYS, after_ms=1_000)
     rig.restart()
     rig.commit_and_write()
     assert {r["offset"] for r in rig.rows(BROKER_EVENTS)} == {5, 6, 7}
 
 
-def test_nothing_is_in_a_tables_log_that_its_clean_up_does_not_know(spark: SparkSession, tmp_path: Path) -> None:
+def test_log_of_a_table_contains_only_commits(spark: SparkSession, tmp_path: Path) -> None:
     rig = HistoryRig(spark, tmp_path)
-    rig.log.register(_KEEPS)
+    rig.log.register(_STAYS)
     rig.commit_and_write()
-    rig.log.unregister(_KEEPS)
+    rig.log.unregister(_STAYS)
     rig.commit_and_write()
     logs = {table: rig.dir / table / "_delta_log" for table in HISTORY_SCHEMAS}
     names = {table: sorted(p.name for p in log.iterdir()) for table, log in logs.items()}
@@ -100,9 +100,9 @@ def test_nothing_is_in_a_tables_log_that_its_clean_up_does_not_know(spark: Spark
     assert len(names[BROKER_EVENTS]) > 2
 
 
-def test_upkeep_is_done_when_it_is_time_and_not_before(spark: SparkSession, tmp_path: Path) -> None:
+def test_upkeep_runs_once_per_interval(spark: SparkSession, tmp_path: Path) -> None:
     rig = HistoryRig(spark, tmp_path)
-    rig.log.register(_KEEPS)
+    rig.log.register(_STAYS)
     rig.commit_and_write()
     for _ in range(2):
         rig.log.tick(1_000)
@@ -118,21 +118,21 @@ def test_upkeep_is_done_when_it_is_time_and_not_before(spark: SparkSession, tmp_
     assert _files(rig, BROKER_EVENTS) < before
 
 
-def test_after_changes_were_removed_unseen_it_goes_on_from_route_state_and_says_so(
+def test_after_losing_changes_the_history_continues_from_route_state_and_warns(
     spark: SparkSession, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     rig = HistoryRig(spark, tmp_path, streaming__changes_retention_ms=_DAY_MS)
     log = rig.log
-    log.register(_KEEPS)
-    log.register(_GOES)
+    log.register(_STAYS)
+    log.register(_LEAVES)
     rig.commit_and_write()
     # The history is away for days: broker-b goes, a topic comes, and of both the rows are removed.
-    log.unregister(_GOES)
+    log.unregister(_LEAVES)
     log.register(a_registration(timeout_ms=3_000, topics={"new": RW, "baseTopic": RW}, registration_hash="second"))
     new_at_ms = log.now_ms
     rig.commit()
     log.tick(20 * _DAY_MS)
-    log.heard(_KEEPS)
+    log.heard(_STAYS)
     rig.commit()
     rig.compact()
     rig.clean_up()
@@ -149,15 +149,15 @@ def test_after_changes_were_removed_unseen_it_goes_on_from_route_state_and_says_
     assert {r["seq"] < 0 for r in gone} == {True}
     sessions = {r["broker_name"]: r for r in rig.rows(BROKER_SESSIONS)}
     assert sessions["broker-b"]["down_cause"] == "state_rebuilt"
-    log.register(_GOES)
+    log.register(_LEAVES)
     rig.commit_and_write()
     rows = [r for r in rig.rows(ROUTE_HISTORY) if r["kind"] == "broker_data" and r["broker_name"] == "broker-b"]
     assert [r["valid_to"] for r in rows[:-1]] == [r["valid_from"] for r in rows[1:]]
 
 
-def test_a_table_says_how_far_it_reaches_though_nothing_was_to_be_written(spark: SparkSession, tmp_path: Path) -> None:
+def test_progress_is_recorded_without_new_rows(spark: SparkSession, tmp_path: Path) -> None:
     rig = HistoryRig(spark, tmp_path, history__heartbeats_interval_ms=1)
-    rig.log.register(_KEEPS)
+    rig.log.register(_STAYS)
     rig.commit_and_write()
     files = _files(rig, ROUTE_ARCHIVE)
     rig.log.tick()
@@ -169,14 +169,14 @@ def test_a_table_says_how_far_it_reaches_though_nothing_was_to_be_written(spark:
     assert _files(rig, ROUTE_ARCHIVE) == files
 
 
-def test_records_that_kafka_no_longer_has_are_named_and_passed_over(
+def test_records_missing_in_kafka_are_logged_and_skipped(
     spark: SparkSession, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     rig = HistoryRig(spark, tmp_path)
-    rig.log.register(_KEEPS)
+    rig.log.register(_STAYS)
     rig.commit_and_write()
     for _ in range(5):
-        rig.log.heard(_KEEPS, after_ms=1_000)
+        rig.log.heard(_STAYS, after_ms=1_000)
     rig.earliest = {0: 4}
     rig.restart()
     with caplog.at_level(logging.WARNING, "namesrv_stream"):
@@ -185,9 +185,9 @@ def test_records_that_kafka_no_longer_has_are_named_and_passed_over(
     assert sorted(r["offset"] for r in rig.rows(BROKER_EVENTS)) == [0, 4, 5]
 
 
-def test_tables_that_were_removed_are_made_anew_with_all_that_there_is(spark: SparkSession, tmp_path: Path) -> None:
+def test_removed_tables_are_rebuilt_from_the_log(spark: SparkSession, tmp_path: Path) -> None:
     rig = HistoryRig(spark, tmp_path)
-    rig.log.register(_KEEPS)
+    rig.log.register(_STAYS)
     rig.commit_and_write()
     before = {table: rig.rows(table) for table in (BROKER_EVENTS, ROUTE_ARCHIVE)}
     for table in before:
@@ -199,7 +199,7 @@ def test_tables_that_were_removed_are_made_anew_with_all_that_there_is(spark: Sp
         assert DeltaTable(rig.dir / table).metadata().partition_columns == [DAY_COLUMNS[table]]
 
 
-def test_a_table_of_an_older_version_gets_the_columns_that_it_lacks(spark: SparkSession, tmp_path: Path) -> None:
+def test_table_of_an_older_version_gets_its_missing_columns(spark: SparkSession, tmp_path: Path) -> None:
     rig = HistoryRig(spark, tmp_path)
     path = rig.dir / HEARTBEAT_MINUTES
     schema = HISTORY_SCHEMAS[HEARTBEAT_MINUTES]

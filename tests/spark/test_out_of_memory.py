@@ -1,4 +1,4 @@
-"""A JVM without memory ends, so that its supervisor starts another: one that goes on may wait for ever."""
+"""A JVM that runs out of memory must exit, so that its supervisor restarts it; otherwise it may hang for ever."""
 
 import subprocess
 import sys
@@ -27,7 +27,7 @@ finally:
 """
 
 
-def test_a_jvm_that_runs_out_of_memory_ends(tmp_path: Path) -> None:
+def test_jvm_exits_when_it_runs_out_of_memory(tmp_path: Path) -> None:
     command = [sys.executable, "-c", _GREEDY, str(tmp_path)]
     ended = subprocess.run(command, capture_output=True, text=True, timeout=_TIMEOUT_S, cwd=REPOSITORY, check=False)
     assert ended.stdout.splitlines()[-1:] == ["exit code 3"], ended.stderr

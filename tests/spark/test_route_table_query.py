@@ -1,4 +1,4 @@
-"""The fold in Spark: the same rows as without Spark, however it was cut, stopped and started again."""
+"""The fold in Spark writes the same rows as without Spark, whatever the batches are and however often it restarts."""
 
 import json
 import logging
@@ -54,7 +54,7 @@ def _registered(name: str, **changes: Any) -> BrokerRegistered:
     return BrokerRegistered(_S1, a_registration(f"10.0.0.{_NAMES.index(name)}:10911", **of_name, **changes))
 
 
-def _beat(name: str) -> BrokerHeartbeat:
+def _heartbeat(name: str) -> BrokerHeartbeat:
     registration = _registered(name).registration
     return BrokerHeartbeat(
         _S1, name, registration.live_key, Proof.REGISTRATION, registration_hash=registration.registration_hash
@@ -65,29 +65,29 @@ def _closed(name: str) -> BrokerDisconnected:
     return BrokerDisconnected(_S1, name, _registered(name).registration.live_key, "closed by the peer")
 
 
-def _life_of_a_fleet(settings: Settings) -> None:
-    """Something of each kind; many brokers fall silent at once, and later are closed at once: the guard holds them."""
+def _send_events_of_a_fleet(settings: Settings) -> None:
+    """Send events of every kind. The guard holds brokers twice: many fall silent, and later many connections close."""
     with event_producer(settings) as producer:
         values = (("default_timeout_ms", 1_000), ("guard_hold_timeouts", 100))
         producer.send(SettingsChanged(_S1, "ada", values))
         producer.send(*[_registered(name) for name in _NAMES], KvPut(_S1, "ns", "k", "v"))
         producer.send(
             _registered(_FLEET[0], topics={"TopicTest": RW, "other": RW}, registration_hash="second"),
-            *[_beat(name) for name in _NAMES[1:]],
+            *[_heartbeat(name) for name in _NAMES[1:]],
             WritePermChanged(_S1, _FLEET[1], False),
         )
         producer.send_for(1_300, Tick(_S1._replace(connection_id=0)))
         unregistered = BrokerUnregistered(_S1, _FLEET[2], _registered(_FLEET[2]).registration.live_key, 0)
-        producer.send(_beat(_LONE), _beat(_FLEET[2]), TopicDeleted(_S1, "TopicTest", None), unregistered)
-        # Those that are still held go, all return, and are gone again.
-        producer.send(GuardReleased(Origin(DIRECT, 0), CLUSTER, "ada"), *map(_beat, _FLEET), *map(_closed, _FLEET))
+        producer.send(_heartbeat(_LONE), _heartbeat(_FLEET[2]), TopicDeleted(_S1, "TopicTest", None), unregistered)
+        # The held brokers are removed, all brokers return, and all connections close.
+        producer.send(GuardReleased(Origin(DIRECT, 0), CLUSTER, "ada"), *map(_heartbeat, _FLEET), *map(_closed, _FLEET))
 
 
 def test_rows_are_those_of_the_fold_without_spark(
     spark: SparkSession, kafka_settings: Settings, tmp_path: Path
 ) -> None:
     settings = own_settings(kafka_settings, tmp_path, partitions=2, max_offsets_per_trigger=10)
-    _life_of_a_fleet(settings)
+    _send_events_of_a_fleet(settings)
     fold_available(spark, settings)
     expected = fold_offline(settings)
     assert written_changes(settings) == sorted(expected)
@@ -101,26 +101,26 @@ def test_rows_are_those_of_the_fold_without_spark(
     ]
     held = {(c.cause, c.gone) for c in expected if c.kind == ChangeKind.GUARD}
     assert held == {(Cause.GUARD_HELD, False), (Cause.HEARD, True), (Cause.GUARD_RELEASED, True)}
-    # The first closes of many took effect, and were taken back.
+    # The first closed connections removed brokers; the guard restored them.
     assert {life[1:] for life in lives} >= {(Cause.DISCONNECTED, True), (Cause.GUARD_HELD, False)}
 
 
-def test_the_job_says_which_brokers_are_held_and_who_changed_a_setting(
+def test_job_logs_held_brokers_and_changed_settings(
     spark: SparkSession, kafka_settings: Settings, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.INFO, "namesrv_stream")
     settings = own_settings(kafka_settings, tmp_path, partitions=2)
-    _life_of_a_fleet(settings)
+    _send_events_of_a_fleet(settings)
     fold_available(spark, settings)
     assert "brokers held cluster=c0 brokers=5 " in caplog.text
     assert "brokers no longer held cluster=c0 brokers=5 causes=" in caplog.text
     assert "setting changed setting=default_timeout_ms old=120000 new=1000 by=ada at=0:0,1:0" in caplog.text
 
 
-def test_tables_that_were_put_back_to_an_older_state_are_brought_to_the_end_of_the_log(
+def test_tables_restored_from_a_backup_catch_up_with_the_log(
     spark: SparkSession, kafka_settings: Settings, tmp_path: Path
 ) -> None:
-    """Whatever else a job has left on this machine: it knows more than those tables say."""
+    """Other files of the job on this machine are newer than the restored tables."""
     settings = own_settings(kafka_settings, tmp_path / "data", compaction_interval_ms=1)
     backup = tmp_path / "backup"
     with event_producer(settings) as producer:
@@ -131,19 +131,19 @@ def test_tables_that_were_put_back_to_an_older_state_are_brought_to_the_end_of_t
         fold_available(spark, settings)
         shutil.rmtree(settings.data.tables_dir)
         backup.rename(settings.data.tables_dir)
-        producer.send(_beat(_NAMES[0]))
+        producer.send(_heartbeat(_NAMES[0]))
         assert fold_available(spark, settings).offsets == {0: len(_NAMES)}
     assert written_changes(settings) == fold_offline(settings)
 
 
 def test_a_restart_continues_from_route_state(spark: SparkSession, kafka_settings: Settings, tmp_path: Path) -> None:
-    # Each batch gives its state, so route_state is as new as route_changes.
+    # Every batch emits its state, so route_state is as new as route_changes.
     settings = own_settings(kafka_settings, tmp_path, partitions=2, compaction_interval_ms=1)
-    _life_of_a_fleet(settings)
+    _send_events_of_a_fleet(settings)
     fold_available(spark, settings)
     states = read_newest_state(tables_of(settings)).fold_states
     with event_producer(settings) as producer:
-        producer.send(*[_beat(name) for name in _NAMES], _registered(_NAMES[3], topics={"new": RW, "other": RW}))
+        producer.send(*[_heartbeat(name) for name in _NAMES], _registered(_NAMES[3], topics={"new": RW, "other": RW}))
         producer.send(TopicDeleted(_S1, "baseTopic", None))
     start = fold_available(spark, settings)
     assert start.offsets == {partition: state.next_offset for partition, state in states.items()}
@@ -159,12 +159,12 @@ def test_without_route_state_the_log_is_folded_again_and_nothing_is_written_twic
         producer.send(*[_registered(name) for name in _NAMES])
         fold_available(spark, settings)
         shutil.rmtree(settings.data.tables_dir / ROUTE_STATE)
-        producer.send(_beat(_NAMES[0]), _registered(_NAMES[1], topics={"new": RW, "other": RW}))
+        producer.send(_heartbeat(_NAMES[0]), _registered(_NAMES[1], topics={"new": RW, "other": RW}))
     assert fold_available(spark, settings).offsets == {0: 0}
     assert written_changes(settings) == fold_offline(settings)
 
 
-def test_poison_goes_to_the_dead_letters_and_the_fold_goes_on(
+def test_invalid_records_become_dead_letters_and_the_fold_continues(
     spark: SparkSession, kafka_settings: Settings, tmp_path: Path
 ) -> None:
     settings = own_settings(kafka_settings, tmp_path)
@@ -182,11 +182,11 @@ def test_poison_goes_to_the_dead_letters_and_the_fold_goes_on(
     assert ChangeKind.BROKER_DATA in {c.kind for c in written_changes(settings)}
 
 
-def test_the_tables_lead_to_the_same_routes_as_the_changes(
+def test_routes_with_and_without_route_state_are_equal(
     spark: SparkSession, kafka_settings: Settings, tmp_path: Path
 ) -> None:
     settings = own_settings(kafka_settings, tmp_path, partitions=2, compaction_interval_ms=1)
-    _life_of_a_fleet(settings)
+    _send_events_of_a_fleet(settings)
     fold_available(spark, settings)
     with_state = load_snapshot(tables_of(settings))
     shutil.rmtree(settings.data.tables_dir / ROUTE_STATE)
@@ -198,11 +198,11 @@ def test_the_tables_lead_to_the_same_routes_as_the_changes(
     assert with_state.next_offsets == without_state.next_offsets
 
 
-def test_route_changes_is_read_alike_by_spark_delta_rs_and_polars(
+def test_spark_delta_rs_and_polars_read_the_same_route_changes(
     spark: SparkSession, kafka_settings: Settings, tmp_path: Path
 ) -> None:
     settings = own_settings(kafka_settings, tmp_path, partitions=2)
-    _life_of_a_fleet(settings)
+    _send_events_of_a_fleet(settings)
     fold_available(spark, settings)
     path = str(settings.data.tables_dir / ROUTE_CHANGES)
     by_delta_rs = in_log_order(DeltaTable(path).to_pyarrow_table())
@@ -216,9 +216,7 @@ def test_route_changes_is_read_alike_by_spark_delta_rs_and_polars(
     assert by_polars.select(scalar).to_pylist() == by_delta_rs.select(scalar).to_pylist()
 
 
-def test_an_edited_configuration_reaches_the_fold_once(
-    spark: SparkSession, kafka_settings: Settings, tmp_path: Path
-) -> None:
+def test_edited_configuration_is_logged_once(spark: SparkSession, kafka_settings: Settings, tmp_path: Path) -> None:
     settings = own_settings(kafka_settings, tmp_path)
     liveness = settings.liveness.model_copy(update={"default_timeout_ms": 5_000})
     settings = settings.model_copy(update={"liveness": liveness})

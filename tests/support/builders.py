@@ -1,4 +1,4 @@
-"""Builders of route values and logs with all fields set; a test passes only what matters to it."""
+"""Builders of route values and logs with all fields set; a test passes only the values it needs."""
 
 from collections.abc import Iterable, Mapping
 from typing import Any
@@ -105,7 +105,7 @@ class Log:
         self.records: list[Record] = []
 
     def place(self, next_offset: int | None = None) -> Place:
-        """What the job commits with the rows below an offset, or with all of them."""
+        """Return the progress that the job commits with the rows below an offset, by default with all rows."""
         end = self.state.next_offset if next_offset is None else next_offset
         last = next(iter(self.records[end - 1 : end]), None)
         return Place(end, 0 if last is None else fingerprint(last.at_ms, last.value))
@@ -120,7 +120,7 @@ class Log:
         return self.output.changes[before:]
 
     def redeliver(self, record: Record) -> None:
-        """Fold a record that was folded before."""
+        """Fold a record again."""
         fold(self.state, self.groups, record, self.output)
 
     def say(self, event: Event, after_ms: int = 0) -> list[RouteChange]:
@@ -134,11 +134,11 @@ class Log:
     def heard(
         self, registration: Registration, server: Origin = S1, connection: int = 1, after_ms: int = 0, **changes: str
     ) -> list[RouteChange]:
-        """An unchanged registration."""
+        """Append an unchanged registration."""
         return self.say(a_proof(registration, server, connection, **changes), after_ms)
 
     def beat(self, registration: Registration, server: Origin = S1, after_ms: int = 0) -> list[RouteChange]:
-        """A mere heartbeat."""
+        """Append a heartbeat (904)."""
         origin = over(server, 1)
         event = BrokerHeartbeat(origin, registration.broker_name, registration.live_key, Proof.HEARTBEAT)
         return self.say(event, after_ms)
@@ -157,7 +157,7 @@ class Log:
         return self.say(Tick(server), after_ms)
 
     def pass_time(self, ms: int, *servers: Origin, step_ms: int = 500) -> list[RouteChange]:
-        """All ``servers`` (s1 if none is named) tick each ``step_ms`` until ``ms`` have passed; returns the rows."""
+        """Let all ``servers`` (by default s1) tick every ``step_ms`` until ``ms`` have passed; returns the rows."""
         rows: list[RouteChange] = []
         left = ms
         while left > 0:
@@ -192,12 +192,12 @@ class Log:
 
 
 def over(server: Origin, connection: int) -> Origin:
-    """The server's origin over one of its connections; direct producers have none."""
+    """Return the server's origin with a connection; direct producers have none."""
     return server if server.server_id == DIRECT else server._replace(connection_id=connection)
 
 
 def a_proof(registration: Registration, server: Origin = S1, connection: int = 1, **changes: str) -> BrokerHeartbeat:
-    """An unchanged registration as a heartbeat item."""
+    """Return an unchanged registration as a heartbeat item."""
     values: dict[str, Any] = {"registration_hash": registration.registration_hash} | changes
     return BrokerHeartbeat(
         over(server, connection), registration.broker_name, registration.live_key, Proof.REGISTRATION, **values
@@ -205,7 +205,7 @@ def a_proof(registration: Registration, server: Origin = S1, connection: int = 1
 
 
 def heartbeats_with(items: Iterable[BrokerHeartbeat], *bad_items: object) -> bytes:
-    """A heartbeats record with further items that are no heartbeats at its end."""
+    """Encode a heartbeats record, followed by items that are no heartbeats."""
     fields: dict[str, Any] = orjson.loads(encode_heartbeats(items))
     fields["items"] += bad_items
     return orjson.dumps(fields)

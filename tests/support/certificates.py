@@ -43,7 +43,7 @@ class Authority:
     def issue(
         self, name: str = "server", *, password: str = "", not_after: datetime | None = None, days: int | None = None
     ) -> KeyPair:
-        """A new certificate for this machine, in files called ``name``; those of an earlier one are replaced.
+        """Issue a certificate for this machine into files called ``name``; existing files are replaced.
 
         Args:
             name: What to call the files.
@@ -69,7 +69,7 @@ class Authority:
         return pair
 
     def client_context(self, pair: KeyPair | None = None) -> ssl.SSLContext:
-        """For a client that trusts this authority, and shows a certificate if it is given one."""
+        """Return the context of a client that trusts this authority, with a client certificate if one is given."""
         context = ssl.create_default_context(cafile=str(self.trust_file))
         if pair is not None:
             context.load_cert_chain(pair.cert, pair.key)

@@ -1,6 +1,6 @@
-"""The dependency audit of `make check`: what the lock files say, without a network (ADR 0030).
+"""The dependency audit of `make check`, based on the lock files, without a network (ADR 0030).
 
-``python -m tests.support.dependencies`` prints what is wrong, a line each, and exits with 1 if anything is.
+``python -m tests.support.dependencies`` prints one line per problem and exits with 1 if there are any.
 """
 
 import re
@@ -61,7 +61,7 @@ def problems(repository: Path = REPOSITORY) -> Iterator[str]:
 
 
 def lock_problems(name: str, text: str) -> Iterator[str]:
-    """Lines that are not one exact version from an index, with its hashes."""
+    """Return lines that do not pin one exact version from an index with its hashes."""
     for locked in _entries(text):
         if not _PINNED.fullmatch(locked.text):
             yield f"{name}: {locked.text}: is no exact version of a package"
@@ -76,14 +76,14 @@ def locked_versions(text: str) -> dict[str, str]:
 
 
 def differing_versions(run: Mapping[str, str], all_versions: Mapping[str, str]) -> Iterator[str]:
-    """Packages that running the product would install in another version than its tests have."""
+    """Return packages that the product would install in another version than its tests."""
     for name, version in run.items():
         if all_versions.get(name) != version:
             yield f"{RUN_LOCK}: {name}=={version}: {LOCK} has {all_versions.get(name) or 'none'}; run `make lock`"
 
 
 def stale_requirements(project: Mapping[str, Any], versions: Mapping[str, str]) -> Iterator[str]:
-    """Requirements of pyproject.toml that the lock file does not meet."""
+    """Return requirements of pyproject.toml that the lock file does not meet."""
     for text in [*project["dependencies"], *project["optional-dependencies"]["dev"]]:
         requirement = Requirement(text)
         version = versions.get(canonicalize_name(requirement.name))
@@ -92,7 +92,7 @@ def stale_requirements(project: Mapping[str, Any], versions: Mapping[str, str]) 
 
 
 def installed_problems(name: str, version: str) -> Iterator[str]:
-    """What is installed in place of a locked version, and licences that the product cannot be given away with."""
+    """Return other installed versions than the locked ones, and licences that do not permit distribution."""
     try:
         found = distribution(name)
     except PackageNotFoundError:

@@ -32,7 +32,7 @@ def instructions() -> list[tuple[str, str]]:
 
 
 def image_environment() -> dict[str, str]:
-    """What the image sets for every part."""
+    """Return the environment variables that the image sets for every part."""
     words = [word for name, rest in instructions() if name == "ENV" for word in shlex.split(rest)]
     return dict(word.split("=", 1) for word in words)
 
@@ -47,7 +47,7 @@ def settings_with(environment: Mapping[str, str]) -> Settings:
 
 
 def plain_secrets(environment: Mapping[str, str]) -> list[str]:
-    """Variables that seem to hold a secret, and not the name of a file with one."""
+    """Return variables that seem to contain a secret instead of the name of a file with one."""
     files = ("_FILE", "__FILE")
     return [
         name

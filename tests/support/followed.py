@@ -1,4 +1,4 @@
-"""The state that a follower of ``/changes`` builds from what it receives."""
+"""Conversion of the JSON of ``/changes`` to changes."""
 
 from typing import Any
 
@@ -6,7 +6,7 @@ from namesrv_stream.route.changes import RouteChange
 
 
 def row_of(fields: dict[str, Any]) -> RouteChange:
-    """A row as the fold made it, from its JSON."""
+    """Convert the JSON of a row to the change that the fold made."""
     known = {"offset": 0, "seq": 0, "at_ms": 0, "cause": "", **fields}
     for name in ("clusters", "filter_servers"):
         if name in known:

@@ -14,8 +14,8 @@ from tests.support.builders import Log
 Key = tuple[Any, ...]
 
 
-class Hearing(NamedTuple):
-    """A broker process heard: (cluster, name, address), by a server, at the log's clock."""
+class SignOfLife(NamedTuple):
+    """A heartbeat or registration of a broker (cluster, name, address), received by a server, at the log's clock."""
 
     partition: int
     offset: int
@@ -29,14 +29,14 @@ def instant(at_ms: int) -> datetime:
 
 
 def clocks(log: Log) -> list[int]:
-    """Of each record, the highest LogAppendTime so far."""
+    """Return for each record the highest LogAppendTime up to it."""
     found: list[int] = []
     for record in log.records:
         found.append(max(record.at_ms, found[-1] if found else 0))
     return found
 
 
-def hearings(log: Log) -> Iterator[Hearing]:
+def signs_of_life(log: Log) -> Iterator[SignOfLife]:
     for record, clock_ms in zip(log.records, clocks(log), strict=True):
         try:
             events = decode_record(record.value)
@@ -50,7 +50,7 @@ def hearings(log: Log) -> Iterator[Hearing]:
             else:
                 continue
             broker = (key.cluster, name, key.broker_addr)
-            yield Hearing(record.partition, record.offset, broker, event.origin.server_id, clock_ms)
+            yield SignOfLife(record.partition, record.offset, broker, event.origin.server_id, clock_ms)
 
 
 def key_of(change: RouteChange) -> Key:
@@ -58,7 +58,7 @@ def key_of(change: RouteChange) -> Key:
 
 
 def intervals(changes: Iterable[RouteChange]) -> list[tuple[RouteChange, int | None]]:
-    """Each change that lasted, with the ``at_ms`` at which the key's next one came; in log order."""
+    """Return each change that lasted, with the ``at_ms`` of the key's next change; in log order."""
     of_key: dict[Key, list[RouteChange]] = defaultdict(list)
     for change in changes:
         if change.kind in KEY_COLUMNS and change.kind != ChangeKind.REGISTRATION:
@@ -71,7 +71,7 @@ def intervals(changes: Iterable[RouteChange]) -> list[tuple[RouteChange, int | N
 
 
 def sessions(log: Log) -> list[dict[str, Any]]:
-    """Rows of ``broker_sessions``, in log order."""
+    """Return the rows of ``broker_sessions``, in log order."""
     rows_at: dict[int, list[RouteChange]] = defaultdict(list)
     for change in log.output.changes:
         if change.kind == ChangeKind.BROKER_LIVE:
@@ -113,7 +113,7 @@ def _new_session(row: RouteChange) -> dict[str, Any]:
 
 
 def minutes(log: Log, lookback_ms: int) -> list[dict[str, Any]]:
-    """Rows of ``heartbeat_minutes`` but for the quantiles, whose gaps are in ``gaps``; in order of key and minute.
+    """Return the rows of ``heartbeat_minutes`` in order of key and minute, with all ``gaps`` instead of quantiles.
 
     Args:
         log: The log.
@@ -122,16 +122,16 @@ def minutes(log: Log, lookback_ms: int) -> list[dict[str, Any]]:
     running_ms = max(clocks(log), default=0) // 60_000 * 60_000
     found: dict[tuple[Any, ...], dict[str, Any]] = {}
     last: dict[tuple[Any, ...], int] = {}
-    for hearing in hearings(log):
-        key = (*hearing.broker, hearing.server_id)
-        gap_ms = hearing.at_ms - last[key] if key in last else None
-        last[key] = hearing.at_ms
-        minute_ms = hearing.at_ms // 60_000 * 60_000
+    for sign in signs_of_life(log):
+        key = (*sign.broker, sign.server_id)
+        gap_ms = sign.at_ms - last[key] if key in last else None
+        last[key] = sign.at_ms
+        minute_ms = sign.at_ms // 60_000 * 60_000
         if minute_ms >= running_ms:
             continue
-        row = found.setdefault((*key, minute_ms), {"heartbeats": 0, "gaps": [], "first_at": instant(hearing.at_ms)})
+        row = found.setdefault((*key, minute_ms), {"heartbeats": 0, "gaps": [], "first_at": instant(sign.at_ms)})
         row["heartbeats"] += 1
-        row["last_at"] = instant(hearing.at_ms)
+        row["last_at"] = instant(sign.at_ms)
         if gap_ms is not None and row["gaps"] is not None:
             row["gaps"] = [*row["gaps"], gap_ms] if gap_ms <= lookback_ms else None
     return [

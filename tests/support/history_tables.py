@@ -1,8 +1,9 @@
-"""The history tables of a log, computed in plain Python: the rows that the Spark process must write."""
+"""Writes the history tables of logs without Spark: the rows that the Spark process must write, in plain Python."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from random import Random
 from statistics import quantiles
 from typing import Any, Final
 
@@ -15,16 +16,19 @@ from namesrv_stream.route.event_json import decode_record
 from namesrv_stream.route.events import BrokerHeartbeat, BrokerRegistered
 from namesrv_stream.route.fold.step import Record
 from namesrv_stream.route.model import LeaseKey
+from namesrv_stream.settings import Settings
+from namesrv_stream.tables.history_files import HistoryMark
+from namesrv_stream.tables.history_files import commit_metadata
+from namesrv_stream.tables.repair import prepare_tables
+from namesrv_stream.tables.route_writers import ChangesWriter
 from namesrv_stream.tables.change_rows import encode_changes
-from namesrv_stream.tables.history_files import HistoryMark, commit_metadata
-from namesrv_stream.tables.layout import (
-    DAY_COLUMNS,
-    HEARTBEAT_MINUTES,
-    HISTORY_SCHEMAS,
-    ROUTE_ARCHIVE,
-    STATISTICS_COLUMNS,
-    history_properties,
-)
+from namesrv_stream.tables.layout import BROKER_EVENTS
+from namesrv_stream.tables.layout import DAY_COLUMNS
+from namesrv_stream.tables.layout import HEARTBEAT_MINUTES
+from namesrv_stream.tables.layout import HISTORY_SCHEMAS
+from namesrv_stream.tables.layout import ROUTE_ARCHIVE
+from namesrv_stream.tables.layout import STATISTICS_COLUMNS
+from namesrv_stream.tables.layout import history_properties
 from namesrv_stream.tables.repair import prepare_tables
 from namesrv_stream.tables.route_writers import ChangesWriter
 from namesrv_stream.tables.storage import tables_of
@@ -37,7 +41,7 @@ Row = dict[str, Any]
 
 
 class HistoryOfLogs:
-    """All tables of the logs of some partitions; each is written up to the offsets that the test names.
+    """The tables of some logs, one per partition; each table is written up to the offsets that the test names.
 
     Attributes:
         settings: Settings whose data directory holds the tables.
@@ -54,7 +58,7 @@ class HistoryOfLogs:
 
     @property
     def changes(self) -> list[RouteChange]:
-        """All rows so far."""
+        """All changes so far."""
         return [change for log in self.logs for change in log.output.changes]
 
     def ends(self) -> dict[int, int]:
@@ -76,12 +80,12 @@ class HistoryOfLogs:
         self._overwrite(HEARTBEAT_MINUTES, list(minutes(records)), until)
 
     def write_minutes(self, ends: Mapping[int, int]) -> None:
-        """``heartbeat_minutes`` alone, up to these offsets: it may be behind the other tables."""
+        """Rewrite ``heartbeat_minutes`` alone, up to these offsets: it may be behind the other tables."""
         records = [r for p, log in enumerate(self.logs) for r in log.records if r.offset < ends[p]]
         self._overwrite(HEARTBEAT_MINUTES, list(minutes(records)), ends)
 
     def write_all(self) -> None:
-        """Everything, to the logs' ends."""
+        """Write all tables up to the end of the logs."""
         self.commit()
         self.write()
 
@@ -109,21 +113,21 @@ class HistoryOfLogs:
 
 
 def instant_of(at_ms: int) -> datetime:
-    """Epoch milliseconds as a TIMESTAMP."""
+    """Convert epoch milliseconds to a TIMESTAMP."""
     return _EPOCH + timedelta(milliseconds=at_ms)
 
 
 def archived(changes: Iterable[RouteChange]) -> list[Row]:
-    """``route_archive``."""
+    """Return the rows of ``route_archive``."""
     return [row._asdict() | {"day": instant_of(row.at_ms).date()} for row in changes if row.kind not in _LEFT_OUT]
 
 
 def minutes(records: Sequence[Record]) -> Iterator[Row]:
-    """``heartbeat_minutes``, of one server each; a minute counts as ended when the log is."""
+    """Return the rows of ``heartbeat_minutes``; the last minute counts as complete."""
     found: dict[tuple[LeaseKey, str, int], list[tuple[int, int | None]]] = {}
     last_ms: dict[tuple[LeaseKey, str], int] = {}
     partition_of: dict[LeaseKey, int] = {}
-    for record, key, server_id in _hearings(records):
+    for record, key, server_id in _signs_of_life(records):
         gap_ms = record.at_ms - last_ms[key, server_id] if (key, server_id) in last_ms else None
         last_ms[key, server_id] = record.at_ms
         partition_of[key] = record.partition
@@ -148,7 +152,7 @@ def minutes(records: Sequence[Record]) -> Iterator[Row]:
         }
 
 
-def _hearings(records: Sequence[Record]) -> Iterator[tuple[Record, LeaseKey, str]]:
+def _signs_of_life(records: Sequence[Record]) -> Iterator[tuple[Record, LeaseKey, str]]:
     for record in records:
         try:
             events = decode_record(record.value)
@@ -160,3 +164,35 @@ def _hearings(records: Sequence[Record]) -> Iterator[tuple[Record, LeaseKey, str
             elif isinstance(event, BrokerRegistered):
                 r = event.registration
                 yield record, LeaseKey(r.broker_name, r.live_key), event.origin.server_id
+
+
+def write_archive(settings: Settings, records: Iterable[Record], *, files: int = 3, topic_id: str = TOPIC_ID) -> None:
+    """Append records to ``broker_events`` in random order, as joined files have them, in ``files`` commits."""
+    path, schema = settings.data.tables_dir / BROKER_EVENTS, HISTORY_SCHEMAS[BROKER_EVENTS]
+    if not path.exists():
+        properties = history_properties(topic_id, settings.kafka.partitions, STATISTICS_COLUMNS[BROKER_EVENTS])
+        days = [DAY_COLUMNS[BROKER_EVENTS]]
+        DeltaTable.create(path, schema, partition_by=days, configuration=properties, raise_if_key_not_exists=False)
+    rows = [_event_row(record) for record in records]
+    Random(len(rows)).shuffle(rows)
+    for number in range(files):
+        _append_events(settings, rows[number::files], topic_id)
+
+
+def _append_events(settings: Settings, rows: Sequence[dict[str, Any]], topic_id: str) -> None:
+    write_deltalake(
+        settings.data.tables_dir / BROKER_EVENTS,
+        pa.Table.from_pylist(list(rows), HISTORY_SCHEMAS[BROKER_EVENTS]),
+        mode="append",
+        commit_properties=CommitProperties(custom_metadata=commit_metadata(HistoryMark(topic_id))),
+    )
+
+
+def _event_row(record: Record) -> dict[str, Any]:
+    at = instant_of(record.at_ms)
+    try:
+        value, raw = record.value.decode(), None
+    except UnicodeDecodeError:
+        value, raw = None, record.value
+    place = {"partition": record.partition, "offset": record.offset, "at": at, "event_day": at.date()}
+    return {**place, "value": value, "raw": raw}

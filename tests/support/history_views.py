@@ -21,17 +21,17 @@ BROKER_SESSIONS = "broker_sessions"
 
 
 def rows_of(tables: Storage, table: str) -> list[dict[str, Any]]:
-    """All rows of a history table, or of a view of it, in log order where they have one."""
-    found = asked(tables, f"SELECT * FROM {table}")
-    # An instant is there in epoch milliseconds as well.
+    """Return all rows of a history table or view, in log order if they have one."""
+    found = query(tables, f"SELECT * FROM {table}")
+    # Instants are also stored in epoch milliseconds.
     twice = {n for n in found.column_names if n.endswith("_ms") and n.removesuffix("_ms") in found.column_names}
     found = found.drop_columns([*sorted(twice - {"at_ms"}), *(["at"] if "at_ms" in twice else [])])
     rows: list[dict[str, Any]] = (in_log_order(found) if "seq" in found.column_names else found).to_pylist()
     return rows
 
 
-def asked(tables: Storage, sql: str) -> pa.Table:
-    """What a statement answers in DuckDB, of the tables and their views."""
+def query(tables: Storage, sql: str) -> pa.Table:
+    """Run a statement in DuckDB on the tables and their views."""
     with closing(duckdb.connect()) as connection:
         for name in (*HISTORY_SCHEMAS, ROUTE_CHANGES):
             rows = open_delta(tables / name).to_pyarrow_dataset() if (tables / name).has(LOG) else None
@@ -43,7 +43,7 @@ def asked(tables: Storage, sql: str) -> pa.Table:
 
 
 def change_of(row: Mapping[str, Any]) -> RouteChange:
-    """A row of any engine as the change that it is of."""
+    """Convert a row of any engine to the change that it stores."""
     values = {name: row[name] for name in RouteChange._fields}
     for name in ("clusters", "filter_servers"):
         values[name] = None if values[name] is None else tuple(values[name])

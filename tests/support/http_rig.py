@@ -1,4 +1,4 @@
-"""A server's HTTP port on a real socket, over a view that tests change as a follower of the tables would."""
+"""A server's HTTP port on a real socket, with a view that tests change like a follower of the tables."""
 
 import asyncio
 import json
@@ -34,7 +34,7 @@ NO_LANE: Final = LaneStatus(False, "off")
 
 
 def http_settings(**http: object) -> Settings:
-    """Defaults, but for these of the section ``http``."""
+    """Return default settings with these changes of the section ``http``."""
     flags = [Flag("test", f"http.{key}", str(value)) for key, value in http.items()]
     return load_settings(environ={}, flags=flags).settings
 
@@ -87,7 +87,7 @@ class HttpRig:
     def commit(
         self, changes: Sequence[RouteChange], next_offsets: Mapping[int, int], job: JobFigures | None = None
     ) -> None:
-        """Take over one commit of the job."""
+        """Apply one commit of the job."""
         self.rig.served.committed(list(changes), next_offsets)
         self.tables.count(changes)
         self.tables.committed(self.tables.version + 1, job)
@@ -112,7 +112,7 @@ class HttpRig:
                 self.http.stop()
 
     async def get(self, path: str, method: str = "GET", body: bytes = b"", **headers: str) -> "Answer":
-        """Ask, over a connection of its own."""
+        """Send a request over a new connection."""
         host, _, port = self.http.address.rpartition(":")
         reader, writer = await asyncio.open_connection(host, int(port))
         try:
@@ -136,7 +136,7 @@ class HttpRig:
 
 
 class Answer(NamedTuple):
-    """An answer as it came; names of headers in small letters."""
+    """A received answer; names of headers are in lower case."""
 
     status: int
     headers: dict[str, str]
@@ -171,7 +171,7 @@ async def read_answer(reader: asyncio.StreamReader, *, has_body: bool = True) ->
 
 
 async def eventually(is_so: Callable[[], bool], what: str) -> None:
-    """Give the event loop time until a condition holds."""
+    """Run the event loop until a condition is true."""
     for _ in range(6_000):
         if is_so():
             return

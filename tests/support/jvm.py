@@ -1,4 +1,4 @@
-"""How the tests start a Java program on RocketMQ's jars: quickly, with little memory, with output in a given folder."""
+"""Starts Java programs with RocketMQ's jars: quickly, with little memory, with output in a given folder."""
 
 import os
 from collections.abc import Mapping, Sequence
@@ -16,7 +16,7 @@ _FAST_START = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-XX:-UsePerfData"
 
 
 def rocketmq_jars(jars_dir: Path = JARS) -> list[Path]:
-    """The jars of a RocketMQ release (5.3.3) and what it needs, in a fixed order.
+    """Return the jars of a RocketMQ release (5.3.3) and its dependencies, in a fixed order.
 
     Raises:
         AssertionError: They are not there.

@@ -1,4 +1,4 @@
-"""A real embedded Kafka for tests, and settings that keep a test to its own directory and ports."""
+"""A real embedded Kafka for tests, and settings with a new directory and free ports."""
 
 import subprocess
 import sys

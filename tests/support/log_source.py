@@ -1,4 +1,4 @@
-"""Logs in memory that replace Kafka's in a replay."""
+"""Logs in memory that replace Kafka in a replay."""
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -13,7 +13,7 @@ from tests.support.tables import TOPIC_ID
 
 
 class _Records(NamedTuple):
-    """Each partition's records from its first to its last offset, so many at a time."""
+    """The records of each partition from its first to its last offset, in batches."""
 
     logs: Sequence[Log]
     firsts: Sequence[int]
@@ -32,7 +32,7 @@ class _Records(NamedTuple):
 
 
 def source_of(*logs: Log, earliest: int | Sequence[int] = 0, end: int | None = None, batch: int = 7) -> LogSource:
-    """The records of each partition's log from ``earliest`` (of all, or of each) to ``end``, so many at a time."""
+    """Return the records of each log from ``earliest`` (one offset, or one per log) to ``end``, in batches."""
     firsts = [earliest] * len(logs) if isinstance(earliest, int) else earliest
     ends = [len(log.records) if end is None else end for log in logs]
     pieces = {p: (Piece(Store.KAFKA, first, ends[p]),) for p, first in enumerate(firsts)}
@@ -40,7 +40,7 @@ def source_of(*logs: Log, earliest: int | Sequence[int] = 0, end: int | None = N
 
 
 def opens(source: LogSource) -> OpenLog:
-    """What opens it."""
+    """Return a function that opens the source."""
 
     @contextmanager
     def open_log(settings: Settings) -> Iterator[LogSource]:

@@ -1,4 +1,4 @@
-"""A name server without sockets: processors over a view, events applied as the gateway would."""
+"""A name server without sockets: processors with a view, to which events are applied as by the gateway."""
 
 import zlib
 from collections.abc import Mapping
@@ -28,7 +28,7 @@ SLAVE = "10.0.0.2:10911"
 
 
 class Exchange:
-    """One server and its view; each ``send`` is a request, its answer, and what was accepted applied.
+    """One server and its view; each ``send`` answers a request and applies its accepted events.
 
     Attributes:
         now_ms: The server's monotonic time.
@@ -52,7 +52,7 @@ class Exchange:
         return self.server.view
 
     def send(self, request: RemotingCommand, connection: int = 1) -> Answer:
-        """Answer a request as it came over ``connection``, and apply what was accepted."""
+        """Answer a request of ``connection``, and apply its accepted events."""
         origin = self._origin._replace(connection_id=connection)
         answer = process(self.server, Call(request, origin, self.now_ms, self.peer))
         self.apply(answer.accepted, connection)
@@ -74,7 +74,7 @@ class Exchange:
         self.view.accept(event)
 
     def close(self, connection: int) -> None:
-        """The connection is closed, and what the fold makes of that is committed: the brokers heard over it end."""
+        """Close a connection, and commit the result of the fold: its brokers are removed."""
         for key in self._registered.pop(connection, {}):
             origin = self._origin._replace(connection_id=connection)
             self.accept(BrokerUnregistered(origin, key.broker_name, key.live_key, -1))

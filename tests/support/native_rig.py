@@ -1,4 +1,4 @@
-"""A whole server behind real sockets, with a native lane; its log is in memory."""
+"""A whole server with real sockets and a native lane; its log is in memory."""
 
 import asyncio
 import os
@@ -30,7 +30,7 @@ class SocketPeer:
         self.writer = writer
 
     async def ask(self, *requests: RemotingCommand) -> list[RemotingCommand]:
-        """Send requests at once; their answers, in the order in which they came."""
+        """Send requests at once; returns their answers in order of arrival."""
         self.send(b"".join(map(encode_frame, requests)))
         return [decode_frame(await self.frame()) for _ in requests]
 
@@ -48,11 +48,11 @@ class SocketPeer:
         return await asyncio.wait_for(self._reader.readexactly(size), PATIENCE_S)
 
     async def part(self) -> bytes:
-        """What comes next; nothing at the end."""
+        """Return the next bytes; none at the end."""
         return await asyncio.wait_for(self._reader.read(1 << 16), PATIENCE_S)
 
     async def end(self) -> bytes:
-        """All that comes until the server closes; the kernel resets the connection where bytes were left unread."""
+        """Return all bytes until the server closes; the kernel resets the connection if bytes were not read."""
         try:
             return await asyncio.wait_for(self._reader.read(), PATIENCE_S)
         except ConnectionResetError:
@@ -65,7 +65,7 @@ class SocketPeer:
 
 
 class NativeRig:
-    """One server; its lane knows as much as ``max_answers_bytes``."""
+    """One server with a native lane that stores up to ``max_answers_bytes``."""
 
     def __init__(self, max_answers_bytes: int = 1 << 20, **rig: Any) -> None:
         library = load_library()
@@ -111,7 +111,7 @@ class NativeRig:
 
 
 async def wait_until(is_so: Callable[[], bool]) -> None:
-    """Run the event loop until a condition holds."""
+    """Run the event loop until a condition is true."""
     async with asyncio.timeout(PATIENCE_S):
         while not is_so():  # noqa: ASYNC110 - what is waited for happens in another thread, or at the other end
             await asyncio.sleep(0.001)

@@ -1,6 +1,6 @@
-"""moto's server as an S3-compatible store, behind a gate that tests close, or that swallows an answer or a condition.
+"""moto's server as an S3-compatible store, behind a proxy that can block requests or drop answers and conditions.
 
-It keeps all objects in memory. To simulate an outage, close the gate instead of killing the server.
+It stores all objects in memory. To simulate an outage, block the proxy instead of killing the server.
 """
 
 import socket

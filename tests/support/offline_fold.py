@@ -1,4 +1,4 @@
-"""The fold of a whole Kafka topic without Spark: the rows that the tables must have."""
+"""Folds a whole Kafka topic without Spark: the changes that the tables must contain."""
 
 from namesrv_stream.kafka import LogReader
 from namesrv_stream.kafka.log_reader import read_extent
@@ -10,12 +10,12 @@ from namesrv_stream.tools.replay.log_fold import LogFold, start_of_log
 
 
 def places_of(records: list[Record]) -> dict[int, Place]:
-    """How far a job is that has folded these."""
+    """Return the progress of a job that has folded these records."""
     return {r.partition: Place(r.offset + 1, fingerprint(r.at_ms, r.value)) for r in records}
 
 
 def read_records(settings: Settings, until: dict[int, int] | None = None) -> list[Record]:
-    """All records of the events topic in order of (partition, offset), up to its end or to given next offsets."""
+    """Read the events topic in order of (partition, offset), up to its end or to the given next offsets."""
     extent = read_extent(settings)
     with LogReader(settings) as log:
         return [
@@ -27,14 +27,14 @@ def read_records(settings: Settings, until: dict[int, int] | None = None) -> lis
 
 
 def fold_offline(settings: Settings, until: dict[int, int] | None = None) -> list[RouteChange]:
-    """The changes of the whole topic."""
+    """Return all changes of the topic."""
     folds = [LogFold(start_of_log(p, settings.kafka.partitions)) for p in range(settings.kafka.partitions)]
     records = read_records(settings, until)
     return [c for p, fold in enumerate(folds) for c in fold.fold(r for r in records if r.partition == p)]
 
 
 def as_row(change: RouteChange) -> dict[str, object]:
-    """A change as polars reads its row: lists and dicts for tuples."""
+    """Convert a change to the row that polars reads: lists and dicts instead of tuples."""
     fields = change._asdict()
     if change.broker_addrs is not None:
         fields["broker_addrs"] = dict(change.broker_addrs)

@@ -1,4 +1,4 @@
-"""Child processes, ports and waiting, for the tests that run real parts.
+"""Child processes, ports and waiting, for tests that run real parts.
 
 No child outlives the test process: each leads a session of its own whose whole group is killed by ``close``, and the
 kernel kills the leader when the thread that started it ends (so call ``start`` on a thread that lives long enough).
@@ -106,7 +106,7 @@ def wait_until(
 
 
 class Process:
-    """One child process with a log file; a context manager that starts it and leaves nothing behind.
+    """One child process with a log file; a context manager that starts it and kills it at the end.
 
     Args:
         name: What to call it in messages.

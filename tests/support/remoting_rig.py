@@ -1,4 +1,4 @@
-"""A server's remoting port on a real socket, on uvloop in a thread of its own; time passes when a test says so."""
+"""A server's remoting port on a real socket, with uvloop in its own thread; a test controls the time."""
 
 import asyncio
 import threading
@@ -19,7 +19,7 @@ _CALL_TIMEOUT_S = 120.0
 
 
 class RemotingRig:
-    """A context manager. Its log is in memory and takes every record.
+    """A server; a context manager. Its log is in memory and accepts every record.
 
     Attributes:
         rig: Belongs to the thread; see ``on_loop``.
@@ -49,7 +49,7 @@ class RemotingRig:
         return asyncio.run_coroutine_threadsafe(run(), self._loop).result(_CALL_TIMEOUT_S)
 
     def pass_time(self, duration_ms: int) -> None:
-        """Let this much time pass for the server, in ticks."""
+        """Let time pass for the server, in ticks."""
 
         def beat() -> None:
             self.rig.beat()

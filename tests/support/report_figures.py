@@ -1,4 +1,4 @@
-"""Builders of sessions in one line each, and the answers and report about them without stored tables."""
+"""One-line builders of sessions, and the queries and report about them without stored tables."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -53,8 +53,8 @@ _HEARTBEATS: Final = pa.schema(
 
 
 @dataclass(frozen=True, slots=True)
-class Heard:
-    """What is known of heartbeats.
+class Heartbeats:
+    """Known heartbeats.
 
     Attributes:
         rows: As of ``heartbeats_of_day.sql``.
@@ -80,7 +80,7 @@ def a_session(
     timeout_ms: int | None = None,
     last_heard_ms: int | None = None,
 ) -> Row:
-    """A row of ``sessions.sql``; without a cause it ends by expiring."""
+    """Return a row of ``sessions.sql``; without a cause the session ends by expiry."""
     return {
         "cluster": cluster,
         "broker_name": name,
@@ -99,25 +99,25 @@ def a_session(
 
 
 def period_of(sessions: Sequence[Row], since_ms: int, until_ms: int) -> Database:
-    """A database that answers the questions about brokers."""
+    """Return a database for queries about brokers."""
     database = Database()
     database.set_period(sessions_table(sessions), Window(since_ms, until_ms))
     return database
 
 
 def sessions_table(sessions: Sequence[Row]) -> pa.Table:
-    """The answer of ``sessions.sql``, with replicas."""
+    """Return the result of ``sessions.sql``, with replicas."""
     ordered = sorted(sessions, key=lambda s: (s["cluster"], s["broker_name"], s["broker_addr"], s["up_ms"]))
     return with_replicas(pa.Table.from_pylist([dict.fromkeys(SESSIONS.names) | s for s in ordered], SESSIONS))
 
 
 def ask(question: str, sessions: Sequence[Row], since_ms: int, until_ms: int, **parameters: Any) -> list[Row]:
-    """The answer to a question about brokers."""
+    """Return the result of a query about brokers."""
     return period_of(sessions, since_ms, until_ms).rows(question, **{"objective": None} | parameters)
 
 
 def register_heartbeats(database: Database, rows: Sequence[Row] = ()) -> None:
-    """Make ``heartbeats`` a table."""
+    """Register the table ``heartbeats``."""
     complete = [dict.fromkeys(_HEARTBEATS.names) | row for row in rows]
     database.register("heartbeats", pa.Table.from_pylist(complete, _HEARTBEATS))
 
@@ -131,7 +131,7 @@ def ask_delays(
     records: pa.Table | None = None,
     commits: Sequence[JobCommit] = (),
 ) -> dict[str, Row]:
-    """The answer of ``delays.sql``, by kind; of Monday and what follows."""
+    """Return the result of ``delays.sql`` by kind, from Monday on."""
     database = period_of(sessions, MONDAY_MS, until_ms)
     counted_to_ms = {0: FAR_MS} if counted_to_ms is None else counted_to_ms
     records = RECORDS.empty_table() if records is None else records
@@ -146,11 +146,11 @@ def figures_of(
     *,
     objective: float = 0.999,
     cluster: str | None = None,
-    heard: Heard | None = None,
+    heard: Heartbeats | None = None,
     extent: Extent | None = None,
     counted_to_ms: Mapping[int, int] | None = None,
 ) -> Figures:
-    """The report of sessions, of a history that knows everything."""
+    """Return the figures of sessions, with a complete history."""
     extent = extent or Extent(0, until_ms, until_ms)
     window = Window(max(since_ms, extent.begin_ms or 0), until_ms)
     database = period_of(sessions, window.since_ms, until_ms)
@@ -171,5 +171,5 @@ def figures_of(
 
 
 def _timeouts(timeouts: Sequence[tuple[int, int]]) -> pa.Table:
-    """The answer of ``default_timeouts.sql``."""
+    """Return the result of ``default_timeouts.sql``."""
     return pa.table({"at_ms": [at_ms for at_ms, _ in timeouts], "timeout_ms": [ms for _, ms in timeouts]})

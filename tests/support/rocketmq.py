@@ -29,7 +29,7 @@ _HA_OFFSET = 1
 
 
 class _RocketmqServer:
-    """What the Java NameServer and the broker have in common: one JVM, signals, an address."""
+    """The common part of the Java NameServer and the broker: one JVM, signals, an address."""
 
     def __init__(self, process: Process, port: int) -> None:
         self.process = process
@@ -79,7 +79,7 @@ class _RocketmqServer:
         self.process.thaw()
 
     def close(self) -> None:
-        """Leave nothing of it behind."""
+        """Kill it and its child processes."""
         self.process.close()
 
     def __enter__(self) -> Self:
@@ -211,7 +211,7 @@ class Broker(_RocketmqServer):
         super().start()
 
     def register(self) -> None:
-        """Have it register in full at once, with a new data version, by an operator's change that changes nothing.
+        """Make it register in full at once with a new data version, by a configuration change without effect.
 
         Raises:
             AssertionError: It refused.

@@ -1,4 +1,4 @@
-"""One JVM that lives as long as the tests and runs unmodified parts of RocketMQ 5.3.3 in it; of these here: mqadmin.
+"""A JVM that runs unmodified parts of RocketMQ 5.3.3 for all tests, and the interface to mqadmin.
 
 Every name-server address is an argument, so that a command can address the Java NameServer or namesrv-stream.
 """
@@ -155,21 +155,21 @@ class Mqadmin:
         return output
 
     def command_names(self) -> frozenset[str]:
-        """Every sub-command that this mqadmin has, by its own list."""
+        """Return every sub-command in mqadmin's own list."""
         return frozenset(self._peers.ask({"do": "commands"})["names"])
 
     def outcome(self, *args: str) -> str:
         """Run one sub-command; a failure raises nothing.
 
         Returns:
-            What it prints, and of each stack trace the lines that say what was wrong.
+            Its output, and the lines of each stack trace that explain the error.
         """
         output, errors = self._run(args)
         return output + "".join(f"! {line}\n" for line in errors.splitlines() if _TELLS.match(line))
 
     @contextmanager
     def signing(self, access_key: str, secret_key: str) -> Iterator[None]:
-        """Have mqadmin sign its requests, by the file that its users would write."""
+        """Let mqadmin sign its requests, configured by the same file as for users."""
         path = self._peers.work_dir / "conf" / "tools.yml"
         path.parent.mkdir(exist_ok=True)
         path.write_text(f"accessKey: {access_key}\nsecretKey: {secret_key}\n")

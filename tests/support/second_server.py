@@ -1,4 +1,4 @@
-"""A second name server beside a running `up`: same Kafka, same tables, an identity and a data directory of its own."""
+"""A second name server next to a running `up`: it shares Kafka and tables, and has its own id and data directory."""
 
 import sys
 import urllib.request
@@ -18,13 +18,13 @@ READY_TIMEOUT_S = 60.0
 
 
 class SecondServer:
-    """`namesrv-stream serve`; a context manager. Started again it has the same address and identity.
+    """`namesrv-stream serve`; a context manager. After a restart it has the same address and id.
 
     Args:
         data_dir: Its data directory.
-        stack: Whose Kafka and tables it shares.
-        server_id: It must be its own.
-        environ: Added to its environment: secrets.
+        stack: The product whose Kafka and tables it uses.
+        server_id: Its id, which no other server has.
+        environ: Additional environment variables.
         flags: Further settings, ``section__key="value"``.
     """
 
@@ -81,7 +81,7 @@ class SecondServer:
         self.process.kill()
 
     def get_text(self, path: str) -> str:
-        """Text of its HTTP port."""
+        """Return the text at a path of its HTTP port."""
         with urllib.request.urlopen(f"http://{self.http}{path}", timeout=10) as answer:
             return str(answer.read().decode())
 

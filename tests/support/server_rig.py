@@ -1,4 +1,4 @@
-"""A whole server without sockets and Kafka: real connections, gateway and view between memory on both sides."""
+"""A whole server without sockets and Kafka: real connections, gateway and view, with both ends in memory."""
 
 import asyncio
 from collections.abc import Sequence
@@ -46,10 +46,10 @@ class LeapingClock(ManualClock):
 
 
 class MemoryPublisher:
-    """Takes the records of one partition; nothing reaches the log before Kafka has opened the session and acks.
+    """Accepts the records of one partition; they reach the log when Kafka has opened the session and acknowledges.
 
     Attributes:
-        unacked: What was published in this session and is not in the log.
+        unacked: Records that were published in this session and are not in the log.
     """
 
     def __init__(self, kafka: "MemoryKafka", log: PartitionLog) -> None:
@@ -98,7 +98,7 @@ class MemoryPublisher:
     # ---- what Kafka does ----
 
     def ack(self) -> None:
-        """All that was published is in the log."""
+        """Acknowledge all published records: they are in the log."""
         taken, self.unacked = self.unacked, []
         self.log.acked([self._kafka.append(record) for record in taken])
 
@@ -143,7 +143,7 @@ class MemoryKafka:
             publisher.log.opened()
 
     def ack(self, partition: int | None = None) -> None:
-        """All that was published is in the log."""
+        """Acknowledge all published records: they are in the log."""
         for publisher in self._of(partition):
             publisher.ack()
 
@@ -182,7 +182,7 @@ class MemoryKafka:
 
 
 class MemoryTransport(asyncio.Transport):
-    """A peer that reads at once, or, once ``is_stuck``, nothing until ``read_all``."""
+    """A peer that reads at once, or nothing until ``read_all`` if ``is_stuck``."""
 
     def __init__(self, peer: tuple[str, int] = ("10.9.9.9", 4711)) -> None:
         super().__init__({"peername": peer})
@@ -207,7 +207,7 @@ class MemoryTransport(asyncio.Transport):
             self.received += bytes(data)
 
     def read_all(self) -> None:
-        """The peer reads; it may become stuck again by what comes then."""
+        """Let the peer read everything; it may become stuck again afterwards."""
         self.received += self.buffered
         was_paused = len(self.buffered) > self.high
         self.buffered = b""
@@ -224,7 +224,7 @@ class MemoryTransport(asyncio.Transport):
         self.is_reading_paused = False
 
     def deliver(self, data: bytes) -> None:
-        """The peer's bytes come."""
+        """Deliver bytes of the peer."""
         if self.protocol is not None:
             self.protocol.data_received(data)
 
@@ -247,7 +247,7 @@ class MemoryTransport(asyncio.Transport):
             protocol.connection_lost(None)
 
     def answers(self, since: int = 0) -> list[RemotingCommand]:
-        """All that were received, or those behind so many bytes."""
+        """Return all received answers, or those after ``since`` bytes."""
         return [decode_frame(frame) for frame in FrameBuffer(1 << 30).feed(self.received[since:])]
 
 
@@ -313,7 +313,7 @@ class Rig:
         return self.core.new_connection()
 
     def connection_events(self, event: str) -> int:
-        """How often that happened to a connection."""
+        """Return how often an event happened to connections."""
         return self.core.counters.value(CONNECTION_EVENTS, event)
 
     def ask(self, transport: MemoryTransport, request: RemotingCommand) -> RemotingCommand:
@@ -324,7 +324,7 @@ class Rig:
         return transport.answers(before)[0]
 
     def commit(self) -> list[RouteChange]:
-        """What was published is in the log, and the job has folded and committed it; returns the rows.
+        """Acknowledge all published records, fold and commit them as the job does; returns the rows.
 
         Kafka's stamps are the moments at which the records were published.
         """
@@ -344,5 +344,5 @@ class Rig:
 
 
 async def turn() -> None:
-    """One turn of the event loop: what is due is flushed."""
+    """Run one turn of the event loop, which flushes due data."""
     await asyncio.sleep(0)

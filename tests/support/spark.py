@@ -1,4 +1,4 @@
-"""The fold hosted by a real Spark in the test's own process, on a topic and a data directory of the test's own."""
+"""Runs the fold in a real Spark inside the test process, with a topic and a data directory for each test."""
 
 import time
 from collections.abc import Iterator
@@ -37,7 +37,7 @@ _SENT_S = 30.0  # for Kafka to take a record
 
 
 def own_settings(kafka_settings: Settings, data_dir: Path, partitions: int = 1, **streaming: Any) -> Settings:
-    """Settings on the shared Kafka with topics that no other test has; the topics are made."""
+    """Create new topics in the shared Kafka; returns settings that use them."""
     topic = f"test-{uuid4()}"
     names = {"broker_events_topic": topic, "dead_letter_topic": f"{topic}.dead-letters", "partitions": partitions}
     servers = f"127.0.0.1:{kafka_settings.embedded_kafka.listen_port}"
@@ -57,7 +57,7 @@ class EventProducer:
         self._producer = KafkaProducer(**producer_config(settings))
 
     def send(self, *events: Event) -> int:
-        """Each to its partition, or to all, close together; returns the last LogAppendTime when Kafka has them."""
+        """Send events, each to its partition or to all; returns the last LogAppendTime when Kafka has stored them."""
         sent = []
         for event in events:
             key = routing_key(event)
@@ -67,11 +67,11 @@ class EventProducer:
         return max(int(future.get(timeout=_SENT_S).timestamp) for future in sent)
 
     def send_value(self, value: bytes, partition: int = 0) -> None:
-        """A record of any content."""
+        """Send a record with any content."""
         self._send(value, partition).get(timeout=_SENT_S)
 
     def send_for(self, duration_ms: int, event: Event, interval_ms: int = 100) -> None:
-        """Send an event again and again until that much time has passed for Kafka."""
+        """Send an event repeatedly until ``duration_ms`` have passed by Kafka's clock."""
         until_ms = self.send(event) + duration_ms
         while self.send(event) < until_ms:
             time.sleep(interval_ms / 1000)
@@ -93,7 +93,7 @@ def event_producer(settings: Settings) -> Iterator[EventProducer]:
 
 
 def fold_available(spark: SparkSession, settings: Settings) -> StartPoint:
-    """Start the job's query as the job does, let it fold all that is in the topic, stop it; says where it began."""
+    """Run the job's query until it has folded the whole topic; returns where it began."""
     extent = read_extent(settings)
     prepare_tables(settings, extent.topic_id)
     tables = tables_of(settings)
@@ -123,7 +123,7 @@ def written_changes(settings: Settings) -> list[RouteChange]:
 
 
 def committed_offsets(settings: Settings, topic_id: str) -> dict[int, int]:
-    """partition → next offset, as the table says."""
+    """Return partition → next offset, from the table."""
     table = DeltaTable(settings.data.tables_dir / ROUTE_CHANGES)
     return {p: table.transaction_version(app_id(topic_id, p)) or 0 for p in range(settings.kafka.partitions)}
 
@@ -158,5 +158,5 @@ def dead_letters(settings: Settings) -> list[tuple[str, bytes]]:
 
 
 def sql_name(path: Path) -> str:
-    """A table by its folder, as Spark's SQL names it."""
+    """Return the name of a table in Spark's SQL, from its folder."""
     return f"delta.`{str(path.absolute()).replace('`', '``')}`"

@@ -1,4 +1,4 @@
-"""Spark beyond one process: a standalone master with workers of its own, and the executors of ``local-cluster``."""
+"""Spark with several processes: a standalone master with workers, and the executors of ``local-cluster``."""
 
 import os
 from collections.abc import Iterator, Sequence
@@ -18,7 +18,7 @@ _EXECUTOR = "org.apache.spark.executor.CoarseGrainedExecutorBackend"
 
 
 class Worker:
-    """A standalone worker, in a process group with its executors: killed like a machine that loses power."""
+    """A standalone worker and its executors in one process group, so that a test can kill all at once."""
 
     def __init__(self, name: str, master: str, folder: Path, memory: str, pinning: Sequence[str] = ()) -> None:
         self._work_dir = folder / name
@@ -38,7 +38,7 @@ class Worker:
 
     @property
     def holds_state(self) -> bool:
-        """Whether an executor of it has opened a part of the fold's state."""
+        """Whether one of its executors has opened a part of the fold's state."""
         return any("RocksDB" in log.read_text(errors="replace") for log in self._work_dir.glob("app-*/*/stderr"))
 
     def start(self) -> None:
@@ -46,7 +46,7 @@ class Worker:
         self._process.wait_for_log("Successfully registered with master", _START_S)
 
     def kill(self) -> None:
-        """With all its executors."""
+        """Kill the worker and its executors."""
         self._process.close()
 
     close = kill
@@ -64,13 +64,13 @@ class Cluster:
 def standalone_cluster(
     folder: Path, workers: int = 2, memory: str = "512m", *, is_pinned: bool = False
 ) -> Iterator[Cluster]:
-    """Start a master and workers with one core and this much memory each; all of them end with the context.
+    """Start a master and workers with one core each; all of them end with the context.
 
     Args:
-        folder: For their logs and files.
-        workers: How many.
-        memory: Of each worker.
-        is_pinned: Whether each worker may use one core of the machine only, with all its processes.
+        folder: Folder for logs and files.
+        workers: Number of workers.
+        memory: Memory of each worker.
+        is_pinned: Whether all processes of a worker are limited to one core of the machine.
     """
     port = free_port()
     url = f"spark://127.0.0.1:{port}"
@@ -95,7 +95,7 @@ def _core(number: int) -> list[str]:
 
 
 def spark_home_of_its_own(folder: Path) -> Path:
-    """A SPARK_HOME whose ``work`` folder is there: ``local-cluster`` writes to it, and knows no setting for that."""
+    """Make a SPARK_HOME with its own ``work`` folder, since ``local-cluster`` writes there without a setting."""
     folder.mkdir(parents=True)
     for part in SPARK_HOME.iterdir():
         if part.name != "work":
@@ -114,7 +114,7 @@ def executors_of(driver: int) -> list[int]:
 
 
 def kill_one_executor(driver: int) -> None:
-    """SIGKILL to the youngest; returns once another is in its place."""
+    """Kill the youngest executor; returns when another has replaced it."""
     before = executors_of(driver)
     os.kill(before[-1], SIGKILL)
     wait_until(

@@ -1,4 +1,4 @@
-"""The whole product as a user runs it: `namesrv-stream up` on a data directory of the test's own."""
+"""The whole product as a user runs it: `namesrv-stream up` with a new data directory."""
 
 import json
 import os
@@ -24,7 +24,7 @@ JOB_TIMEOUT_S = 180.0
 
 
 class Stack:
-    """Kafka, Spark job and server under one supervisor; started again on the same directory it continues.
+    """Kafka, Spark job and server under one supervisor; a restart continues with the same data directory.
 
     Args:
         data_dir: The data directory.
@@ -33,7 +33,7 @@ class Stack:
 
     def __init__(self, data_dir: Path, **flags: str | int) -> None:
         self.data_dir = data_dir
-        # Most tests need no history, whose Spark would take a core of theirs for ten seconds.
+        # Most tests need no history; its Spark would occupy a core for ten seconds.
         flags = {"history__enabled": "false", **flags}
         self.settings: Settings = settings_for(data_dir, **flags)
         sets = {
@@ -96,7 +96,7 @@ class Stack:
 
     @property
     def remoting(self) -> str:
-        """HOST:PORT for brokers and clients, as the READY line tells it."""
+        """HOST:PORT for brokers and clients, from the READY line."""
         return self._ready_line()[1]
 
     @property
@@ -105,7 +105,7 @@ class Stack:
 
     @property
     def output(self) -> str:
-        """What ``up`` has said to the person at the terminal."""
+        """The output of ``up`` on the terminal."""
         return self._process.log_text()
 
     def pid(self, part: str) -> int:
@@ -113,7 +113,7 @@ class Stack:
         return int(self._run_file(part)["pid"])
 
     def kill(self, part: str) -> None:
-        """kill -9 one part; returns once its successor is ready."""
+        """Kill one part with SIGKILL; returns when its successor is ready."""
         old = wait_until(lambda: self.pid(part), JOB_TIMEOUT_S, f"{part} runs", ignoring=(KeyError, TypeError))
         os.kill(old, signal.SIGKILL)
         wait_until(
@@ -124,12 +124,12 @@ class Stack:
         )
 
     def get(self, path: str) -> Any:
-        """JSON of the HTTP port."""
+        """Return the JSON at a path of the HTTP port."""
         with urllib.request.urlopen(f"http://{self.http}{path}", timeout=60) as answer:
             return json.load(answer)
 
     def changes(self, **equal: object) -> list[dict[str, Any]]:
-        """Rows of ``route_changes`` so far whose columns have these values, in log order."""
+        """Return the rows of ``route_changes`` whose columns have these values, in log order."""
         path = self.settings.data.tables_dir / "route_changes"
         if not (path / "_delta_log").exists():
             return []
@@ -139,7 +139,7 @@ class Stack:
         return frame.to_dicts()
 
     def wait_change(self, timeout_s: float = 30.0, **equal: object) -> list[dict[str, Any]]:
-        """Wait for such rows."""
+        """Wait until there are rows with these values."""
         return wait_until(lambda: self.changes(**equal), timeout_s, f"a row of route_changes with {equal}")
 
     def _run_file(self, part: str) -> dict[str, str | int]:

@@ -1,4 +1,4 @@
-"""Hypothesis strategies for the wire: valid commands, and valid bytes that were then damaged and cut."""
+"""Hypothesis strategies for the wire: valid commands, and valid bytes that are then damaged and split."""
 
 from collections.abc import Sequence
 from itertools import pairwise

@@ -1,4 +1,4 @@
-"""Hypothesis strategies for routes: arbitrary groups, events of every kind, and short logs of a small world."""
+"""Hypothesis strategies for routes: arbitrary groups, events of every kind, and short logs of few brokers."""
 
 from typing import Any, NamedTuple
 
@@ -95,7 +95,7 @@ def _small_mappings() -> st.SearchStrategy[TopicQueueMappingInfo]:
 
 
 def registrations() -> st.SearchStrategy[Registration]:
-    """Any registration at all."""
+    """Arbitrary registrations."""
     return st.builds(
         Registration,
         cluster=NAMED,
@@ -115,7 +115,7 @@ def registrations() -> st.SearchStrategy[Registration]:
 
 
 def events() -> st.SearchStrategy[Event]:
-    """Any event of every kind."""
+    """Arbitrary events of every kind."""
     servers = st.builds(Origin, NAMED, INT64, INT64)
     server_only = st.builds(Origin, NAMED, INT64, st.just(0))
     origins = servers | st.just(Origin(DIRECT, 0))

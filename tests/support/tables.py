@@ -1,4 +1,4 @@
-"""Real Delta tables made without Spark: what the job would have written for a log."""
+"""Real Delta tables without Spark, as the job would have written them for a log."""
 
 from pathlib import Path
 
@@ -25,7 +25,7 @@ def settings_in(data_dir: Path) -> Settings:
 
 
 class TablesOfLog:
-    """The tables of a log of one partition; grow with it. Below ``data_dir``, unless settings say otherwise."""
+    """The tables of a log of one partition, in ``data_dir`` unless settings name another place."""
 
     def __init__(self, data_dir: Path, settings: Settings | None = None) -> None:
         self.settings = settings or settings_in(data_dir)

@@ -1,4 +1,4 @@
-"""The command line: exit codes, one line for each mistake, and what `-p` prints."""
+"""The command line: exit codes, one line for each usage error, and the output of `-p`."""
 
 import sys
 from collections.abc import Callable
@@ -15,7 +15,7 @@ Run = Callable[..., tuple[int, str, str]]
 
 @pytest.fixture
 def run(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Run:
-    """Runs the command line in this process; returns (exit code, stdout, stderr)."""
+    """Returns a function that runs the command line in this process and returns (exit code, stdout, stderr)."""
 
     def run_main(*arguments: str) -> tuple[int, str, str]:
         monkeypatch.setattr(sys, "argv", ["namesrv-stream", *arguments])
@@ -60,9 +60,7 @@ def test_conf_and_c_are_the_same_flag(run: Run, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("command", ["up", "serve", "job", "kafka"])
-def test_p_prints_what_a_properties_file_comes_to_and_its_warnings_beside(
-    run: Run, tmp_path: Path, command: str
-) -> None:
+def test_p_prints_the_settings_of_a_properties_file_and_its_warnings(run: Run, tmp_path: Path, command: str) -> None:
     conf = tmp_path / "namesrv.properties"
     conf.write_text("listenPort=19876\nserverWorkerThreads=16\n")
     code, out, err = run(command, "-c", str(conf), "-p")
@@ -73,7 +71,7 @@ def test_p_prints_what_a_properties_file_comes_to_and_its_warnings_beside(
     assert "warning" not in out
 
 
-def test_config_show_tells_the_same_warnings(run: Run, tmp_path: Path) -> None:
+def test_config_show_prints_the_same_warnings(run: Run, tmp_path: Path) -> None:
     conf = tmp_path / "namesrv.properties"
     conf.write_text("serverWorkerThreads=16\n")
     assert "serverWorkerThreads" in run("config", "show", "-c", str(conf))[2]

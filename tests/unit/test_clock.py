@@ -5,7 +5,7 @@ import pytest
 from namesrv_stream.clock import ManualClock, SystemClock, until_multiple_ms
 
 
-def test_a_manual_clock_moves_only_when_told() -> None:
+def test_manual_clock_advances_only_on_request() -> None:
     clock = ManualClock(now_ms=1_000)
     assert (clock.now_ms(), clock.monotonic_ms()) == (1_000, 0)
     clock.advance(250)

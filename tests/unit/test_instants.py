@@ -1,4 +1,4 @@
-"""Points in time and durations, as users write them and as they are printed."""
+"""Points in time and durations: parsing and printing."""
 
 from datetime import UTC, timedelta, timezone
 from zoneinfo import ZoneInfo
@@ -68,11 +68,11 @@ PLUS_ONE = timezone(timedelta(hours=1))
         (" today ", NOW_MS - 18 * HOUR_MS),
     ],
 )
-def test_an_instant_may_be_said_in_many_ways(text: str, expected_ms: int) -> None:
+def test_instant_has_many_notations(text: str, expected_ms: int) -> None:
     assert parse_instant("--as-of", text, NOW_MS, UTC) == expected_ms
 
 
-def test_a_text_without_a_zone_is_in_that_of_the_machine() -> None:
+def test_text_without_a_zone_uses_the_zone_of_the_machine() -> None:
     assert parse_instant("--as-of", "2026-11-21 19:00", NOW_MS, PLUS_ONE) == NOW_MS
     assert parse_instant("--as-of", "2026-11-21 18:00Z", NOW_MS, PLUS_ONE) == NOW_MS
 
@@ -89,19 +89,19 @@ def test_only_thirteen_digits_are_epoch_milliseconds(text: str) -> None:
 
 
 @pytest.mark.parametrize("text", ["x" * 5_000, "9" * 5_000, f"-{'9' * 400}d"])
-def test_of_a_huge_text_little_is_repeated(text: str) -> None:
+def test_error_repeats_only_the_begin_of_a_long_text(text: str) -> None:
     with pytest.raises(ConfigError, match=r"…' is not a point in time") as error:
         parse_instant("--as-of", text, NOW_MS, UTC)
     assert len(str(error.value)) < 400
 
 
-def test_of_an_hour_that_there_is_twice_the_first_is_meant() -> None:
+def test_first_of_two_ambiguous_hours_is_used() -> None:
     berlin = ZoneInfo("Europe/Berlin")  # back from UTC+2 to UTC+1 at 01:00 UTC
     found_ms = parse_instant("--as-of", "2026-10-25 02:30", NOW_MS, berlin)
     assert instant(found_ms, with_ms=True) == "2026-10-25 00:30:00.000Z"
 
 
-def test_an_hour_that_the_clock_leaps_over_is_as_before_the_leap() -> None:
+def test_skipped_hour_is_read_with_the_earlier_offset() -> None:
     berlin = ZoneInfo("Europe/Berlin")  # from UTC+1 to UTC+2 at 01:00 UTC
     found_ms = parse_instant("--as-of", "2026-03-29 02:30", NOW_MS, berlin)
     assert instant(found_ms, with_ms=True) == "2026-03-29 01:30:00.000Z"
@@ -126,13 +126,13 @@ def test_an_hour_that_the_clock_leaps_over_is_as_before_the_leap() -> None:
         "-",
     ],
 )
-def test_what_is_no_instant_is_refused_with_what_would_be(text: str) -> None:
+def test_invalid_instant_is_refused_with_examples(text: str) -> None:
     with pytest.raises(ConfigError, match=r"--as-of: .* is not a point in time: expected ISO 8601"):
         parse_instant("--as-of", text, NOW_MS, UTC)
 
 
 @pytest.mark.parametrize(("text", "ago_ms"), [("7d", 7 * DAY_MS), ("-30m", 1_800_000), ("2026-11-21", 18 * HOUR_MS)])
-def test_how_far_to_look_back_is_a_duration_or_an_instant(text: str, ago_ms: int) -> None:
+def test_begin_of_a_period_is_a_duration_or_an_instant(text: str, ago_ms: int) -> None:
     assert parse_since("--since", text, NOW_MS, UTC) == NOW_MS - ago_ms
 
 

@@ -1,4 +1,4 @@
-"""Log lines: shapes, and text from peers made harmless."""
+"""Log lines: formats, and escaping of text from peers."""
 
 import json
 import logging
@@ -14,7 +14,7 @@ from namesrv_stream.logs import configure_logging, kept_line, progress, read_lin
 
 @contextmanager
 def bare_root() -> Iterator[logging.Logger]:
-    """The root logger as a fresh process has it, without the handlers that pytest adds; restored afterwards."""
+    """The root logger of a new process, without the handlers of pytest; it is restored afterwards."""
     root = logging.getLogger()
     handlers, level = root.handlers[:], root.level
     root.handlers[:] = []
@@ -47,7 +47,7 @@ def test_json_lines_hold_one_object_each(capsys: pytest.CaptureFixture[str]) -> 
     assert "ValueError: deep" in line["traceback"]
 
 
-def test_level_is_ours_and_other_packages_are_heard_from_warning_up(capsys: pytest.CaptureFixture[str]) -> None:
+def test_level_applies_to_the_product_and_other_packages_log_from_warning(capsys: pytest.CaptureFixture[str]) -> None:
     with bare_root():
         configure_logging("DEBUG")
         logging.getLogger("namesrv_stream.x").debug("ours")
@@ -56,7 +56,7 @@ def test_level_is_ours_and_other_packages_are_heard_from_warning_up(capsys: pyte
     assert [line.rsplit(" ", 1)[1] for line in capsys.readouterr().err.splitlines()] == ["ours", "warning"]
 
 
-def test_kafka_python_is_heard_with_debug_only(capsys: pytest.CaptureFixture[str]) -> None:
+def test_messages_of_kafka_python_are_logged_only_with_debug(capsys: pytest.CaptureFixture[str]) -> None:
     with bare_root():
         for level in ("INFO", "DEBUG"):
             configure_logging(level)
@@ -64,7 +64,7 @@ def test_kafka_python_is_heard_with_debug_only(capsys: pytest.CaptureFixture[str
     assert capsys.readouterr().err.splitlines()[0].endswith("refused at DEBUG")
 
 
-def test_handlers_that_are_there_stay_alone() -> None:
+def test_existing_handlers_are_kept() -> None:
     own = logging.StreamHandler(sys.stderr)
     with bare_root() as root:
         root.addHandler(own)
@@ -117,6 +117,6 @@ def test_with_json_every_line_is_json_with_the_same_marks(capsys: pytest.Capture
 
 
 @pytest.mark.parametrize("line", ["", "{", '{"message"', '{"a": 1}', "my progress: x", "[1]", "{}"])
-def test_what_is_not_marked_is_only_for_the_log(line: str) -> None:
+def test_unmarked_lines_appear_only_in_the_log(line: str) -> None:
     assert read_line(line) == (None, line)
     assert kept_line("kafka", line) == line

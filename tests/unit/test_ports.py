@@ -1,4 +1,4 @@
-"""Ports that are free, chosen or taken, and which process listens on one."""
+"""Free, chosen and used ports, and the process that listens on a port."""
 
 import os
 import socket
@@ -18,7 +18,7 @@ sys.stdin.read()
 """
 
 
-def test_our_own_process_is_named() -> None:
+def test_own_process_is_named() -> None:
     with socket.create_server(("127.0.0.1", 0)) as listener:
         found = listener_on(listener.getsockname()[1])
     assert found is not None
@@ -35,7 +35,7 @@ def test_another_process_is_named_with_its_program_but_without_its_code() -> Non
     assert found == f"process {process.pid} ({program} word)"
 
 
-def test_nobody_is_named_where_nobody_listens() -> None:
+def test_no_process_is_named_if_none_listens() -> None:
     assert listener_on(choose_port("127.0.0.1")) is None
 
 

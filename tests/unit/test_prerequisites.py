@@ -1,4 +1,4 @@
-"""Prerequisites: what is missing is named with how to get it; also before there is a virtual environment."""
+"""Missing prerequisites are named with a remedy, also before there is a virtual environment."""
 
 import subprocess
 import sys
@@ -79,7 +79,7 @@ def test_jars_that_are_there_pass(tmp_path: Path) -> None:
 def _check(
     folder: Path, python: str = sys.executable, also: tuple[str, ...] = ("jdk", "maven"), **environ: str
 ) -> "subprocess.CompletedProcess[str]":
-    """Run conf/check-prerequisites where only the tools in ``folder`` and a few of POSIX are found."""
+    """Run conf/check-prerequisites with only the tools in ``folder`` and a few of POSIX on the PATH."""
     for tool in ("sed", "head"):
         link = folder / tool
         link.symlink_to(next(path for path in (Path("/bin") / tool, Path("/usr/bin") / tool) if path.exists()))
@@ -131,7 +131,7 @@ def test_set_up_check_refuses_an_old_python(tmp_path: Path) -> None:
     assert "Python 3.8.1, older than 3.11" in outcome.stderr
 
 
-def test_set_up_check_of_a_python_that_does_not_run_says_what_it_said(tmp_path: Path) -> None:
+def test_set_up_check_shows_the_error_of_a_python_that_does_not_run(tmp_path: Path) -> None:
     shim = _tool(tmp_path / "shims", "python3.11", "echo 'pyenv: python3.11: command not found' >&2; exit 127")
     outcome = _check(tmp_path, python=str(shim))
     assert outcome.returncode == 3
@@ -146,7 +146,7 @@ def test_running_needs_neither_maven_nor_a_compiler_for_java(tmp_path: Path) -> 
 
 
 @pytest.mark.parametrize("java_home", ["absent", "old", "silent", None])
-def test_set_up_check_says_of_java_what_the_product_says(tmp_path: Path, java_home: str | None) -> None:
+def test_set_up_check_and_product_have_the_same_message_about_java(tmp_path: Path, java_home: str | None) -> None:
     _java(tmp_path / "old" / "bin", "11.0.1")
     _tool(tmp_path / "silent" / "bin", "java", "exit 1")
     environ = {} if java_home is None else {"JAVA_HOME": str(tmp_path / java_home)}

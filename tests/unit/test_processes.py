@@ -40,7 +40,7 @@ def _run(start_new_session: bool) -> list[str]:
     return found.stdout.split()
 
 
-def test_the_process_is_niced() -> None:
+def test_process_gets_its_niceness() -> None:
     assert _run(start_new_session=False)[0] == str(min(19, os.nice(0) + 10))
 
 
@@ -54,7 +54,7 @@ def test_a_session_of_others_stays_as_it_is() -> None:
     assert after == before
 
 
-def test_a_process_that_is_gone_is_no_error() -> None:
+def test_ended_process_is_no_error() -> None:
     gone = subprocess.Popen([sys.executable, "-c", ""])
     gone.wait()
 
@@ -98,7 +98,7 @@ def test_a_child_ends_when_its_parent_is_killed(child: str) -> None:
     assert mark == "None"
 
 
-def test_a_child_whose_parent_was_gone_before_it_asked_ends() -> None:
+def test_child_whose_parent_ended_before_its_start_ends() -> None:
     environ = {**os.environ, PARENT_PID_VARIABLE: "1"}
     outcome = subprocess.run(
         [sys.executable, "-c", _CHILD], env=environ, cwd=REPOSITORY, check=False, timeout=_DEADLINE_S
@@ -136,5 +136,5 @@ def test_a_process_that_waits_to_be_reaped_is_not_running() -> None:
         assert process.wait(timeout=_DEADLINE_S) == 0
 
 
-def test_a_process_of_no_one_is_not_running() -> None:
+def test_unknown_process_is_not_running() -> None:
     assert not is_running(2**22 + 1)  # above the kernel's highest process id

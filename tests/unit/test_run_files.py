@@ -1,4 +1,4 @@
-"""Run files: whole or absent."""
+"""Run files are written atomically."""
 
 import os
 from pathlib import Path
@@ -19,7 +19,7 @@ def test_a_later_file_replaces_the_earlier(tmp_path: Path) -> None:
     assert read_run_file(tmp_path / "a.json") == {"n": 2, "pid": os.getpid()}
 
 
-def test_what_is_absent_or_no_json_object_is_none(tmp_path: Path) -> None:
+def test_missing_or_invalid_run_file_is_none(tmp_path: Path) -> None:
     assert read_run_file(tmp_path / "absent.json") is None
     for text in ("", "{", "[1]"):
         (tmp_path / "bad.json").write_text(text)

@@ -1,4 +1,4 @@
-"""What ``schemas/`` says is what the code does."""
+"""The files in ``schemas/`` agree with the code."""
 
 import json
 from pathlib import Path
@@ -42,7 +42,7 @@ def test_the_event_schema_knows_every_kind_and_no_other() -> None:
         {"schema_version": 1, "kind": "broker_heartbeats", "items": [{"broker_name": "b"}]},
     ],
 )
-def test_what_the_fold_refuses_is_invalid(record: dict[str, Any]) -> None:
+def test_events_that_the_fold_refuses_are_invalid(record: dict[str, Any]) -> None:
     assert not _VALIDATOR.is_valid(record)
 
 
@@ -55,7 +55,7 @@ def test_partitioner_vectors_hold_here_and_in_kafka_python(vector: dict[str, Any
 
 
 @pytest.mark.parametrize("table", SCHEMAS)
-def test_ddl_is_that_of_the_code(table: str) -> None:
+def test_ddl_matches_the_code(table: str) -> None:
     assert (_SCHEMAS / f"{table}.sql").read_text() == ddl(table)
 
 

@@ -44,7 +44,7 @@ def test_each_layer_wins_over_the_one_before(tmp_path: Path) -> None:
     assert settings.remoting.listen_port == 9876
 
 
-def test_sources_say_where_each_value_came_from(tmp_path: Path) -> None:
+def test_sources_name_the_origin_of_each_value(tmp_path: Path) -> None:
     conf = _conf(tmp_path, "[kafka]\npartitions = 2\n")
     sources = load_settings(
         conf, {"NAMESRV_STREAM__LOGS__LEVEL": "DEBUG"}, [parse_set_flag("http.listen_port=0")]
@@ -63,7 +63,7 @@ def test_unknown_key_in_a_file_names_file_and_key_and_the_likely_one(tmp_path: P
     assert "kafka.partitions" in error.reason
 
 
-def test_unknown_environment_variable_of_ours_is_refused() -> None:
+def test_unknown_environment_variable_of_the_product_is_refused() -> None:
     error = _refused(environ={"NAMESRV_STREAM__KAFKA__PARTITION": "2"})
     assert (error.source, error.key) == ("environment variable NAMESRV_STREAM__KAFKA__PARTITION", "kafka.partition")
 
@@ -123,7 +123,7 @@ def test_values_that_cannot_work_together_are_refused(flag: str, key: str) -> No
     assert _refused(flag=flag).key == key
 
 
-def test_replicas_are_fine_with_a_cluster_of_ones_own() -> None:
+def test_replicas_are_accepted_with_an_external_cluster() -> None:
     flags = [parse_set_flag("kafka.bootstrap_servers=a:1,b:1"), parse_set_flag("kafka.replication_factor=3")]
     assert load_settings(None, {}, flags).settings.is_kafka_embedded is False
 
@@ -131,7 +131,7 @@ def test_replicas_are_fine_with_a_cluster_of_ones_own() -> None:
 @pytest.mark.parametrize(
     "text", ["10.0.0.0/8;fd00::/8", "10.0.0.0/8, fd00::/8", "10.0.0.0/8;;fd00::/8;", '["10.0.0.0/8", "fd00::/8"]']
 )
-def test_a_list_is_written_as_in_toml_or_parted_where_there_is_only_text(text: str) -> None:
+def test_list_is_written_as_in_toml_or_as_separated_text(text: str) -> None:
     environ = {"NAMESRV_STREAM__ADMIN__TRUSTED_NETWORKS": text}
     assert load_settings(None, environ).settings.admin.trusted_networks == ("10.0.0.0/8", "fd00::/8")
 
@@ -215,7 +215,7 @@ def test_settings_cannot_be_changed() -> None:
 
 
 @pytest.mark.parametrize("timeout_s", [5, 10, 15, 20, 30, 45, 60, 90, 120, 180, 300])
-def test_no_tick_comes_just_when_a_usual_timeout_is_over(timeout_s: int) -> None:
+def test_ticks_do_not_coincide_with_usual_timeouts(timeout_s: int) -> None:
     # A tick a millisecond too early would leave the broker to the next one (ADR 0042).
     liveness = Settings().liveness
     slack_ms = -timeout_s * 1000 % liveness.tick_interval_ms
@@ -298,7 +298,7 @@ def test_only_advanced_keys_are_below_advanced(flag: str, reason: str) -> None:
     assert (error.key, error.reason) == (flag.partition("=")[0], reason)
 
 
-def test_a_misspelt_advanced_key_is_told_its_present_name() -> None:
+def test_misspelt_advanced_key_is_reported_with_its_current_name() -> None:
     assert _refused(flag="remoting.frame_timeout=5").reason.endswith("did you mean advanced.remoting.frame_timeout_ms?")
 
 
@@ -312,7 +312,7 @@ def test_advanced_settings_are_printed_only_if_they_are_not_the_defaults() -> No
     }
 
 
-def test_what_up_has_warned_of_its_parts_do_not_repeat(tmp_path: Path) -> None:
+def test_parts_do_not_repeat_warnings_of_up(tmp_path: Path) -> None:
     conf = _conf(tmp_path, "[advanced.http]\nmax_requests = 9\n", "effective.toml")
     assert load_settings(conf, {}).warnings == ()
 

@@ -14,7 +14,7 @@ def test_a_noun_agrees_with_its_number() -> None:
     assert plural(1, "was", "were") == "was"
 
 
-def test_how_often() -> None:
+def test_number_of_times_is_written_in_words() -> None:
     assert [times(n) for n in (1, 2)] == ["once", "2 times"]
 
 
@@ -36,7 +36,7 @@ def _lines(width: int | None) -> list[str]:
 
 
 @pytest.mark.parametrize("width", [None, 200])
-def test_where_there_is_room_all_of_it_is_shown(width: int | None) -> None:
+def test_everything_is_shown_if_there_is_room(width: int | None) -> None:
     head, row = _lines(width)
     assert head.split() == ["broker", "age", "reason", "address", "offset"]
     assert all(cell in row for cell in ROW)

@@ -1,4 +1,4 @@
-"""103: masters, slaves, changes of role, address and id; what slaves are told. Source: nameserver.md §7.2."""
+"""103: masters, slaves, changes of role, address and id; answers to slaves. Source: nameserver.md §7.2."""
 
 from typing import Final
 

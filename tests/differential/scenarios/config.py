@@ -1,4 +1,4 @@
-"""318 and 319, and who may ask for changes. Source: nameserver.md §5.4, §17; ADR 0011."""
+"""318 and 319, and who may change the configuration. Source: nameserver.md §5.4, §17; ADR 0011."""
 
 from typing import Final
 

@@ -1,4 +1,4 @@
-"""Connections: a closed one takes its brokers along, unless they have come back over another. Source: §7.5."""
+"""A closed connection removes its brokers unless they have registered over another one. Source: nameserver.md §7.5."""
 
 from typing import Final
 

@@ -1,4 +1,4 @@
-"""Acting masters: who leads a group without a master, and what it may do. Source: nameserver.md §7.2, §7.4, §7.6."""
+"""Acting masters: who replaces a missing master, and with which permission. Source: nameserver.md §7.2, §7.4, §7.6."""
 
 from typing import Final
 

@@ -1,4 +1,4 @@
-"""How requests may be written. Source: nameserver.md §1, §17."""
+"""Variants of headers. Source: nameserver.md §1, §17."""
 
 from typing import Final
 

@@ -1,4 +1,4 @@
-"""104, and what remains when brokers leave. Source: nameserver.md §7.4."""
+"""104: unregistration, and what remains after it. Source: nameserver.md §7.4."""
 
 from typing import Final
 

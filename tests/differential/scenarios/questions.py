@@ -1,4 +1,4 @@
-"""106, 322, 901, 904 and codes that nobody knows. Source: nameserver.md §5.3, §5.4, §17."""
+"""106, 322, 901, 904 and unknown codes. Source: nameserver.md §5.3, §5.4, §17."""
 
 from typing import Final
 

@@ -1,4 +1,4 @@
-"""103: what a registration does to topics, versions and addresses. Source: nameserver.md §5.1, §7.2."""
+"""103: effects of a registration on topics, versions and addresses. Source: nameserver.md §5.1, §7.2."""
 
 from typing import Final
 

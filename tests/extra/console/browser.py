@@ -1,4 +1,4 @@
-"""Chromium without a window, as a person would use it."""
+"""Headless Chromium, used like a person would."""
 
 import json
 import shutil
@@ -41,7 +41,7 @@ class Browser:
         self._driver.quit()
 
     def become(self, size: tuple[int, int] = DESKTOP, *, is_dark: bool = False, is_calm: bool = False) -> None:
-        """Another screen, and another taste."""
+        """Set the size of the screen and the preferences of the user."""
         width, height = size
         metrics = {"width": width, "height": height, "deviceScaleFactor": 1, "mobile": width < 600}
         self._driver.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", metrics)
@@ -54,14 +54,16 @@ class Browser:
     def open(self, url: str) -> None:
         """Load a page of the console, and wait until it is live."""
         self.visit(url)
-        self.wait(lambda: self.run("return document.getElementById('live').dataset.state") == "live", "it is live")
+        self.wait(
+            lambda: self.run("return document.getElementById('live').dataset.state") == "live", "the page is live"
+        )
 
     def visit(self, url: str) -> None:
         """Load any page."""
         self._driver.get(url)
 
     def run(self, script: str, *arguments: Any) -> Any:
-        """The value of a script in the page."""
+        """Run a script in the page; returns its value."""
         return self._driver.execute_script(script, *arguments)
 
     def text(self, selector: str) -> str:
@@ -71,18 +73,18 @@ class Browser:
         wait_until(is_so, timeout_s, what)
 
     def press(self, *keys: str) -> None:
-        """On the keyboard, to whatever has the focus."""
+        """Press keys; the focused element receives them."""
         ActionChains(self._driver).send_keys(*keys).perform()
 
     def tab(self) -> None:
         self.press(Keys.TAB)
 
     def complaints(self) -> list[str]:
-        """What Chromium has said of the page since last asked: errors, and breaches of its policy."""
+        """Return Chromium's errors and policy violations since the last call."""
         return [entry["message"] for entry in self._driver.get_log("browser")]
 
     def violations(self) -> list[str]:
-        """What axe-core finds by WCAG 2.2 AA and its best practices."""
+        """Return the findings of axe-core for WCAG 2.2 AA and its best practices."""
         source = files("axe_playwright_python").joinpath("axe.min.js").read_text()
         # Through the debugger: the page's own policy lets no script of ours in.
         self._driver.execute_cdp_cmd("Runtime.evaluate", {"expression": source})
@@ -96,5 +98,5 @@ class Browser:
         ]
 
     def save(self, path: Path) -> None:
-        """What is seen, as a PNG."""
+        """Save the visible page as a PNG."""
         self._driver.save_screenshot(str(path))

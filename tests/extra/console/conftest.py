@@ -1,4 +1,4 @@
-"""A running product with a fleet, and a real Chromium that looks at it."""
+"""A running product with a fleet, and a real Chromium."""
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -14,7 +14,7 @@ from tests.support.stack import Stack
 
 @pytest.fixture(scope="session")
 def console_stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
-    """With a cluster ``steady`` of twelve brokers that nobody kills."""
+    """The product with a cluster ``steady`` of twelve brokers that no test kills."""
     folder = tmp_path_factory.mktemp("console")
     with Stack(folder / "data") as stack:
         stack.wait_job()
@@ -26,7 +26,7 @@ def console_stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
 
 @pytest.fixture
 def agent(console_stack: Stack, tmp_path: Path) -> Iterator[Callable[..., AgentProcess]]:
-    """Starts further brokers, which end with the test."""
+    """Returns a function that starts further brokers, which end with the test."""
     started: list[AgentProcess] = []
 
     def start(cluster: str, **flags: int) -> AgentProcess:
@@ -54,6 +54,6 @@ def chromium() -> Iterator[Browser]:
 
 @pytest.fixture
 def browser(chromium: Browser) -> Browser:
-    """On a desktop, light, with motion; whatever the test before did."""
+    """A browser with a desktop screen, light theme and motion, whatever the previous test did."""
     chromium.become()
     return chromium

@@ -23,7 +23,7 @@ class AgentProcess:
         self._process.start()
 
     def kill(self) -> None:
-        """kill -9: its connections are closed by the machine."""
+        """Kill it with SIGKILL: the machine closes its connections."""
         self._process.kill()
 
     def close(self) -> None:

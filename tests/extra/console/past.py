@@ -1,4 +1,4 @@
-"""A console with a past: the history tables of a log that is made up, so that no test waits for minutes to pass."""
+"""A console with a past: history tables of a prepared log, so that no test has to wait for minutes."""
 
 import asyncio
 import threading
@@ -17,7 +17,7 @@ _HEARTBEAT_MS = 15_000
 
 
 class PastConsole:
-    """An HTTP port on a thread of its own; a context manager.
+    """An HTTP port with its own thread; a context manager.
 
     Attributes:
         url: Of the console.
@@ -58,7 +58,7 @@ class PastConsole:
             await self._stop.wait()
 
     def _live(self) -> HistoryOfLogs:
-        """Five brokers of one heartbeat each 15 s; the third is once silent for 60 s, one goes, one turns read-only."""
+        """Log five brokers with heartbeats every 15 s: one is silent for 60 s, one leaves, one becomes read-only."""
         log, names = self._log, [f"broker-{n}" for n in range(5)]
         brokers = [
             a_registration(f"10.0.0.{n}:1", broker_name=name, topics={"T": RW, "U": RW}) for n, name in enumerate(names)

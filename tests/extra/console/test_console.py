@@ -1,4 +1,4 @@
-"""The console in a real Chromium, of a running product with a fleet."""
+"""The console of a running product with a fleet, in a real Chromium."""
 
 import subprocess
 import sys
@@ -26,38 +26,42 @@ def _url(stack: Stack, path: str = "/") -> str:
 
 
 def _card(browser: Browser, name: str) -> str:
-    """Of a broker: what its card says; "" where there is none."""
+    """Return the text on the card of a broker; "" if there is none."""
     script = "return [...document.querySelectorAll('.card')].find((c) => c.innerText.includes(arguments[0]))?.innerText"
     return browser.run(script, name) or ""
 
 
 @pytest.mark.parametrize(("size", "is_dark"), list(product((DESKTOP, PHONE), (False, True))))
-def test_axe_finds_nothing_to_complain_of(
+def test_axe_finds_no_violation_in_the_console(
     console_stack: Stack, browser: Browser, size: tuple[int, int], is_dark: bool
 ) -> None:
     browser.become(size, is_dark=is_dark)
     browser.open(_url(console_stack, "/?topic=Shared&as_of=-1s&past=1h"))
-    browser.wait(lambda: "this server" in browser.text("#part-servers"), "the servers are asked")
+    browser.wait(lambda: "this server" in browser.text("#part-servers"), "the servers are queried")
     assert browser.violations() == []
 
 
 @pytest.mark.parametrize("is_dark", [False, True])
-def test_axe_finds_nothing_in_the_past_either(past_console: PastConsole, browser: Browser, is_dark: bool) -> None:
+def test_axe_finds_no_violation_in_past_routes(past_console: PastConsole, browser: Browser, is_dark: bool) -> None:
     browser.become(is_dark=is_dark)
     browser.open(f"{past_console.url}/?topic=T&as_of={past_console.before}&past=1h")
     assert browser.violations() == []
 
 
-def test_nothing_breaks_its_policy_and_nothing_is_asked_elsewhere(console_stack: Stack, browser: Browser) -> None:
+def test_pages_respect_the_content_security_policy_and_load_nothing_external(
+    console_stack: Stack, browser: Browser
+) -> None:
     browser.complaints()
     browser.open(_url(console_stack, "/?topic=Shared&past=1h"))
-    browser.wait(lambda: browser.run("return performance.getEntriesByType('resource').length") > 12, "it was refreshed")
+    browser.wait(
+        lambda: browser.run("return performance.getEntriesByType('resource').length") > 12, "the page was refreshed"
+    )
     hosts = browser.run("return performance.getEntriesByType('resource').map((e) => new URL(e.name).host)")
     assert set(hosts) == {console_stack.http}
     assert browser.complaints() == []
 
 
-def test_the_policy_holds(console_stack: Stack, browser: Browser) -> None:
+def test_content_security_policy_is_enforced(console_stack: Stack, browser: Browser) -> None:
     browser.open(_url(console_stack))
     browser.run(
         "const s = document.createElement('script'); s.textContent = 'window.broken = 1'; document.body.append(s);"
@@ -69,14 +73,14 @@ def test_the_policy_holds(console_stack: Stack, browser: Browser) -> None:
 
 
 @pytest.mark.parametrize("size", [PHONE, SMALLEST, DESKTOP])
-def test_nothing_is_wider_than_the_screen(console_stack: Stack, browser: Browser, size: tuple[int, int]) -> None:
+def test_no_page_is_wider_than_the_screen(console_stack: Stack, browser: Browser, size: tuple[int, int]) -> None:
     browser.become(size)
     browser.open(_url(console_stack, "/?topic=Shared&past=1h"))
     assert browser.run("return document.documentElement.scrollWidth") <= size[0]
 
 
 @pytest.mark.parametrize("size", [PHONE, DESKTOP])
-def test_no_table_is_cut_off(console_stack: Stack, browser: Browser, size: tuple[int, int]) -> None:
+def test_no_table_is_truncated(console_stack: Stack, browser: Browser, size: tuple[int, int]) -> None:
     browser.become(size)
     browser.open(_url(console_stack, "/?topic=Shared"))
     browser.wait(lambda: browser.text("#part-servers table"), "the servers are shown")
@@ -88,7 +92,7 @@ def test_no_table_is_cut_off(console_stack: Stack, browser: Browser, size: tuple
     assert (tables, cut) == (4, [])
 
 
-def test_a_topic_is_found_and_its_route_is_shown_at_a_click(console_stack: Stack, browser: Browser) -> None:
+def test_topic_is_found_and_a_click_shows_its_route(console_stack: Stack, browser: Browser) -> None:
     browser.open(_url(console_stack))
     browser.run("document.getElementById('find_topic').focus()")
     browser.press("shared")
@@ -99,7 +103,7 @@ def test_a_topic_is_found_and_its_route_is_shown_at_a_click(console_stack: Stack
     assert "find_topic=shared" in browser.run("return location.search")
 
 
-def test_a_persons_mistake_is_answered_with_a_page(console_stack: Stack, browser: Browser) -> None:
+def test_invalid_input_is_answered_with_a_page(console_stack: Stack, browser: Browser) -> None:
     browser.become(PHONE)
     browser.visit(_url(console_stack, "/?past=99h"))
     assert "past: expected one of 10m, 1h, 6h, 24h" in browser.text(".missing")
@@ -107,7 +111,7 @@ def test_a_persons_mistake_is_answered_with_a_page(console_stack: Stack, browser
     assert browser.violations() == []
 
 
-def test_no_table_of_a_report_is_cut_off(past_console: PastConsole, browser: Browser, tmp_path: Path) -> None:
+def test_no_table_of_a_report_is_truncated(past_console: PastConsole, browser: Browser, tmp_path: Path) -> None:
     page = tmp_path / "report.html"
     command = [sys.executable, "-m", "namesrv_stream", "report", "--html", str(page)]
     subprocess.run([*command, "--data-dir", str(past_console.data_dir)], check=True, capture_output=True)
@@ -117,21 +121,21 @@ def test_no_table_of_a_report_is_cut_off(past_console: PastConsole, browser: Bro
     assert browser.run(cut) == 0
 
 
-def test_a_killed_broker_is_shown_within_seconds_and_told_aloud(
+def test_killed_broker_is_shown_within_seconds_and_announced(
     console_stack: Stack, browser: Browser, agent: Callable[..., AgentProcess]
 ) -> None:
     victim = agent("doomed")
     browser.open(_url(console_stack))
-    browser.wait(lambda: "alive" in _card(browser, "doomed-broker"), "it is alive", 60)
+    browser.wait(lambda: "alive" in _card(browser, "doomed-broker"), "the broker is alive", 60)
     victim.kill()
-    browser.wait(lambda: "down" in _card(browser, "doomed-broker"), "it is down", 15)
+    browser.wait(lambda: "down" in _card(browser, "doomed-broker"), "the broker is down", 15)
     assert "its connection was closed" in _card(browser, "doomed-broker")
-    browser.wait(lambda: "need attention" in browser.text("#now"), "the sentence says so")
+    browser.wait(lambda: "need attention" in browser.text("#now"), "the summary mentions the broker")
     assert "doomed-broker is down" in browser.run("return document.getElementById('news').textContent")
     assert "doomed-broker" in browser.text("#timeline .events")
 
 
-def test_heartbeats_keep_ages_low_without_a_reload(console_stack: Stack, browser: Browser) -> None:
+def test_heartbeat_ages_are_updated_without_a_reload(console_stack: Stack, browser: Browser) -> None:
     browser.open(_url(console_stack, "/?cluster=steady"))
     age = "return parseInt(document.querySelector('[data-age]').textContent)"
     seen: list[int] = []
@@ -144,19 +148,19 @@ def test_heartbeats_keep_ages_low_without_a_reload(console_stack: Stack, browser
     assert max(seen) <= 30
 
 
-def test_it_goes_on_when_the_server_is_back_with_what_came_meanwhile(
+def test_page_catches_up_when_the_server_is_back(
     console_stack: Stack, browser: Browser, agent: Callable[..., AgentProcess]
 ) -> None:
     browser.open(_url(console_stack))
     console_stack.kill("serve")
     agent("meanwhile")
     live = "return document.getElementById('live').dataset.state"
-    browser.wait(lambda: browser.run(live) == "live", "it is live again", 60)
+    browser.wait(lambda: browser.run(live) == "live", "the page is live again", 60)
     browser.wait(lambda: "alive" in _card(browser, "meanwhile-broker"), "the new broker is shown", 60)
     wait_until(lambda: len(console_stack.get("/brokers?cluster=steady")) == 12, 60, "all are still there")
 
 
-def test_all_can_be_done_with_the_keyboard(console_stack: Stack, browser: Browser) -> None:
+def test_console_can_be_used_with_the_keyboard_alone(console_stack: Stack, browser: Browser) -> None:
     browser.open(_url(console_stack))
     walked: list[str] = []
     while "find" not in walked:
@@ -179,14 +183,14 @@ def test_all_can_be_done_with_the_keyboard(console_stack: Stack, browser: Browse
     assert browser.run("return document.activeElement.closest('#part-brokers') !== null")
 
 
-def test_the_focus_stays_where_it_is_while_parts_are_made_anew(console_stack: Stack, browser: Browser) -> None:
+def test_focus_stays_while_parts_are_updated(console_stack: Stack, browser: Browser) -> None:
     browser.open(_url(console_stack))
     browser.run("document.getElementById('state-late').focus(); window.old = document.getElementById('state-late')")
-    browser.wait(lambda: not browser.run("return window.old.isConnected"), "the part was made anew")
+    browser.wait(lambda: not browser.run("return window.old.isConnected"), "the part was updated")
     assert browser.run("return document.activeElement.id") == "state-late"
 
 
-def test_the_slider_says_what_a_timeout_would_have_done(past_console: PastConsole, browser: Browser) -> None:
+def test_slider_shows_the_effect_of_another_timeout(past_console: PastConsole, browser: Browser) -> None:
     browser.open(f"{past_console.url}/?past=1h")
     browser.run("document.getElementById('timeout').focus()")
     assert browser.text("#timeout-text") == "2 min"
@@ -200,7 +204,7 @@ def test_the_slider_says_what_a_timeout_would_have_done(past_console: PastConsol
     assert browser.text("tr.chosen th") == "50 s"
 
 
-def test_a_route_is_compared_with_what_it_was(past_console: PastConsole, browser: Browser) -> None:
+def test_route_is_compared_with_a_past_route(past_console: PastConsole, browser: Browser) -> None:
     browser.open(past_console.url)
     browser.run("document.getElementById('topic').focus()")
     browser.press("T", TAB, past_console.before, ENTER)
@@ -209,7 +213,7 @@ def test_a_route_is_compared_with_what_it_was(past_console: PastConsole, browser
     assert browser.run("return location.search") == f"?topic=T&as_of={past_console.before}"
 
 
-def test_who_wants_no_motion_gets_none(console_stack: Stack, browser: Browser) -> None:
+def test_reduced_motion_is_respected(console_stack: Stack, browser: Browser) -> None:
     behaviour = "return getComputedStyle(document.documentElement).scrollBehavior"
     browser.open(_url(console_stack))
     assert browser.run(behaviour) == "smooth"

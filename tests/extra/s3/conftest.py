@@ -1,4 +1,4 @@
-"""A real server of S3's protocol."""
+"""A real server of the S3 protocol."""
 
 from collections.abc import Iterator
 

@@ -1,4 +1,4 @@
-"""The history in an S3-compatible store: written by Spark's tasks, asked, kept small, and of two writers one ends."""
+"""The history in an S3-compatible store: writing by Spark, queries, upkeep, and two concurrent writers."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -17,19 +17,20 @@ from namesrv_stream.streaming.history.history_job import build_history_session
 from namesrv_stream.streaming.history.history_writer import History
 from namesrv_stream.table_errors import TablesTakenOver
 from namesrv_stream.tables.history_upkeep import Upkeep
-from namesrv_stream.tables.layout import HISTORY_SCHEMAS, ROUTE_ARCHIVE
-from tests.support.history import TOPIC_ID, HistoryRig
-from tests.support.history_life import live_on
+from namesrv_stream.tables.layout import HISTORY_SCHEMAS
+from namesrv_stream.tables.layout import ROUTE_ARCHIVE
 from tests.support.history_oracle import instant, intervals, sessions
+from tests.support.history_rig import TOPIC_ID, HistoryRig
 from tests.support.history_views import BROKER_SESSIONS, ROUTE_HISTORY, rows_of
 from tests.support.object_store import ObjectStore
+from tests.support.random_events import append_random_events
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(1800)]
 
 
 @pytest.fixture(scope="module")
 def spark(object_store: ObjectStore, tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
-    """Its workers find the keys where the tests have them: in the environment."""
+    """A session whose workers find the keys in the environment, like the tests."""
     folder = tmp_path_factory.mktemp("spark")
     settings = load_settings(environ={}, flags=[Flag("test", "data.dir", str(folder))]).settings
     with pytest.MonkeyPatch.context() as environment:
@@ -49,11 +50,11 @@ def rig(spark: SparkSession, object_store: ObjectStore, tmp_path: Path) -> Histo
     return HistoryRig(spark, tmp_path, 2, **flags)
 
 
-def test_it_is_that_of_a_folder_and_a_second_run_changes_nothing(rig: HistoryRig) -> None:
+def test_history_in_a_store_equals_one_in_a_folder_and_a_second_run_changes_nothing(rig: HistoryRig) -> None:
     random = Random(5)
     for _ in range(2):
         for log in rig.logs:
-            live_on(log, random, 60)
+            append_random_events(log, random, 60)
         rig.commit_and_write()
         rig.restart()  # as after a kill
     found = rows_of(rig.storage, ROUTE_HISTORY)
@@ -77,12 +78,12 @@ def test_it_is_that_of_a_folder_and_a_second_run_changes_nothing(rig: HistoryRig
     assert {name: len(rows_of(rig.storage, name)) for name in HISTORY_SCHEMAS} == before
 
 
-def test_of_two_that_write_one_ends(spark: SparkSession, rig: HistoryRig) -> None:
-    live_on(rig.logs[0], Random(1), 20)
+def test_one_of_two_concurrent_writers_ends(spark: SparkSession, rig: HistoryRig) -> None:
+    append_random_events(rig.logs[0], Random(1), 20)
     rig.commit_and_write()
     ends = {p: len(log.records) for p, log in enumerate(rig.logs)}
     second = History(spark, rig.settings, TopicExtent(TOPIC_ID, rig.earliest, ends))
-    live_on(rig.logs[0], Random(2), 20)
+    append_random_events(rig.logs[0], Random(2), 20)
     rig.commit_and_write()
     ends = {p: len(log.records) for p, log in enumerate(rig.logs)}
     with pytest.raises(TablesTakenOver):

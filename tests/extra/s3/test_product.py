@@ -1,4 +1,4 @@
-"""The whole product with its tables in an S3-compatible store: what users see, also while the store is away."""
+"""The whole product with its tables in an S3-compatible store, also while the store is unavailable."""
 
 import os
 import re
@@ -25,8 +25,8 @@ from tests.support.kafka import REPOSITORY
 from tests.support.object_store import ObjectStore
 from tests.support.offline_fold import fold_offline
 from tests.support.processes import Process, wait_until
-from tests.support.quiet_brokers import QuietBrokers
 from tests.support.remoting_client import RemotingClient
+from tests.support.scripted_brokers import ScriptedBrokers
 from tests.support.second_server import SecondServer
 from tests.support.stack import Stack
 
@@ -37,7 +37,7 @@ _SETTLE_S = 180.0
 
 @pytest.fixture(scope="module")
 def stack(object_store: ObjectStore, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
-    """As users have it: by configuration and environment alone, the history as it is by default."""
+    """The product, set up by configuration and environment only, with the default settings of the history."""
     with pytest.MonkeyPatch.context() as environment:
         for name, value in object_store.environ.items():
             environment.setenv(name, value)
@@ -49,7 +49,7 @@ def stack(object_store: ObjectStore, tmp_path_factory: pytest.TempPathFactory) -
 
 @pytest.fixture(scope="module")
 def settings(stack: Stack, object_store: ObjectStore) -> Settings:
-    """Of a reader beside the product."""
+    """Settings of a reader next to the product."""
     servers = f"127.0.0.1:{stack.settings.embedded_kafka.listen_port}"
     kafka = stack.settings.kafka.model_copy(update={"bootstrap_servers": servers})
     data = stack.settings.data.model_copy(update={"extra": dict(object_store.options)})
@@ -57,7 +57,7 @@ def settings(stack: Stack, object_store: ObjectStore) -> Settings:
 
 
 def _rows(settings: Settings) -> tuple[list[RouteChange], dict[int, int]]:
-    """All rows of ``route_changes``, in log order, and how far they reach."""
+    """Return all rows of ``route_changes`` in log order, and the offsets that they reach."""
     table = open_version(tables_of(settings) / ROUTE_CHANGES, CHANGES_SCHEMA)
     assert table is not None
     return decode_changes(in_log_order(table.read())), table.next_offsets
@@ -75,24 +75,30 @@ def _brokers(stack_or_server: str) -> set[str]:
         return set(re.findall(r'"brokerName":"([^"]+)"', answer.body.decode()))
 
 
-def test_a_server_answers_what_another_heard_through_the_store(stack: Stack, tmp_path: Path) -> None:
-    with QuietBrokers("heard", 2, [stack.remoting]) as brokers:
-        brokers.heard()
+def test_server_answers_with_brokers_of_another_server_through_the_store(stack: Stack, tmp_path: Path) -> None:
+    with ScriptedBrokers("heard", 2, [stack.remoting]) as brokers:
+        brokers.register()
         with SecondServer(tmp_path / "second", stack) as second:
-            wait_until(lambda: {"heard-0", "heard-1"} <= _brokers(second.remoting), _SETTLE_S, "the other has them")
+            wait_until(
+                lambda: {"heard-0", "heard-1"} <= _brokers(second.remoting),
+                _SETTLE_S,
+                "the other server has the brokers",
+            )
             assert _has_route(second.remoting)
-            brokers.leave()
-            wait_until(lambda: not {"heard-0", "heard-1"} & _brokers(second.remoting), _SETTLE_S, "they are gone")
+            brokers.unregister()
+            wait_until(
+                lambda: not {"heard-0", "heard-1"} & _brokers(second.remoting), _SETTLE_S, "the brokers are removed"
+            )
 
 
-def test_the_history_is_there_too_and_killed_it_loses_nothing(stack: Stack, settings: Settings, tmp_path: Path) -> None:
+def test_history_is_in_the_store_and_survives_a_kill(stack: Stack, settings: Settings, tmp_path: Path) -> None:
     for number in range(2):
-        with QuietBrokers(f"past{number}", 2, [stack.remoting]) as brokers:
-            brokers.heard()
-            wait_until(lambda n=number: f"past{n}-0" in _archived(settings), _SETTLE_S, "it is in the archive")  # type: ignore[misc]
-            brokers.leave()
+        with ScriptedBrokers(f"past{number}", 2, [stack.remoting]) as brokers:
+            brokers.register()
+            wait_until(lambda n=number: f"past{n}-0" in _archived(settings), _SETTLE_S, "the broker is in the archive")  # type: ignore[misc]
+            brokers.unregister()
         stack.kill("history-job")
-    wait_until(lambda: {"past0-0", "past1-0"} <= _archived(settings), _SETTLE_S, "both are in the archive")
+    wait_until(lambda: {"past0-0", "past1-0"} <= _archived(settings), _SETTLE_S, "both brokers are in the archive")
     rows = rows_of(tables_of(settings), "route_archive")
     places = [(row["partition"], row["offset"], row["seq"]) for row in rows]
     assert len(places) == len(set(places))
@@ -108,37 +114,37 @@ def test_the_history_is_there_too_and_killed_it_loses_nothing(stack: Stack, sett
 
 
 def _get(stack: Stack, path: str) -> str:
-    """What the HTTP port answers with 200."""
+    """Return the answer of the HTTP port, which must have status 200."""
     with urllib.request.urlopen(f"http://{stack.http}{path}", timeout=60) as answer:
         return str(answer.read().decode())
 
 
-def test_killed_job_and_server_go_on_from_the_store_and_lose_nothing(stack: Stack, settings: Settings) -> None:
+def test_killed_job_and_server_continue_from_the_store_without_loss(stack: Stack, settings: Settings) -> None:
     names = {"killed-0", "killed-1"}
-    with QuietBrokers("killed", 2, [stack.remoting]) as brokers:
-        brokers.heard()
+    with ScriptedBrokers("killed", 2, [stack.remoting]) as brokers:
+        brokers.register()
         stack.kill("job")
-        brokers.heard(version=2)
+        brokers.register(version=2)
         stack.wait_job()
         wait_until(lambda: names <= _live(settings), _SETTLE_S, "the tables have both brokers")
         stack.kill("serve")
     assert names <= _brokers(stack.remoting)
-    with QuietBrokers("killed", 2, [stack.remoting]) as again:
-        again.heard(version=3)
-        again.leave()
-        wait_until(lambda: not names & _live(settings), _SETTLE_S, "the tables have their goodbyes")
+    with ScriptedBrokers("killed", 2, [stack.remoting]) as again:
+        again.register(version=3)
+        again.unregister()
+        wait_until(lambda: not names & _live(settings), _SETTLE_S, "the tables have the unregistrations")
     rows, offsets = _rows(settings)
     assert rows == sorted(fold_offline(settings, until=offsets))
 
 
 def _live(settings: Settings) -> set[str | None]:
-    """Broker names that are registered, as ``route_changes`` has it."""
+    """Return the registered broker names in ``route_changes``."""
     newest = {row.broker_name: row.gone for row in _rows(settings)[0] if row.kind == ChangeKind.BROKER_LIVE}
     return {name for name, gone in newest.items() if not gone}
 
 
 def _archived(settings: Settings) -> set[str]:
-    """Broker names of which ``route_archive`` tells; none before it is there."""
+    """Return the broker names in ``route_archive``; none before it exists."""
     if not (tables_of(settings) / "route_archive").has("_delta_log"):
         return set()
     table = StoredTable.open(tables_of(settings), ROUTE_ARCHIVE, HISTORY_SCHEMAS[ROUTE_ARCHIVE])
@@ -146,18 +152,21 @@ def _archived(settings: Settings) -> set[str]:
     return set(table.rows(columns=["broker_name"])["broker_name"].drop_nulls().to_list())
 
 
-def test_nothing_shows_a_secret(stack: Stack) -> None:
+def test_no_output_shows_a_secret(stack: Stack) -> None:
     for file in (*stack.data_dir.glob("logs/*"), stack.data_dir / "run" / "effective.toml"):
         assert "Tr0ub4dor" not in file.read_text(errors="replace"), file
 
 
-def test_while_the_store_is_away_all_is_answered_and_nothing_is_lost(
+def test_server_answers_without_the_store_and_loses_nothing(
     stack: Stack, settings: Settings, object_store: ObjectStore, tmp_path: Path
 ) -> None:
     stack.wait_job()
     job, server = stack.pid("job"), stack.pid("serve")
-    with QuietBrokers("before", 1, [stack.remoting]) as before, QuietBrokers("while", 1, [stack.remoting]) as meanwhile:
-        before.heard()
+    with (
+        ScriptedBrokers("before", 1, [stack.remoting]) as before,
+        ScriptedBrokers("while", 1, [stack.remoting]) as meanwhile,
+    ):
+        before.register()
         with SecondServer(tmp_path / "second", stack) as second:
             wait_until(lambda: "before-0" in _brokers(second.remoting), _SETTLE_S, "the store has the broker")
             object_store.go_away()
@@ -165,10 +174,14 @@ def test_while_the_store_is_away_all_is_answered_and_nothing_is_lost(
                 late = SecondServer(tmp_path / "late", stack, "late")
                 late.process.start()
                 late.process.wait_for_log("waiting for the tables", _SETTLE_S)
-                meanwhile.heard()
+                meanwhile.register()
                 assert {"before-0", "while-0"} <= _brokers(stack.remoting)
                 assert "before-0" in _brokers(second.remoting)
-                wait_until(lambda: not _is_healthy(second), _SETTLE_S, "health says that the tables stand still")
+                wait_until(
+                    lambda: not _is_healthy(second),
+                    _SETTLE_S,
+                    "the health page reports that the tables are not updated",
+                )
                 assert late.process.is_alive
             finally:
                 object_store.come_back()
@@ -190,7 +203,7 @@ def _is_healthy(server: SecondServer) -> bool:
     return server.get_text("/healthz?format=text").startswith("green")
 
 
-def test_a_copy_of_the_tables_is_rebuilt_in_the_store_while_the_product_goes_on(
+def test_copy_of_the_tables_is_rebuilt_in_the_store_while_the_product_runs(
     stack: Stack, settings: Settings, tmp_path: Path
 ) -> None:
     store, copy = _bucket(settings), "s3://tables/a/copy"
@@ -217,7 +230,7 @@ def _keys(store: S3Store, prefix: str) -> list[str]:
 
 
 def _command(name: str, settings: Settings, data_dir: Path, tables: str, *arguments: str) -> str:
-    """What a command that ends with 0 says."""
+    """Run a command that must succeed; returns its output."""
     sets = {"data.tables": tables, "kafka.bootstrap_servers": settings.kafka.bootstrap_servers}
     flags = [part for key, value in sets.items() for part in ("--set", f"{key}={value}")]
     command: list[str | Path] = [
@@ -236,7 +249,7 @@ def _command(name: str, settings: Settings, data_dir: Path, tables: str, *argume
         return process.log_text()
 
 
-def test_a_job_that_was_frozen_ends_when_another_has_gone_on(
+def test_frozen_job_ends_when_another_has_continued(
     stack: Stack, settings: Settings, object_store: ObjectStore, tmp_path: Path
 ) -> None:
     conf = tmp_path / "second.toml"
@@ -245,8 +258,8 @@ def test_a_job_that_was_frozen_ends_when_another_has_gone_on(
     command: list[str | Path] = [sys.executable, "-m", "namesrv_stream", "job", "--conf", conf]
     first = stack.pid("job")
     log = stack.data_dir / "logs" / "job.log"
-    with QuietBrokers("torn", 3, [stack.remoting]) as brokers:
-        brokers.heard()
+    with ScriptedBrokers("torn", 3, [stack.remoting]) as brokers:
+        brokers.register()
         os.kill(first, signal.SIGSTOP)  # its Python; a batch may be under way in its JVM
         try:
             with Process(
@@ -257,8 +270,8 @@ def test_a_job_that_was_frozen_ends_when_another_has_gone_on(
                 )
                 assert job.is_alive, job.log_text()
                 _, reached = _rows(settings)
-                brokers.heard(version=2)
-                wait_until(lambda: _rows(settings)[1] != reached, _SETTLE_S, "the second job has gone on")
+                brokers.register(version=2)
+                wait_until(lambda: _rows(settings)[1] != reached, _SETTLE_S, "the second job continues")
                 os.kill(first, signal.SIGCONT)
                 wait_until(lambda: "has taken over these tables" in log.read_text(), _SETTLE_S, "the first ends")
                 assert job.is_alive
@@ -267,5 +280,5 @@ def test_a_job_that_was_frozen_ends_when_another_has_gone_on(
             with suppress(ProcessLookupError):
                 os.kill(first, signal.SIGCONT)
     assert rows == sorted(fold_offline(settings, until=offsets))
-    wait_until(lambda: stack.pid("job") != first, _SETTLE_S, "it is started again", ignoring=(KeyError, TypeError))
+    wait_until(lambda: stack.pid("job") != first, _SETTLE_S, "the job is restarted", ignoring=(KeyError, TypeError))
     stack.wait_job()

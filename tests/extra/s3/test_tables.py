@@ -1,4 +1,4 @@
-"""The tables' readers and writers on an S3-compatible store: what they do in a folder, and two jobs without a lock."""
+"""Readers and writers of tables in an S3-compatible store: the same as in a folder, and two jobs without a lock."""
 
 import threading
 from collections.abc import Callable, Iterator
@@ -61,7 +61,7 @@ def _add(tables: TablesOfLog, *names: str) -> None:
         tables.log.register(a_registration(f"10.0.0.{len(name)}:1", broker_name=name))
 
 
-def test_all_that_is_written_is_read_by_every_reader(tables: TablesOfLog) -> None:
+def test_every_reader_reads_all_written_rows(tables: TablesOfLog) -> None:
     for name in ("a", "b", "c"):
         _add(tables, name)
         tables.commit()
@@ -83,7 +83,7 @@ def test_all_that_is_written_is_read_by_every_reader(tables: TablesOfLog) -> Non
     assert [commit.next_offsets for commit in job_commits(history, 0)] == [{0: offset} for offset in (1, 2, 3, 4)]
 
 
-def test_files_are_joined_and_cleaned_up_beside_the_writer(tables: TablesOfLog) -> None:
+def test_files_are_joined_and_removed_while_the_writer_runs(tables: TablesOfLog) -> None:
     for number in range(5):
         _add(tables, f"b{number}")
         tables.commit()
@@ -100,7 +100,7 @@ def test_files_are_joined_and_cleaned_up_beside_the_writer(tables: TablesOfLog) 
     assert len(load_snapshot(tables.storage).table.groups) == 7
 
 
-def test_of_two_jobs_the_one_that_commits_first_goes_on(tables: TablesOfLog) -> None:
+def test_first_of_two_jobs_to_commit_continues(tables: TablesOfLog) -> None:
     _add(tables, "a")
     other = tables.new_writer()
     other.write(tables.rows_from(0), {0: tables.log.place(1)}, 9)
@@ -113,7 +113,7 @@ def test_of_two_jobs_the_one_that_commits_first_goes_on(tables: TablesOfLog) -> 
     assert len([name for name in files if name.endswith(".parquet")]) == 2
 
 
-def test_two_jobs_that_commit_at_the_same_moment_write_no_row_twice(tables: TablesOfLog) -> None:
+def test_concurrent_commits_of_two_jobs_duplicate_no_row(tables: TablesOfLog) -> None:
     rounds = 10
     for number in range(rounds):
         _add(tables, f"b{number}")
@@ -143,7 +143,7 @@ def _commit(
         outcomes.append("ended")
 
 
-def test_a_job_that_was_frozen_between_its_fold_and_its_commit_writes_nothing(tables: TablesOfLog) -> None:
+def test_job_frozen_before_its_commit_writes_nothing(tables: TablesOfLog) -> None:
     _add(tables, "a")
     frozen, held = tables.writer, tables.rows_from(0)
     tables.writer = tables.new_writer()
@@ -156,14 +156,12 @@ def test_a_job_that_was_frozen_between_its_fold_and_its_commit_writes_nothing(ta
 
 
 @pytest.mark.parametrize("times", [1, 4])
-def test_a_commit_whose_answer_was_lost_counts_as_made(
-    tables: TablesOfLog, object_store: ObjectStore, times: int
-) -> None:
+def test_commit_with_a_lost_answer_counts_as_made(tables: TablesOfLog, object_store: ObjectStore, times: int) -> None:
     _add(tables, "a")
     _commit_and_lose(tables, object_store, b"00000000000000000001.json", times)
 
 
-def test_a_commit_whose_version_is_taken_is_made_once_it_is_known_by_what(
+def test_commit_with_a_taken_version_is_repeated_with_a_later_one(
     tables: TablesOfLog, object_store: ObjectStore
 ) -> None:
     _add(tables, "a")
@@ -182,7 +180,7 @@ def _commit_and_lose(tables: TablesOfLog, object_store: ObjectStore, to: bytes, 
     assert decode_changes(read_tables(tables.storage).changes) == tables.log.output.changes
 
 
-def test_a_batch_waits_while_the_store_is_away(tables: TablesOfLog, object_store: ObjectStore) -> None:
+def test_batch_waits_while_the_store_is_unavailable(tables: TablesOfLog, object_store: ObjectStore) -> None:
     _add(tables, "a")
     tables.commit()
     _add(tables, "b")
@@ -195,7 +193,7 @@ def test_a_batch_waits_while_the_store_is_away(tables: TablesOfLog, object_store
 
 @contextmanager
 def _committing_until_it_is_back(tables: TablesOfLog, object_store: ObjectStore) -> Iterator[threading.Thread]:
-    """A commit on a thread; behind the block the store comes back, and the commit is made."""
+    """Commit on a thread; after the block the store is available again, and the commit succeeds."""
     waiting = threading.Thread(target=tables.commit)
     waiting.start()
     try:
@@ -208,7 +206,7 @@ def _committing_until_it_is_back(tables: TablesOfLog, object_store: ObjectStore)
 
 
 @pytest.mark.parametrize("read", [load_snapshot, StoredChanges.open])
-def test_a_reader_whose_store_goes_away_amid_the_reading_says_so(
+def test_reader_reports_a_store_that_becomes_unavailable(
     tables: TablesOfLog, object_store: ObjectStore, monkeypatch: pytest.MonkeyPatch, read: Callable[[Storage], object]
 ) -> None:
     _add(tables, "a")
@@ -221,7 +219,7 @@ def test_a_reader_whose_store_goes_away_amid_the_reading_says_so(
         object_store.come_back()
 
 
-def test_a_batch_waits_for_a_store_that_goes_away_amid_the_look_at_its_commit(
+def test_batch_waits_for_a_store_that_becomes_unavailable_during_its_commit_check(
     tables: TablesOfLog,
     object_store: ObjectStore,
     monkeypatch: pytest.MonkeyPatch,
@@ -240,13 +238,13 @@ def test_a_batch_waits_for_a_store_that_goes_away_amid_the_look_at_its_commit(
 
     monkeypatch.setattr(table_writer, "checkpointed_version", looked)
     with _committing_until_it_is_back(tables, object_store):
-        wait_until(lambda: "waiting for the object store" in caplog.text, _SETTLE_S, "it waits")
+        wait_until(lambda: "waiting for the object store" in caplog.text, _SETTLE_S, "the batch waits")
         assert lost.is_set()
         assert not chances
 
 
 def _go_away_behind_an_opening(object_store: ObjectStore, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Once, as soon as a table has been opened."""
+    """Make the store unavailable once, as soon as a table has been opened."""
     chances = [object_store.go_away]
 
     def opened(table: Storage, version: int | None = None) -> DeltaTable:
@@ -259,7 +257,7 @@ def _go_away_behind_an_opening(object_store: ObjectStore, monkeypatch: pytest.Mo
 
 
 class _Followed:
-    """What a follower told."""
+    """The reports of a follower."""
 
     def __init__(self, tables: TablesOfLog) -> None:
         self.names: set[str] = set()
@@ -279,7 +277,7 @@ def followed(tables: TablesOfLog) -> _Followed:
     return _Followed(tables)
 
 
-def test_a_follower_tells_each_commit_and_outlasts_a_store_that_is_away(
+def test_follower_reports_every_commit_and_survives_an_unavailable_store(
     tables: TablesOfLog, followed: _Followed, object_store: ObjectStore
 ) -> None:
     _add(tables, "a")
@@ -289,21 +287,21 @@ def test_a_follower_tells_each_commit_and_outlasts_a_store_that_is_away(
         wait_until(lambda: followed.names == {"a"}, _SETTLE_S, "the table is loaded")
         _add(tables, "b")
         tables.commit()
-        wait_until(lambda: followed.names == {"a", "b"}, _SETTLE_S, "a commit is told")
+        wait_until(lambda: followed.names == {"a", "b"}, _SETTLE_S, "a commit is reported")
         object_store.go_away()
-        wait_until(lambda: followed.follower.failure, _SETTLE_S, "the follower says that the store is away")
+        wait_until(lambda: followed.follower.failure, _SETTLE_S, "the follower reports that the store is unavailable")
         object_store.come_back()
-        wait_until(lambda: not followed.follower.failure, _SETTLE_S, "the follower sees the store again")
+        wait_until(lambda: not followed.follower.failure, _SETTLE_S, "the follower reaches the store again")
         _add(tables, "c")
         tables.commit()
-        wait_until(lambda: followed.names == {"a", "b", "c"}, _SETTLE_S, "following goes on")
+        wait_until(lambda: followed.names == {"a", "b", "c"}, _SETTLE_S, "the follower continues")
         assert followed.reloads == 1
     finally:
         object_store.come_back()
         followed.follower.stop()
 
 
-def test_a_follower_notices_that_the_tables_were_made_anew(tables: TablesOfLog, followed: _Followed) -> None:
+def test_follower_notices_rebuilt_tables(tables: TablesOfLog, followed: _Followed) -> None:
     _add(tables, "a")
     tables.commit()
     followed.follower.start()
@@ -326,7 +324,7 @@ def _empty(tables: TablesOfLog) -> None:
 
 
 @pytest.mark.parametrize("stop_at", [None, 1, 2, 3, 4])
-def test_a_rebuild_is_made_in_the_store_and_finished_where_it_was_killed(
+def test_killed_rebuild_in_the_store_is_finished_by_the_next_one(
     tables: TablesOfLog, monkeypatch: pytest.MonkeyPatch, stop_at: int | None
 ) -> None:
     _add(tables, "a")
@@ -359,21 +357,21 @@ def test_a_rebuild_is_made_in_the_store_and_finished_where_it_was_killed(
     assert decode_changes(stored.rows(0, 0, 3)) == tables.log.output.changes
 
 
-def test_credentials_may_come_from_files(object_store: ObjectStore, tmp_path: Path) -> None:
+def test_credentials_are_read_from_files(object_store: ObjectStore, tmp_path: Path) -> None:
     secret = tmp_path / "secret"
     secret.write_text("Tr0ub4dor-of-a-file\n")
     settings = _settings(object_store, tmp_path, AWS_SECRET_ACCESS_KEY_FILE=str(secret))
     assert TablesOfLog(tmp_path, settings).writer.committed == {0: 0}
 
 
-def test_an_option_that_no_store_has_is_named(object_store: ObjectStore, tmp_path: Path) -> None:
+def test_unknown_store_option_is_named(object_store: ObjectStore, tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="aws_secret_acess_key") as caught:
         TablesOfLog(tmp_path, _settings(object_store, tmp_path, AWS_SECRET_ACESS_KEY="Tr0ub4dor-typed"))
     assert caught.value.key == "data.extra"
     assert "Tr0ub4dor" not in str(caught.value)
 
 
-def test_errors_show_where_and_no_secret(object_store: ObjectStore, tmp_path: Path) -> None:
+def test_errors_show_the_location_and_no_secret(object_store: ObjectStore, tmp_path: Path) -> None:
     settings = _settings(object_store, tmp_path, AWS_ENDPOINT_URL="http://127.0.0.1:1")
     with pytest.raises(StoreUnreachable, match="s3://tables/") as caught:
         load_snapshot(tables_of(settings))
@@ -381,7 +379,7 @@ def test_errors_show_where_and_no_secret(object_store: ObjectStore, tmp_path: Pa
 
 
 @pytest.mark.parametrize(("is_forgetful", "grade"), [(False, Grade.FINE), (True, Grade.FAULT)])
-def test_doctor_sees_whether_the_store_keeps_two_jobs_apart(
+def test_doctor_checks_that_the_store_supports_conditional_writes(
     object_store: ObjectStore, tmp_path: Path, is_forgetful: bool, grade: Grade
 ) -> None:
     settings = _settings(object_store, tmp_path)
@@ -394,7 +392,7 @@ def test_doctor_sees_whether_the_store_keeps_two_jobs_apart(
     assert tables_of(settings).sizes() == {}
 
 
-def test_doctor_says_that_it_cannot_write_where_the_store_is_away(object_store: ObjectStore, tmp_path: Path) -> None:
+def test_doctor_reports_a_store_that_cannot_be_written(object_store: ObjectStore, tmp_path: Path) -> None:
     settings = _settings(object_store, tmp_path)
     object_store.go_away()
     try:

@@ -1,4 +1,4 @@
-"""The load generator's histogram against the sorted list of what it counted."""
+"""The histogram of the load generator against the sorted list of the values it counted."""
 
 import ctypes
 import math
@@ -62,12 +62,12 @@ def _exact(latencies: Sequence[int]) -> list[int]:
 
 
 @given(st.lists(LATENCIES_NS, min_size=1, max_size=200))
-def test_percentiles_are_those_of_the_sorted_list(latencies: list[int]) -> None:
+def test_percentiles_equal_those_of_the_sorted_list(latencies: list[int]) -> None:
     for told, exact in zip(_percentiles(latencies), _exact(latencies), strict=True):
         assert told == pytest.approx(exact, rel=PRECISION, abs=0)
 
 
-def test_percentiles_of_many_latencies_like_those_of_a_server() -> None:
+def test_percentiles_of_realistic_latencies() -> None:
     choose = random.Random(7)
     latencies = [int(choose.lognormvariate(12, 1.2)) for _ in range(50_000)]
     for told, exact in zip(_percentiles(latencies), _exact(latencies), strict=True):
@@ -75,21 +75,21 @@ def test_percentiles_of_many_latencies_like_those_of_a_server() -> None:
 
 
 @given(LATENCIES_NS)
-def test_value_of_a_bucket_lies_in_it(ns: int) -> None:
+def test_bucket_contains_its_own_value(ns: int) -> None:
     bucket = _library().histogram_bucket_of(ns)
     assert _library().histogram_bucket_of(_library().histogram_value_of(bucket)) == bucket
 
 
 @given(LATENCIES_NS, LATENCIES_NS)
-def test_buckets_are_in_the_order_of_their_values(one: int, other: int) -> None:
+def test_buckets_are_ordered_by_value(one: int, other: int) -> None:
     low, high = sorted((one, other))
     assert _library().histogram_bucket_of(low) <= _library().histogram_bucket_of(high)
 
 
-def test_largest_and_sum_are_exact() -> None:
+def test_maximum_and_sum_are_exact() -> None:
     histogram = _counted([5, 1_000_003, 70])
     assert (histogram.total, histogram.sum_ns, histogram.max_ns) == (3, 1_000_078, 1_000_003)
 
 
-def test_percentile_of_nothing_is_zero() -> None:
+def test_percentile_without_values_is_zero() -> None:
     assert _library().histogram_percentile_ns(ctypes.byref(_Histogram()), 0.99) == 0

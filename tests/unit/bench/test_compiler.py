@@ -1,4 +1,4 @@
-"""Which C compiler is taken."""
+"""The choice of the C compiler."""
 
 import importlib.util
 import sys
@@ -20,12 +20,12 @@ def _program(path: Path) -> Path:
     return path
 
 
-def test_wheel_comes_first(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_compiler_of_the_wheel_is_preferred(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: object())
     assert compiler() == [sys.executable, "-m", "ziglang", "cc"]
 
 
-def test_without_the_wheel_it_is_the_machines_own(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_without_the_wheel_the_compiler_of_the_machine_is_used(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
     clang = _program(tmp_path / "clang")
     assert compiler() == [str(clang)]
@@ -33,7 +33,7 @@ def test_without_the_wheel_it_is_the_machines_own(monkeypatch: pytest.MonkeyPatc
     assert compiler() == [str(gcc)]
 
 
-def test_without_any_the_error_says_how_to_get_one(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_without_a_compiler_the_error_says_how_to_get_one(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(NoCompiler, match="make bench"):
         compiler()

@@ -1,4 +1,4 @@
-"""Medians, spreads and quotients of the benchmark's runs."""
+"""Medians, spreads and quotients of benchmark runs."""
 
 import json
 from pathlib import Path
@@ -9,16 +9,16 @@ from tests.bench.figures import Figure, Spread, compared
 from tests.bench.report import write_results
 
 
-def test_spread_is_median_least_and_greatest() -> None:
+def test_spread_is_median_minimum_and_maximum() -> None:
     assert Spread.of([3, 1, 10]) == Spread(3, 1, 10)
 
 
 def test_quotients_are_of_the_same_round() -> None:
-    """The machine was twice as slow in the second round, for both."""
+    """In the second round the machine was twice as slow for both contenders."""
     assert Spread.of_quotients([20, 10], [10, 5]) == Spread(2, 2, 2)
 
 
-def test_quotient_to_nothing_is_infinite() -> None:
+def test_quotient_of_zero_is_infinite() -> None:
     assert Spread.of_quotients([1], [0]).median == float("inf")
 
 
@@ -27,7 +27,7 @@ def test_quotients_of_unequal_rounds_are_refused() -> None:
         Spread.of_quotients([1, 2], [1])
 
 
-def test_goal_is_judged_by_ours_and_the_quotients() -> None:
+def test_goal_is_judged_by_our_figure_and_the_quotients() -> None:
     runs = {"ours": [30.0, 40.0], "java": [10.0, 10.0]}
     figure = compared(
         "row", "queries", runs, "ours", ["java"], goal="≥ 3", is_met=lambda _, quotients: quotients[0].median >= 3
@@ -41,7 +41,7 @@ def test_peer_that_did_not_run_has_no_quotient() -> None:
     assert compared("row", "queries", {"ours": [1.0]}, "ours", ["java"]).quotients == {}
 
 
-def test_results_are_json_with_a_figure_a_line(tmp_path: Path) -> None:
+def test_results_are_json_with_one_figure_per_line(tmp_path: Path) -> None:
     figures = [Figure("row", name, {"ours": Spread.of([1 / 3])}, digits=1) for name in ("a", "b")]
     write_results(tmp_path / "bench" / "results.json", {"cores": 2}, {"rounds": 5}, figures)
     text = (tmp_path / "bench" / "results.json").read_text(encoding="utf-8")

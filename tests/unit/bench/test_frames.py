@@ -1,4 +1,4 @@
-"""The load generator's requests are what real peers send: read with our decoder, compared with captured frames."""
+"""The requests of the load generator are those of real peers: decoded, and compared with captured frames."""
 
 import struct
 import zlib
@@ -29,7 +29,7 @@ def _body(framed: frames.Framed) -> bytes:
 
 
 def _captured(code: int) -> RemotingCommand:
-    """The first request of a Java peer of 5.3.3 with that code."""
+    """Return the first captured request of a Java peer 5.3.3 with this code."""
     return next(
         one.command
         for one in captured_frames()
@@ -54,7 +54,7 @@ def test_header_has_the_fields_of_a_captured_request(framed: frames.Framed, more
     assert (command.version, command.language, command.is_oneway) == (real.version, real.language, False)
 
 
-def test_opaque_stands_in_the_header_as_the_load_generator_looks_for_it() -> None:
+def test_load_generator_finds_the_opaque_in_the_header() -> None:
     for framed in (*frames.route_reads(["orders"]), *frames.registrations(SHAPE), *frames.heartbeats(SHAPE, 2)):
         (header_bytes,) = struct.unpack_from(">I", framed.frame, 4)
         assert framed.frame[8 : 8 + header_bytes].count(b'"opaque":1000000000') == 1
@@ -69,7 +69,7 @@ def test_registration_is_decoded_to_the_topics_of_its_broker() -> None:
         assert framed.link == broker + 1
 
 
-def test_each_change_has_another_version_and_one_topic_with_more_queues() -> None:
+def test_every_change_has_a_new_version_and_more_queues_of_one_topic() -> None:
     first, *changed = frames.registrations(Shape(topics=3, brokers=1, width=1), changes=range(3))
     before = decode_register_body(_body(first), compressed=False, version=479)
     for number, framed in enumerate(changed, 1):
@@ -102,12 +102,12 @@ def test_heartbeats_share_their_connections() -> None:
     assert [framed.link for framed in frames.heartbeats(SHAPE, 3)] == [1, 2, 3, 1]
 
 
-def test_file_holds_link_and_frame_of_each(tmp_path: Path) -> None:
+def test_file_contains_link_and_frame_of_each_request(tmp_path: Path) -> None:
     framed = list(frames.registrations(SHAPE))
     written = frames.write_frames(tmp_path / "frames", framed).read_bytes()
     assert written == b"".join(struct.pack(">I", one.link) + one.frame for one in framed)
 
 
-def test_topic_is_on_as_many_brokers_as_it_is_wide() -> None:
+def test_topic_is_on_as_many_brokers_as_its_width() -> None:
     held = [topic for broker in range(SHAPE.brokers) for topic in SHAPE.topics_of(broker)]
     assert all(held.count(topic) == SHAPE.width for topic in SHAPE.topic_names)

@@ -1,4 +1,4 @@
-"""What is read out of py-spy's samples."""
+"""Profiles computed from samples of py-spy."""
 
 from tests.bench.profiles import hottest
 
@@ -8,5 +8,5 @@ def test_functions_are_ranked_by_samples_of_their_own() -> None:
     assert hottest(folded) == [(0.6, "read"), (0.4, "parse")]
 
 
-def test_no_more_than_asked_for_are_shown() -> None:
+def test_number_of_shown_functions_is_limited() -> None:
     assert hottest("a 1\nb 3", count=1) == [(0.75, "b")]

@@ -1,4 +1,4 @@
-"""The checks of tables and servers against the log find each kind of lie, and nothing in the truth."""
+"""The checks of tables and servers against the log find every kind of error, and nothing in a correct run."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -9,7 +9,7 @@ import pytest
 from namesrv_stream.route.changes import RouteChange
 from namesrv_stream.route.events import BrokerRegistered, KvPut, ServerStarted, Tick
 from tests.chaos.evidence import Commit, Evidence, Rows, Served
-from tests.chaos.liar import Poison
+from tests.chaos.faulty_producer import Poison
 from tests.chaos.log_checks import (
     check_log,
     digests_unlike,
@@ -26,7 +26,7 @@ from tests.support.builders import S1, Log, a_registration
 
 @pytest.fixture
 def log() -> Log:
-    """Some records, one of them poison, with their rows."""
+    """Some records, one of them invalid, with their rows."""
     log = Log()
     log.say(ServerStarted(S1))
     log.say(BrokerRegistered(S1._replace(connection_id=1), a_registration()), 500)
@@ -38,7 +38,7 @@ def log() -> Log:
 
 @pytest.fixture
 def honest(log: Log) -> Evidence:
-    """What an honest job, honest servers and an honest dead-letter topic leave of that log."""
+    """The evidence of a correct run with that log."""
     rows = list(log.output.changes)
     return Evidence(
         truth=Truth(()),
@@ -56,11 +56,11 @@ def honest(log: Log) -> Evidence:
     )
 
 
-def test_an_honest_run_has_nothing_wrong(honest: Evidence) -> None:
+def test_correct_run_has_no_finding(honest: Evidence) -> None:
     assert check_log(honest) == []
 
 
-def test_what_the_table_does_not_have_yet_is_no_lie(honest: Evidence, log: Log) -> None:
+def test_rows_that_are_not_committed_yet_are_no_finding(honest: Evidence, log: Log) -> None:
     rows = [row for row in honest.stored if row.offset < 2]
     behind = replace(honest, stored=rows, committed={0: 2}, commits=honest.commits[:1], fold_dead_letters=0)
     assert check_log(behind) == []
@@ -77,7 +77,7 @@ def test_a_row_that_is_missing_is_found(honest: Evidence, index: int) -> None:
     assert list(rows_unlike_the_fold(rows, honest.folded))
 
 
-def test_a_row_that_the_log_does_not_give_is_found(honest: Evidence) -> None:
+def test_row_that_is_not_from_the_log_is_found(honest: Evidence) -> None:
     extra = honest.stored[-1]._replace(offset=4, seq=0)
     (text,) = rows_unlike_the_fold([*honest.stored, extra], honest.folded)
     assert text.startswith("stored, but not of the log")
@@ -89,7 +89,7 @@ def test_a_row_with_another_value_is_found(honest: Evidence, change: dict[str, A
     assert len(list(rows_unlike_the_fold(rows, honest.folded))) == 1
 
 
-def test_a_row_that_is_there_twice_is_found(honest: Evidence) -> None:
+def test_duplicate_row_is_found(honest: Evidence) -> None:
     doubled = [*honest.stored, honest.stored[2]]
     assert len(list(rows_twice(doubled))) == 1
     assert [f.check for f in check_log(replace(honest, stored=doubled))] == ["no row twice"]
@@ -115,31 +115,31 @@ def test_a_skipped_offset_is_found(commits: tuple[Commit, ...]) -> None:
     assert list(offsets_skipped(commits, {0: 5}))
 
 
-def test_a_server_that_serves_something_else_is_found(honest: Evidence) -> None:
+def test_server_with_a_different_digest_is_found(honest: Evidence) -> None:
     servers = dict(honest.servers) | {"b": Served({0: 4}, {0: "another"})}
     (text,) = digests_unlike(replace(honest, servers=servers))
     assert text.startswith("b has another")
 
 
 @pytest.mark.parametrize("served", [Served({}, {}), Served({0: 5}, {}), Served({0: 3}, {0: "digest"})])
-def test_a_server_that_says_nothing_comparable_is_found(honest: Evidence, served: Served) -> None:
+def test_server_without_a_comparable_digest_is_found(honest: Evidence, served: Served) -> None:
     assert list(digests_unlike(replace(honest, servers={"a": served})))
 
 
-def test_poison_that_nobody_told_of_is_found(honest: Evidence) -> None:
+def test_invalid_record_without_a_dead_letter_is_found(honest: Evidence) -> None:
     assert len(list(poison_not_told(replace(honest, dead_letters=())))) == 2
 
 
-def test_a_dead_letter_of_what_the_fold_takes_is_found(honest: Evidence) -> None:
+def test_dead_letter_of_a_valid_record_is_found(honest: Evidence) -> None:
     assert len(list(poison_not_told(replace(honest, dead_letters=("0-2--1", "0-3--1"))))) == 1
 
 
-def test_a_dead_letter_told_twice_is_one(honest: Evidence) -> None:
+def test_repeated_dead_letter_counts_once(honest: Evidence) -> None:
     assert list(poison_not_told(replace(honest, dead_letters=("0-2--1", "0-2--1")))) == []
 
 
 @pytest.mark.parametrize("jump_ms", [-300_000, 300_000])
-def test_a_stamp_of_a_producers_jumping_clock_is_found(log: Log, jump_ms: int) -> None:
+def test_timestamp_of_a_producers_clock_is_found(log: Log, jump_ms: int) -> None:
     assert list(stamps_of_producers(log.records)) == []
     log.records[2] = log.records[2]._replace(at_ms=log.records[2].at_ms + jump_ms)
     assert len(list(stamps_of_producers(log.records))) == 1

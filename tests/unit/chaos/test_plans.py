@@ -1,4 +1,4 @@
-"""Plans and fleets are what their seed says, and hold what a run needs."""
+"""Plans and fleets are determined by their seed and contain what a run needs."""
 
 import json
 from collections import Counter
@@ -11,8 +11,8 @@ from namesrv_stream.route.changes import Cause, ChangeKind, RouteChange
 from tests.chaos import fault_plan
 from tests.chaos.evidence import Evidence
 from tests.chaos.fault_plan import long_plan, short_plan
-from tests.chaos.fleet_plan import CLUSTERS, GUARDED, Fate, FleetSize, slots
-from tests.chaos.guard_scene import check_guard
+from tests.chaos.fleet_plan import CLUSTERS, GUARDED, FleetSize, SlotDraws, slots
+from tests.chaos.guard_scenario import check_guard
 from tests.chaos.parts import ALL, KAFKA
 from tests.chaos.truth import BrokerKey, Journal, Span, Truth, read_truth
 
@@ -30,12 +30,12 @@ def test_a_short_plan_has_every_kind_of_fault_that_needs_no_restart_of_its_own(s
     assert plan == short_plan(seed, 5.0)
 
 
-def test_seeds_make_other_plans() -> None:
+def test_different_seeds_make_different_plans() -> None:
     assert len({short_plan(seed, 5.0) for seed in range(10)}) > 5
     assert len({long_plan(seed, 20, 10.0) for seed in range(10)}) == 10
 
 
-def test_long_plans_kill_as_often_as_asked_and_hold_every_kind() -> None:
+def test_long_plans_have_the_wanted_kills_and_every_kind_of_fault() -> None:
     plans = [long_plan(seed, 20, 10.0) for seed in range(10)]
     assert all(sum(fault.kills for fault in plan) >= 20 for plan in plans)
     assert {fault.kind for plan in plans for fault in plan} == {
@@ -50,7 +50,7 @@ def test_long_plans_kill_as_often_as_asked_and_hold_every_kind() -> None:
     assert long_plan(3, 20, 10.0) == plans[3]
 
 
-def test_a_fleet_has_its_size_and_all_its_sorts_of_brokers() -> None:
+def test_fleet_has_its_size_and_every_kind_of_broker() -> None:
     fleet = list(slots(FleetSize(), SERVERS, 1))
     assert Counter(slot.cluster == GUARDED for slot in fleet) == {False: 200, True: 12}
     assert {slot.cluster for slot in fleet} == {*CLUSTERS, GUARDED}
@@ -73,13 +73,13 @@ def test_fates_follow_from_the_seed() -> None:
     slot = next(slots(FleetSize(), SERVERS, 1))
 
     def draws(seed: int) -> list[object]:
-        fate = Fate(slot, FleetSize(), seed)
+        fate = SlotDraws(slot, FleetSize(), seed)
         return [fate.up_s(), fate.death(), fate.down_s(), fate.restart()]
 
     assert draws(1) == draws(1) != draws(2)
 
 
-def test_a_fleets_size_survives_its_way_to_the_fleet() -> None:
+def test_fleet_size_survives_serialisation() -> None:
     assert FleetSize.from_json(json.loads(json.dumps(asdict(FleetSize())))) == FleetSize()
 
 
@@ -136,5 +136,5 @@ _GONE = _row(4, ChangeKind.BROKER_LIVE, Cause.EXPIRED, gone=True)
         pytest.param([_SWITCH, _HELD._replace(offset=9), _HEARD._replace(offset=10), _GONE], 0, id="gone before"),
     ],
 )
-def test_the_guards_verdict_finds_who_went(rows: list[RouteChange], wrong: int) -> None:
+def test_guard_check_finds_removed_brokers(rows: list[RouteChange], wrong: int) -> None:
     assert len(check_guard(Evidence(Truth(()), 1_000, stored=rows), 1)) == wrong

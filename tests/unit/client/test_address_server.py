@@ -1,4 +1,4 @@
-"""The HTTP server that knows the name servers."""
+"""Reading the list of name servers from an address server."""
 
 import pytest
 
@@ -6,7 +6,7 @@ from namesrv_stream.client import AddressServerUnreachable
 from namesrv_stream.client.name_servers import fetch_name_servers, is_address_server
 from namesrv_stream.errors import ConfigError
 from namesrv_stream.ports import choose_port
-from tests.support.address_server import an_address_server
+from tests.support.scripted_name_server import an_address_server
 
 
 @pytest.mark.parametrize("body", ["a:9876;b:9876", "\r\n a:9876;b:9876 \nmore", "a:9876;b:9876\n"])
@@ -29,7 +29,7 @@ async def test_the_first_line_is_the_list(body: str) -> None:
         (None, "no answer within 50 ms"),
     ],
 )
-async def test_what_is_no_list_is_said_in_one_line(answer: bytes | None, words: str) -> None:
+async def test_invalid_list_is_reported_in_one_line(answer: bytes | None, words: str) -> None:
     async with an_address_server(answer) as (url, _):
         with pytest.raises(AddressServerUnreachable) as caught:
             await fetch_name_servers(url, 50 if answer is None else 5_000)
@@ -38,7 +38,7 @@ async def test_what_is_no_list_is_said_in_one_line(answer: bytes | None, words: 
     assert caught.value.exit_code == 3
 
 
-async def test_nobody_there_is_said_too() -> None:
+async def test_unreachable_address_server_is_reported() -> None:
     with pytest.raises(AddressServerUnreachable) as caught:
         await fetch_name_servers(f"http://127.0.0.1:{choose_port('127.0.0.1')}/rocketmq/nsaddr")
     assert caught.value.reason == "connection refused"
@@ -47,7 +47,7 @@ async def test_nobody_there_is_said_too() -> None:
 @pytest.mark.parametrize(
     "url", ["http://", "http:///x", "http://h:x/", "http://h:99999/", "http://h/a b", "http://[::1"]
 )
-async def test_what_is_no_address_is_a_configuration_error(url: str) -> None:
+async def test_invalid_address_is_a_configuration_error(url: str) -> None:
     with pytest.raises(ConfigError):
         await fetch_name_servers(url)
 
@@ -55,5 +55,5 @@ async def test_what_is_no_address_is_a_configuration_error(url: str) -> None:
 @pytest.mark.parametrize(
     ("text", "is_one"), [("http://h/x", True), (" HTTPS://h", True), ("h:80", False), ("http:9876", False)]
 )
-def test_a_list_is_told_from_an_address_server(text: str, is_one: bool) -> None:
+def test_list_is_distinguished_from_an_address_server(text: str, is_one: bool) -> None:
     assert is_address_server(text) is is_one

@@ -1,4 +1,4 @@
-"""What operators change, at every name server."""
+"""Changes of operators are sent to every name server."""
 
 from collections.abc import Sequence
 
@@ -73,7 +73,7 @@ async def test_a_change_goes_to_every_server() -> None:
     assert fields_of([a, b]) == [asked, asked]
 
 
-async def test_a_change_that_some_refuse_names_them_and_those_that_did_it() -> None:
+async def test_partly_refused_change_names_both_groups_of_servers() -> None:
     away = f"127.0.0.1:{choose_port('127.0.0.1')}"
     async with ScriptedNameServer() as good, ScriptedNameServer(refuse) as bad:
         servers = NameServers([away, bad.addr, good.addr])
@@ -97,7 +97,7 @@ async def test_the_only_server_refuses_in_its_own_words() -> None:
     assert (caught.value.code, caught.value.remark) == (ResponseCode.NO_PERMISSION, "not you")
 
 
-async def test_no_server_at_all_is_unreachable() -> None:
+async def test_change_without_any_reachable_server_is_an_error() -> None:
     servers = NameServers([f"127.0.0.1:{choose_port('127.0.0.1')}" for _ in range(2)])
     with pytest.raises(NameServersUnreachable):
         await put_kv(servers, "ns", "k", "v")
@@ -118,7 +118,7 @@ async def test_entries_are_read_back() -> None:
         await servers.close()
 
 
-async def test_an_import_puts_only_what_differs_at_each_server() -> None:
+async def test_import_puts_only_differing_entries_at_each_server() -> None:
     full, empty = KvScript(), KvScript()
     full.table = {"ns": {"same": "1", "other": "2", "own": "3"}}
     wanted = {"ns": {"same": "1", "other": "x", "new": "y"}, "empty": {}}
@@ -132,7 +132,7 @@ async def test_an_import_puts_only_what_differs_at_each_server() -> None:
     assert full.table == {"ns": {"same": "1", "other": "x", "own": "3", "new": "y"}}
 
 
-async def test_a_count_of_topics_is_needed() -> None:
+async def test_number_of_topics_is_required() -> None:
     def count(request: RemotingCommand) -> Answers:
         return [response_to(request, 0, ext_fields={"wipeTopicCount": "7"})]
 
@@ -160,6 +160,6 @@ async def test_settings_are_escaped_as_java_reads_them() -> None:
     assert server.requests[0].body == b"k\\:1=\\ a\\\\b\\n\\=\\u00FC\\uD83D\\uDE00\n"
 
 
-def test_a_change_is_waited_for_until_our_server_has_said_that_its_outcome_is_unknown() -> None:
+def test_client_waits_for_the_answer_that_the_outcome_is_unknown() -> None:
     settings = load_settings(environ={}).settings
     assert settings.server.change_timeout_ms + settings.liveness.tick_interval_ms < ADMIN_TIMEOUT_MS

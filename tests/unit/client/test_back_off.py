@@ -1,4 +1,4 @@
-"""Delays between failing attempts."""
+"""Delays between failed attempts."""
 
 from namesrv_stream.client import BackOff
 
@@ -8,7 +8,7 @@ def test_delays_double_up_to_the_limit() -> None:
     assert [back_off.next_delay_ms() for _ in range(5)] == [100, 200, 400, 500, 500]
 
 
-def test_success_begins_anew() -> None:
+def test_success_resets_the_delay() -> None:
     back_off = BackOff(first_ms=100, max_ms=500, jitter=0)
     back_off.next_delay_ms()
     back_off.next_delay_ms()
@@ -25,7 +25,7 @@ def test_jitter_only_shortens() -> None:
     assert len(set(delays)) > 1
 
 
-def test_a_week_of_failures_costs_nothing_special() -> None:
+def test_many_failures_do_not_overflow_the_delay() -> None:
     back_off = BackOff(first_ms=100, max_ms=10_000, jitter=0)
     back_off.failures = 100_000
     assert back_off.next_delay_ms() == 10_000

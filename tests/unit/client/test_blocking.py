@@ -14,13 +14,12 @@ import pytest
 from namesrv_stream.client import BlockingClient, ClientClosed, TopicNotExist, kv_value
 from namesrv_stream.client.client_errors import AddressServerUnreachable
 from namesrv_stream.ports import choose_port
-from tests.support.scripted_name_server import ScriptedNameServer
-from tests.support.scripted_routes import ScriptedRoutes
+from tests.support.scripted_name_server import ScriptedNameServer, ScriptedRoutes
 
 
 @pytest.fixture
 def name_server() -> Iterator[ScriptedNameServer]:
-    """A scripted server on a loop in another thread."""
+    """A scripted name server with an event loop in another thread."""
     loop = asyncio.new_event_loop()
     thread = threading.Thread(target=loop.run_forever)
     thread.start()
@@ -51,7 +50,7 @@ def test_threads_may_share_it(name_server: ScriptedNameServer) -> None:
     assert name_server.connections == 1
 
 
-def test_outside_the_block_it_is_closed(name_server: ScriptedNameServer) -> None:
+def test_client_is_closed_outside_the_block(name_server: ScriptedNameServer) -> None:
     client = BlockingClient(name_server.addr)
     with pytest.raises(ClientClosed):
         client.topic_list()
@@ -69,7 +68,7 @@ def test_a_start_that_fails_leaves_no_thread() -> None:
     assert not [thread for thread in threading.enumerate() if thread.name == "name-server-client"]
 
 
-def test_the_end_is_told_to_every_thread_that_goes_on_asking(name_server: ScriptedNameServer) -> None:
+def test_close_ends_the_calls_of_every_thread(name_server: ScriptedNameServer) -> None:
     def ask(client: BlockingClient) -> BaseException | None:
         try:
             while True:
@@ -98,7 +97,7 @@ with BlockingClient(sys.argv[1]) as client:
 """
 
 
-def test_an_interrupted_call_does_not_hold_up_the_end(name_server: ScriptedNameServer) -> None:
+def test_interrupted_call_does_not_delay_the_close(name_server: ScriptedNameServer) -> None:
     command = [sys.executable, "-c", _ENDLESS_CALL, name_server.addr]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as process:
         assert process.stdout is not None

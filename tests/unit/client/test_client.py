@@ -1,4 +1,4 @@
-"""The client as others use it: routes from memory, queues in turn, name servers that change."""
+"""The client: cached routes, rotation of queues, and changing lists of name servers."""
 
 import asyncio
 import gc
@@ -18,9 +18,7 @@ from namesrv_stream.client import (
 )
 from namesrv_stream.errors import ConfigError
 from namesrv_stream.ports import choose_port
-from tests.support.address_server import an_address_server
-from tests.support.scripted_name_server import ScriptedNameServer, until
-from tests.support.scripted_routes import ScriptedRoutes
+from tests.support.scripted_name_server import ScriptedNameServer, ScriptedRoutes, an_address_server, until
 
 QUICK = ClientOptions(poll_name_server_interval_ms=20, missing_topic_interval_ms=0, address_server_interval_ms=20)
 
@@ -40,14 +38,14 @@ async def test_a_broker_that_failed_can_be_avoided() -> None:
         assert {(await client.select_queue("t", exclude={"a", "b"})).broker_name for _ in range(8)} == {"a", "b"}
 
 
-async def test_topics_have_turns_of_their_own() -> None:
+async def test_every_topic_has_its_own_rotation() -> None:
     routes = ScriptedRoutes({"t": {"a": 2}, "u": {"a": 2}})
     async with ScriptedNameServer(routes) as server, Client(server.addr) as client:
         chosen = [await client.select_queue(topic) for topic in "tutu"]
     assert {queue.queue_id for queue in chosen[::2]} == {queue.queue_id for queue in chosen[1::2]} == {0, 1}
 
 
-async def test_a_topic_without_writable_queues_is_said_to_have_none() -> None:
+async def test_topic_without_writable_queues_is_an_error() -> None:
     async with ScriptedNameServer(ScriptedRoutes({"t": {}})) as server, Client(server.addr) as client:
         with pytest.raises(NoQueue):
             await client.select_queue("t")
@@ -64,14 +62,14 @@ async def test_a_topic_gets_its_first_writable_queue_as_soon_as_it_has_one() -> 
         assert (await client.select_queue("t")).broker_name == "a"
 
 
-async def test_a_topic_without_writable_queues_is_not_asked_for_by_every_caller() -> None:
+async def test_topic_without_writable_queues_is_not_requested_by_every_caller() -> None:
     options = ClientOptions(missing_topic_interval_ms=3_600_000)
     routes = ScriptedRoutes({"t": {}})
     async with ScriptedNameServer(routes) as server, Client(server.addr, options=options) as client:
         for _ in range(10):
             with pytest.raises(NoQueue):
                 await client.select_queue("t")
-    assert routes.asked == ["t"]
+    assert routes.requested_topics == ["t"]
 
 
 async def test_routes_are_refreshed_in_the_background() -> None:
@@ -79,23 +77,23 @@ async def test_routes_are_refreshed_in_the_background() -> None:
     async with ScriptedNameServer(routes) as server, Client(server.addr, options=QUICK) as client:
         assert (await client.select_queue("t")).broker_name == "a"
         routes.routes["t"] = {"b": 1}
-        asked = len(routes.asked)
-        await until(lambda: len(routes.asked) > asked + 1, "the route is asked for again")
+        asked = len(routes.requested_topics)
+        await until(lambda: len(routes.requested_topics) > asked + 1, "the route is asked for again")
         assert (await client.select_queue("t")).broker_name == "b"
 
 
-async def test_a_topic_that_is_gone_keeps_its_route_and_says_so() -> None:
+async def test_deleted_topic_keeps_its_route_with_an_error() -> None:
     routes = ScriptedRoutes({"t": {"a": 1}})
     async with ScriptedNameServer(routes) as server, Client(server.addr, options=QUICK) as client:
         await client.route("t")
         routes.routes.clear()
-        asked = len(routes.asked)
-        await until(lambda: len(routes.asked) > asked + 1, "the route is asked for again")
+        asked = len(routes.requested_topics)
+        await until(lambda: len(routes.requested_topics) > asked + 1, "the route is asked for again")
         assert isinstance((await client.route("t")).last_error, TopicNotExist)
         assert (await client.select_queue("t")).broker_name == "a"
 
 
-async def test_a_route_outlives_all_name_servers(caplog: pytest.LogCaptureFixture) -> None:
+async def test_route_stays_cached_without_any_name_server(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO, "namesrv_stream.client.route_cache")
     async with (
         ScriptedNameServer(ScriptedRoutes({"t": {"a": 1}})) as server,
@@ -111,7 +109,7 @@ async def test_a_route_outlives_all_name_servers(caplog: pytest.LogCaptureFixtur
         assert (await client.route("t")).last_error is None
 
 
-async def test_a_missing_topic_is_found_once_it_is_there() -> None:
+async def test_missing_topic_is_found_once_it_exists() -> None:
     routes = ScriptedRoutes()
     async with ScriptedNameServer(routes) as server, Client(server.addr, options=QUICK) as client:
         with pytest.raises(TopicNotExist):
@@ -120,7 +118,7 @@ async def test_a_missing_topic_is_found_once_it_is_there() -> None:
         assert (await client.route("t")).topic == "t"
 
 
-async def test_the_list_of_name_servers_comes_from_an_address_server_and_follows_it() -> None:
+async def test_list_of_name_servers_follows_an_address_server() -> None:
     routes = ScriptedRoutes({"t": {"a": 1}})
     async with ScriptedNameServer(routes) as first, ScriptedNameServer(routes) as second:
         async with an_address_server(f"HTTP/1.0 200 OK\r\n\r\n{first.addr}".encode()) as (url, _):
@@ -138,17 +136,17 @@ async def test_the_list_of_name_servers_comes_from_an_address_server_and_follows
     assert second.codes() == [206]
 
 
-async def test_without_an_address_server_there_is_no_start() -> None:
+async def test_start_fails_without_the_address_server() -> None:
     with pytest.raises(AddressServerUnreachable):
         await Client(f"http://127.0.0.1:{choose_port('127.0.0.1')}/rocketmq/nsaddr").start()
 
 
-async def test_what_is_no_list_is_refused_at_once() -> None:
+async def test_invalid_list_is_refused_at_once() -> None:
     with pytest.raises(ConfigError):
         Client("a;b")
 
 
-async def test_a_client_that_is_not_started_or_closed_says_so() -> None:
+async def test_client_that_is_not_running_raises_an_error() -> None:
     async with ScriptedNameServer(ScriptedRoutes({"t": {"a": 1}})) as server:
         client = Client(server.addr)
         with pytest.raises(ClientClosed):
@@ -162,7 +160,7 @@ async def test_a_client_that_is_not_started_or_closed_says_so() -> None:
             await client.topic_list()
 
 
-async def test_nothing_is_left_of_a_closed_client() -> None:
+async def test_closed_client_leaves_no_task() -> None:
     async with ScriptedNameServer(ScriptedRoutes({"t": {"a": 1}})) as server:
         gc.collect()
         files = len(os.listdir("/proc/self/fd"))
@@ -174,7 +172,7 @@ async def test_nothing_is_left_of_a_closed_client() -> None:
     assert asyncio.all_tasks() == {asyncio.current_task()}
 
 
-async def test_nothing_is_left_where_the_close_itself_is_cancelled() -> None:
+async def test_cancelled_close_leaves_no_task() -> None:
     async with ScriptedNameServer(ScriptedRoutes({"t": {"a": 1}})) as server:
         client = Client(server.addr)
         await client.start()

@@ -1,4 +1,4 @@
-"""One connection: matching answers to requests, and every way in which it ends."""
+"""One connection: matching of answers to requests, and every way in which it ends."""
 
 import asyncio
 import gc
@@ -64,14 +64,14 @@ async def test_requests_under_way_fail_when_the_peer_closes() -> None:
             await connection.invoke(RemotingCommand(105), 5_000)
 
 
-async def test_garbage_closes_the_connection_after_the_sound_answers_before_it() -> None:
+async def test_garbage_closes_the_connection_after_earlier_valid_answers() -> None:
     async with ScriptedNameServer(lambda request: [response_to(request, 0), b"\xff\xff\xff\xffgarbage"]) as server:
         connection = await RemotingConnection.connect(server.addr)
         assert (await connection.invoke(RemotingCommand(105), 5_000)).code == 0
         assert (await connection.closed).startswith("sent invalid data")
 
 
-async def test_a_header_that_is_none_closes_the_connection() -> None:
+async def test_invalid_header_closes_the_connection() -> None:
     async with ScriptedNameServer(lambda request: [b"\x00\x00\x00\x06\x00\x00\x00\x02no"]) as server:
         connection = await RemotingConnection.connect(server.addr)
         with pytest.raises(ConnectionLost):
@@ -86,7 +86,7 @@ async def test_go_away_closes_the_connection() -> None:
     assert caught.value.reason == "the server is going away"
 
 
-async def test_a_request_of_the_peer_is_no_answer() -> None:
+async def test_request_of_the_peer_is_not_an_answer() -> None:
     def ask_back(request: RemotingCommand) -> Answers:
         return [RemotingCommand(905, opaque=request.opaque), response_to(request, 0)]
 
@@ -96,7 +96,7 @@ async def test_a_request_of_the_peer_is_no_answer() -> None:
         await connection.close()
 
 
-async def test_a_oneway_request_says_that_it_is_one() -> None:
+async def test_oneway_request_has_the_oneway_flag() -> None:
     async with ScriptedNameServer() as server:
         connection = await RemotingConnection.connect(server.addr)
         await connection.invoke_oneway(RemotingCommand(322))
@@ -105,7 +105,7 @@ async def test_a_oneway_request_says_that_it_is_one() -> None:
     assert server.requests[0].is_oneway
 
 
-async def test_nobody_listening_is_a_lost_connection() -> None:
+async def test_refused_connection_is_a_lost_connection() -> None:
     with pytest.raises(ConnectionLost) as caught:
         await RemotingConnection.connect(f"127.0.0.1:{choose_port('127.0.0.1')}")
     assert caught.value.reason == "connection refused"
@@ -119,13 +119,13 @@ def test_an_address_is_host_and_port(addr: str, parts: tuple[str, int]) -> None:
 
 
 @pytest.mark.parametrize("addr", ["", "h", "h:", ":1", "h:0", "h:65536", "h:x", "h:-1"])
-def test_anything_else_is_no_address(addr: str) -> None:
+def test_invalid_address_is_refused(addr: str) -> None:
     with pytest.raises(ConfigError) as caught:
         split_addr(addr)
     assert caught.value.key == addr
 
 
-async def test_a_request_that_no_frame_can_hold_is_refused_before_it_is_sent() -> None:
+async def test_oversized_request_is_refused_before_it_is_sent() -> None:
     async with ScriptedNameServer() as server:
         connection = await RemotingConnection.connect(server.addr)
         with pytest.raises(RequestTooLarge, match="105"):
@@ -134,8 +134,8 @@ async def test_a_request_that_no_frame_can_hold_is_refused_before_it_is_sent() -
         await connection.close()
 
 
-async def test_requests_that_still_wait_to_be_sent_end_quietly_with_the_connection() -> None:
-    """No "Future exception was never retrieved" in the log of a program that has handled the error."""
+async def test_unsent_requests_end_without_a_warning_when_the_connection_closes() -> None:
+    """A program that handles the error must not get "Future exception was never retrieved" in its log."""
     told: list[dict[str, object]] = []
     asyncio.get_running_loop().set_exception_handler(lambda _, context: told.append(context))
     release = asyncio.Event()

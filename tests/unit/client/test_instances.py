@@ -1,4 +1,4 @@
-"""One client for all who name it alike."""
+"""Clients with the same id share one instance."""
 
 import asyncio
 import os
@@ -9,11 +9,10 @@ import pytest
 from namesrv_stream.client import AclCredentials, ClientClosed, client_for
 from namesrv_stream.client.name_server_client import default_client_id
 from namesrv_stream.errors import ConfigError
-from tests.support.scripted_name_server import ScriptedNameServer
-from tests.support.scripted_routes import ScriptedRoutes
+from tests.support.scripted_name_server import ScriptedNameServer, ScriptedRoutes
 
 
-async def test_the_same_id_is_the_same_client_until_the_last_leaves() -> None:
+async def test_same_id_is_the_same_client_until_the_last_user_leaves() -> None:
     async with ScriptedNameServer(ScriptedRoutes({"t": {"a": 1}})) as server:
         async with client_for(server.addr) as first:
             async with client_for(server.addr) as second:
@@ -34,7 +33,7 @@ async def test_another_id_is_another_client() -> None:
     ("name_servers", "credentials", "words"),
     [("a:1;b:1", None, "other name servers (a:1)"), ("a:1", AclCredentials("k", "s"), "other credentials")],
 )
-async def test_the_same_id_with_other_terms_is_an_error(
+async def test_same_id_with_different_options_is_an_error(
     name_servers: str, credentials: AclCredentials | None, words: str
 ) -> None:
     async with client_for("a:1"):
@@ -52,7 +51,7 @@ async def test_an_error_inside_closes_it_too() -> None:
         await client.route("t")
 
 
-async def test_many_may_ask_at_once() -> None:
+async def test_concurrent_callers_share_one_client() -> None:
     async with ScriptedNameServer(ScriptedRoutes({"t": {"a": 1}})) as server:
 
         async def use() -> int:
@@ -65,7 +64,7 @@ async def test_many_may_ask_at_once() -> None:
     assert server.connections == 1
 
 
-async def test_another_event_loop_cannot_share_it() -> None:
+async def test_client_cannot_be_shared_with_another_event_loop() -> None:
     async def elsewhere() -> None:
         async with client_for("a:1"):
             pass

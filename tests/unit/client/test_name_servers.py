@@ -1,4 +1,4 @@
-"""Choosing among name servers: sticky, with fail-over and back-off."""
+"""The choice of a name server is sticky, with fail-over and back-off."""
 
 import asyncio
 
@@ -54,7 +54,7 @@ async def test_the_first_choice_is_not_the_same_for_all_clients() -> None:
     assert len({NameServers(["a:1", "b:1"]).chosen for _ in range(64)}) == 2
 
 
-async def test_when_the_chosen_server_ends_the_other_answers() -> None:
+async def test_other_server_answers_when_the_chosen_one_ends() -> None:
     async with ScriptedNameServer() as a, ScriptedNameServer() as b:
         servers = NameServers([a.addr, b.addr])
         await servers.invoke(ASK)
@@ -68,7 +68,7 @@ async def test_when_the_chosen_server_ends_the_other_answers() -> None:
         await servers.close()
 
 
-async def test_a_server_that_does_not_answer_is_passed_over() -> None:
+async def test_server_that_does_not_answer_is_skipped() -> None:
     async with ScriptedNameServer(say_nothing) as silent, ScriptedNameServer() as good:
         for _ in range(8):  # whichever of the two is the first choice
             servers = NameServers([silent.addr, good.addr])
@@ -84,7 +84,7 @@ async def test_a_refusal_is_an_answer() -> None:
         await servers.close()
 
 
-async def test_no_server_at_all_names_each_with_its_reason() -> None:
+async def test_error_without_any_server_names_each_with_its_reason() -> None:
     addrs = [f"127.0.0.1:{choose_port('127.0.0.1')}" for _ in range(2)]
     servers = NameServers(addrs)
     with pytest.raises(NameServersUnreachable) as caught:
@@ -93,7 +93,7 @@ async def test_no_server_at_all_names_each_with_its_reason() -> None:
     assert caught.value.exit_code == 3
 
 
-async def test_a_lone_server_is_asked_again_at_once_when_it_is_back() -> None:
+async def test_only_server_is_retried_at_once_when_it_returns() -> None:
     async with ScriptedNameServer() as server:
         servers = NameServers([server.addr])
         await server.stop()
@@ -104,7 +104,7 @@ async def test_a_lone_server_is_asked_again_at_once_when_it_is_back() -> None:
         await servers.close()
 
 
-async def test_a_server_that_sends_garbage_is_passed_over() -> None:
+async def test_server_that_sends_garbage_is_skipped() -> None:
     async with (
         ScriptedNameServer(lambda request: [b"HTTP/1.1 400 Bad Request\r\n\r\n"]) as bad,
         ScriptedNameServer() as good,
@@ -129,7 +129,7 @@ async def test_a_thousand_calls_in_flight_move_to_the_other_server_together() ->
         await servers.close()
 
 
-async def test_each_server_is_asked_in_order_whatever_becomes_of_the_others() -> None:
+async def test_every_server_is_asked_in_order_despite_failures_of_others() -> None:
     away = f"127.0.0.1:{choose_port('127.0.0.1')}"
     async with ScriptedNameServer(say_nothing) as silent, ScriptedNameServer() as good:
         servers = NameServers([away, silent.addr, good.addr])

@@ -1,4 +1,4 @@
-"""Questions to a name server, and what its answers become."""
+"""Queries to a name server, and the decoding of answers."""
 
 import pytest
 
@@ -26,7 +26,7 @@ async def test_a_route_is_asked_for_in_standard_json() -> None:
     assert asked.ext_fields == {"topic": "t", "acceptStandardJsonOnly": "true"}
 
 
-async def test_a_topic_without_a_route_is_said_to_be_none() -> None:
+async def test_topic_without_a_route_is_an_error() -> None:
     async with ScriptedNameServer(lambda request: [response_to(request, 17, remark="No topic route info")]) as server:
         servers = NameServers([server.addr])
         with pytest.raises(TopicNotExist) as caught:
@@ -44,7 +44,7 @@ async def test_a_refusal_carries_code_and_remark() -> None:
     assert (caught.value.request_code, caught.value.code, caught.value.remark) == (106, 2, "busy")
 
 
-async def test_topics_are_asked_for_of_all_clusters_or_one() -> None:
+async def test_topics_of_all_clusters_or_one_are_requested() -> None:
     async with ScriptedNameServer(lambda request: [response_to(request, 0, body=b'{"topicList":["t"]}')]) as server:
         servers = NameServers([server.addr])
         assert await topic_list(servers) == ("t",)

@@ -1,4 +1,4 @@
-"""Which queues a route offers, as MQClientInstance derives them."""
+"""The queues of a route, derived as by MQClientInstance."""
 
 from typing import Any
 
@@ -13,7 +13,7 @@ A, B = "10.0.0.1:10911", "10.0.0.2:10911"
 
 
 def a_route(*queues: tuple[str, int, int, int], brokers: dict[str, dict[int, str]], **more: Any) -> TopicRouteData:
-    """Queues are (broker name, read queues, write queues, perm)."""
+    """Return a route; queues are (broker name, read queues, write queues, perm)."""
     body = {
         "brokerDatas": [
             {"brokerName": name, "cluster": "c", "brokerAddrs": {str(k): v for k, v in addrs.items()}}
@@ -50,18 +50,18 @@ def test_readable_queues_do_not_need_a_master() -> None:
     assert told(readable_queues(route)) == [("a", 0, A), ("a", 1, A), ("b", 0, "s:1")]
 
 
-def test_an_order_configuration_wins_and_keeps_the_queues_of_brokers_that_are_away() -> None:
+def test_order_configuration_has_priority_and_keeps_queues_of_absent_brokers() -> None:
     route = a_route(("a", 8, 8, 6), brokers={"a": {0: A}}, orderTopicConf="b:1;a:2")
     assert told(writable_queues(route)) == [("b", 0, None), ("a", 0, A), ("a", 1, A)]
 
 
-def test_an_empty_order_configuration_is_none() -> None:
+def test_empty_order_configuration_is_ignored() -> None:
     route = a_route(("a", 1, 1, 6), brokers={"a": {0: A}}, orderTopicConf="")
     assert told(writable_queues(route)) == [("a", 0, A)]
 
 
 @pytest.mark.parametrize("conf", ["a", "a:", "a:x", ":1", "a:-1", "a:99999999", "a:1;b"])
-def test_an_order_configuration_that_is_none_is_an_unexpected_answer(conf: str) -> None:
+def test_invalid_order_configuration_is_an_unexpected_answer(conf: str) -> None:
     with pytest.raises(UnexpectedAnswer):
         writable_queues(a_route(("a", 1, 1, 6), brokers={"a": {0: A}}, orderTopicConf=conf))
 
@@ -82,13 +82,13 @@ def test_a_static_topic_has_its_logical_queues_where_the_newest_epoch_puts_them(
     assert told(readable_queues(route)) == queues
 
 
-def test_a_mapping_without_a_scope_is_none() -> None:
+def test_mapping_without_a_scope_is_ignored() -> None:
     mappings = {"a": a_mapping("a", 1, 4, [0], scope=None)}
     route = a_route(("a", 1, 1, 6), brokers={"a": {0: A}}, topicQueueMappingByBroker=mappings)
     assert writable_queues(route) == ()
 
 
-def test_turns_go_round_and_pass_over_queues_without_an_address() -> None:
+def test_rotation_skips_queues_without_an_address() -> None:
     queues = [MessageQueue("t", "a", 0, A), MessageQueue("t", "away", 0, None), MessageQueue("t", "b", 0, B)]
     chosen, turn = [], 0
     for _ in range(4):
@@ -98,12 +98,12 @@ def test_turns_go_round_and_pass_over_queues_without_an_address() -> None:
     assert chosen == ["a", "b", "a", "b"]
 
 
-def test_brokers_that_failed_are_avoided_while_there_are_others() -> None:
+def test_failed_brokers_are_avoided_while_there_are_others() -> None:
     queues = [MessageQueue("t", "a", 0, A), MessageQueue("t", "a", 1, A), MessageQueue("t", "b", 0, B)]
     assert {next_queue(queues, turn, {"a"})[0] for turn in range(6)} == {queues[2]}
     assert next_queue(queues, 1, {"a", "b"})[0] == queues[1]
 
 
-def test_without_an_address_there_is_no_turn() -> None:
+def test_without_an_address_no_queue_is_chosen() -> None:
     assert next_queue([MessageQueue("t", "a", 0, None)], 5, ()) == (None, 5)
     assert next_queue([], 5, ()) == (None, 5)

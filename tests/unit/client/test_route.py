@@ -1,4 +1,4 @@
-"""Decoding what name servers answer: strict JSON, fastjson's, and what is none of both."""
+"""Decoding of answers: strict JSON, fastjson's dialect, and invalid answers."""
 
 import pytest
 
@@ -30,7 +30,7 @@ def test_broker_ids_without_quotes_are_read_too() -> None:
     assert decode_topic_route("t", legacy).broker_datas[0].broker_addrs == {0: "h:1", 1: "h:2"}
 
 
-def test_the_spelling_of_old_servers_is_known() -> None:
+def test_spelling_of_old_servers_is_accepted() -> None:
     old = b'{"queueDatas":[{"brokerName":"b","perm":6,"readQueueNums":1,"topicSynFlag":2,"writeQueueNums":1}]}'
     assert decode_topic_route("t", old).queue_datas[0].topic_sys_flag == 2
 
@@ -55,7 +55,7 @@ def test_clusters_list_their_brokers_in_order() -> None:
     assert info.brokers["a"].master_addr == "h:1"
 
 
-def test_one_cluster_can_be_looked_at_alone() -> None:
+def test_one_cluster_can_be_selected() -> None:
     info = decode_cluster_info(
         b'{"brokerAddrTable":{"a":{"brokerAddrs":{"0":"h:1"},"brokerName":"a","cluster":"c"},'
         b'"x":{"brokerAddrs":{"0":"h:2"},"brokerName":"x","cluster":"d"}},"clusterAddrTable":{"c":["a"],"d":["x"]}}'
@@ -84,7 +84,7 @@ def test_topics_are_sorted() -> None:
         b'{"topicQueueMappingByBroker":{"a":{"scope":[1]}}}',
     ],
 )
-def test_what_is_no_route_is_an_unexpected_answer(body: bytes | None) -> None:
+def test_invalid_route_is_an_unexpected_answer(body: bytes | None) -> None:
     with pytest.raises(UnexpectedAnswer) as caught:
         decode_topic_route("t", body)
     assert caught.value.request_code == 105

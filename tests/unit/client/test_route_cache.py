@@ -1,4 +1,4 @@
-"""Routes in memory: fetched once, kept through failures, forgotten when nobody asks."""
+"""The route cache: routes are fetched once, kept during failures, and removed when unused."""
 
 import asyncio
 import logging
@@ -14,12 +14,12 @@ NEVER_MS = 3_600_000
 
 
 class Answers:
-    """A name server's answers, given at once or held back.
+    """Answers of a name server, returned at once or delayed.
 
     Attributes:
-        asked: Topics, in order of the questions.
+        asked: Topics in order of the requests.
         error: Raised instead of an answer.
-        is_open: Cleared to hold answers back.
+        is_open: Cleared to delay answers.
     """
 
     def __init__(self) -> None:
@@ -41,7 +41,7 @@ class Answers:
         return decode_topic_route(topic, body.encode())
 
 
-async def test_callers_at_the_same_time_share_one_question() -> None:
+async def test_concurrent_callers_share_one_request() -> None:
     answers = Answers()
     answers.is_open.clear()
     cache = RouteCache(answers.fetch, 1_000, NEVER_MS)
@@ -65,7 +65,7 @@ async def test_a_known_route_is_answered_from_memory() -> None:
     assert len(routes[9].writable_queues) == 1
 
 
-async def test_a_missing_topic_is_not_asked_for_by_every_caller() -> None:
+async def test_missing_topic_is_not_requested_by_every_caller() -> None:
     answers = Answers()
     answers.error = TopicNotExist("t")
     cache = RouteCache(answers.fetch, NEVER_MS, NEVER_MS)
@@ -75,7 +75,7 @@ async def test_a_missing_topic_is_not_asked_for_by_every_caller() -> None:
     assert answers.asked == ["t"]
 
 
-async def test_a_missing_topic_is_asked_for_again_after_a_while() -> None:
+async def test_missing_topic_is_requested_again_after_a_while() -> None:
     answers = Answers()
     answers.error = TopicNotExist("t")
     cache = RouteCache(answers.fetch, 0, NEVER_MS)
@@ -106,7 +106,7 @@ async def test_a_refresh_also_finds_topics_that_were_missing() -> None:
 
 
 @pytest.mark.parametrize("error", [TopicNotExist("t"), NameServersUnreachable({"h:1": "gone"})])
-async def test_a_route_stays_when_a_refresh_fails_and_says_so(
+async def test_route_stays_with_an_error_when_a_refresh_fails(
     error: NamesrvStreamError, caplog: pytest.LogCaptureFixture
 ) -> None:
     answers = Answers()
@@ -137,7 +137,7 @@ async def test_age_is_counted_from_the_last_answer() -> None:
     assert 25 <= route.age_ms <= (asyncio.get_running_loop().time() - began_s) * 1000 + 1_000
 
 
-async def test_when_no_server_answers_a_round_ends_early() -> None:
+async def test_round_of_refreshes_ends_early_when_no_server_answers() -> None:
     answers = Answers()
     cache = RouteCache(answers.fetch, 1_000, NEVER_MS)
     for number in range(500):
@@ -149,7 +149,7 @@ async def test_when_no_server_answers_a_round_ends_early() -> None:
     assert (await cache.get("t499")).last_error is answers.error
 
 
-async def test_topics_that_nobody_asks_for_are_forgotten() -> None:
+async def test_unused_topics_are_removed_from_the_cache() -> None:
     cache = RouteCache(Answers().fetch, 1_000, 0)
     await cache.get("t")
     assert cache.topics == {"t"}
@@ -157,7 +157,7 @@ async def test_topics_that_nobody_asks_for_are_forgotten() -> None:
     assert cache.topics == frozenset()
 
 
-async def test_a_defect_is_told_to_every_caller() -> None:
+async def test_unexpected_exception_reaches_every_caller() -> None:
     async def fetch(topic: str) -> TopicRouteData:
         raise RuntimeError(topic)
 
@@ -168,7 +168,7 @@ async def test_a_defect_is_told_to_every_caller() -> None:
 
 
 async def a_question_under_way() -> tuple[RouteCache, asyncio.Future[TopicRoute]]:
-    """A cache, and a caller whose question is never answered."""
+    """A cache, and a caller whose request is never answered."""
     answers = Answers()
     answers.is_open.clear()
     cache = RouteCache(answers.fetch, 1_000, NEVER_MS)
@@ -178,7 +178,7 @@ async def a_question_under_way() -> tuple[RouteCache, asyncio.Future[TopicRoute]
     return cache, call
 
 
-async def test_close_ends_the_questions_under_way() -> None:
+async def test_close_ends_pending_requests() -> None:
     cache, call = await a_question_under_way()
     await cache.close()
     with pytest.raises(ClientClosed):

@@ -1,4 +1,4 @@
-"""One name server: a connection that is shared, made again, and given up once."""
+"""The link to one name server: a connection that callers share, which is reopened and closed once."""
 
 import asyncio
 
@@ -32,7 +32,7 @@ async def test_a_caller_that_gives_up_does_not_take_the_connection_from_the_othe
         await link.close()
 
 
-async def test_a_connection_that_ended_while_idle_is_made_again_unnoticed() -> None:
+async def test_idle_connection_that_closed_is_reopened_transparently() -> None:
     async with ScriptedNameServer() as server:
         link = ServerLink(server.addr, 3_000)
         await link.invoke(ASK, 5_000)
@@ -48,7 +48,7 @@ async def test_a_connection_that_ended_while_idle_is_made_again_unnoticed() -> N
         await link.close()
 
 
-async def test_a_server_that_ends_every_connection_is_not_asked_for_ever() -> None:
+async def test_server_that_closes_every_connection_is_not_retried_forever() -> None:
     async with ScriptedNameServer() as server:
         link = ServerLink(server.addr, 3_000)
         await link.invoke(ASK, 5_000)
@@ -59,7 +59,7 @@ async def test_a_server_that_ends_every_connection_is_not_asked_for_ever() -> No
         await link.close()
 
 
-async def test_a_timeout_closes_the_connection_and_the_late_answer_goes_nowhere() -> None:
+async def test_timeout_closes_the_connection_and_discards_the_late_answer() -> None:
     async with ScriptedNameServer(say_nothing) as server:
         link = ServerLink(server.addr, 3_000)
         with pytest.raises(RequestTimedOut):
@@ -72,7 +72,7 @@ async def test_a_timeout_closes_the_connection_and_the_late_answer_goes_nowhere(
         await link.close()
 
 
-async def test_failures_that_come_together_count_as_one() -> None:
+async def test_concurrent_failures_count_as_one() -> None:
     async with ScriptedNameServer(say_nothing) as server:
         link = ServerLink(server.addr, 3_000)
         calls = [asyncio.ensure_future(link.invoke(ASK, 30_000)) for _ in range(100)]
@@ -87,7 +87,7 @@ async def test_failures_that_come_together_count_as_one() -> None:
         await link.close()
 
 
-async def test_a_thousand_requests_to_a_server_that_is_away_fail_with_one_attempt() -> None:
+async def test_thousand_requests_to_an_unreachable_server_make_one_attempt() -> None:
     link = ServerLink(f"127.0.0.1:{choose_port('127.0.0.1')}", 3_000)
     ends = await asyncio.gather(*(link.invoke(ASK, 3_000) for _ in range(1_000)), return_exceptions=True)
     assert {type(end) for end in ends} == {ConnectionLost}

@@ -1,4 +1,4 @@
-"""The Compose file agrees with its schema and with the code; Docker is not asked."""
+"""The Compose file agrees with its schema and with the code; the tests do not use Docker."""
 
 import json
 from importlib.resources import files
@@ -24,22 +24,22 @@ def _variables(name: str) -> dict[str, str]:
 
 
 def _mounts(name: str) -> dict[str, str]:
-    """Target → source."""
+    """Return target → source of the mounts."""
     return {text.split(":")[1]: text.split(":")[0] for text in _SERVICES[name].get("volumes", [])}
 
 
-def test_it_is_what_compose_reads() -> None:
+def test_compose_file_conforms_to_its_schema() -> None:
     schema = json.loads((files("check_jsonschema") / "builtin_schemas/vendor/compose-spec.json").read_text())
     jsonschema.Draft202012Validator(schema).validate(compose())
 
 
-def test_it_has_two_servers_a_job_a_history_and_kafka() -> None:
+def test_compose_file_has_two_servers_job_history_and_kafka() -> None:
     assert len(_SERVERS) == 2
     assert {"kafka", "job", "history"} <= _SERVICES.keys()
 
 
 @pytest.mark.parametrize("name", _SERVICES)
-def test_each_container_has_a_health_check_limits_and_bounded_logs(name: str) -> None:
+def test_every_container_has_a_health_check_limits_and_bounded_logs(name: str) -> None:
     service = _SERVICES[name]
     assert service["healthcheck"]["test"][0] == "CMD"
     assert service["deploy"]["resources"]["limits"].keys() == {"cpus", "memory"}
@@ -49,7 +49,7 @@ def test_each_container_has_a_health_check_limits_and_bounded_logs(name: str) ->
 
 
 @pytest.mark.parametrize("name", _OURS)
-def test_our_containers_have_no_privilege_and_write_to_volumes_only(name: str) -> None:
+def test_containers_have_no_privileges_and_write_only_to_volumes(name: str) -> None:
     service = _SERVICES[name]
     assert service["read_only"] is True
     assert service["cap_drop"] == ["ALL"]
@@ -85,7 +85,7 @@ def test_each_server_has_an_id_and_an_address_of_its_own() -> None:
     assert {int(words[-1]) for words in published} == {settings.remoting.listen_port, settings.http.listen_port}
 
 
-def test_health_checks_ask_for_what_there_is() -> None:
+def test_health_checks_use_existing_files_and_pages() -> None:
     data = image_environment()["NAMESRV_STREAM__DATA__DIR"]
     assert _SERVICES["job"]["healthcheck"]["test"][-1] == f"{data}/run/{route_job.RUN_FILE}"
     assert _SERVICES["history"]["healthcheck"]["test"][-1] == f"{data}/run/{history.RUN_FILE}"
@@ -100,7 +100,7 @@ def test_kafka_takes_the_largest_record() -> None:
 
 
 @pytest.mark.parametrize("name", _SERVICES)
-def test_files_that_are_mounted_are_there(name: str) -> None:
+def test_mounted_files_exist(name: str) -> None:
     for source in _mounts(name).values():
         assert (COMPOSE.parent / source).is_file() if source.startswith(".") else source in compose()["volumes"]
 
@@ -117,7 +117,7 @@ def test_secrets_are_files_that_are_not_in_the_repository(name: str) -> None:
     assert {path.removeprefix("/run/secrets/") for path in named} <= set(_SERVICES[name].get("secrets", []))
 
 
-def test_prometheus_asks_every_server() -> None:
+def test_prometheus_scrapes_every_server() -> None:
     conf = yaml.safe_load((COMPOSE.parent / "prometheus.yaml").read_text())
     targets = conf["scrape_configs"][0]["static_configs"][0]["targets"]
     assert targets == [f"{name}:{Settings().http.listen_port}" for name in _SERVERS]

@@ -1,4 +1,4 @@
-"""The image's recipe agrees with the code; nobody builds it here."""
+"""The Dockerfile agrees with the code; the tests do not build the image."""
 
 import json
 import re
@@ -23,19 +23,19 @@ def _arguments(name: str) -> list[str]:
 
 
 def _copied() -> list[tuple[str, str]]:
-    """(source, target) of what comes from the checkout."""
+    """Return (source, target) of the files copied from the checkout."""
     plain = [rest.split() for rest in _arguments("COPY") if not rest.startswith("--from")]
     return [(source, words[-1]) for words in plain for source in words[:-1]]
 
 
-def test_its_variables_are_settings_and_none_is_a_secret() -> None:
+def test_image_variables_are_settings_and_no_secrets() -> None:
     settings = settings_with({})
     assert str(settings.data.dir) == "/data"
     assert settings.data.tables == "/tables"
     assert plain_secrets(image_environment()) == []
 
 
-def test_what_it_copies_is_there_and_is_sent_to_the_builder() -> None:
+def test_copied_files_exist_and_are_sent_to_the_builder() -> None:
     sent = [
         line[1:]
         for line in DOCKERFILE.with_name("Dockerfile.dockerignore").read_text(encoding="utf-8").splitlines()
@@ -46,7 +46,7 @@ def test_what_it_copies_is_there_and_is_sent_to_the_builder() -> None:
         assert any(source == path or source.startswith(f"{path}/") for path in sent), source
 
 
-def test_what_it_builds_the_wheel_from_has_all_that_the_wheel_has() -> None:
+def test_image_builds_the_wheel_from_all_its_sources() -> None:
     sources = {source for source, _ in _copied()}
     text = (REPOSITORY / "pyproject.toml").read_text(encoding="utf-8")
     data = re.findall(r'^"share/namesrv-stream/\S+" = \["([a-z]+)/', text, re.MULTILINE)
@@ -54,12 +54,12 @@ def test_what_it_builds_the_wheel_from_has_all_that_the_wheel_has() -> None:
     assert {"namesrv_stream", "pyproject.toml", *data} <= sources
 
 
-def test_jars_are_where_the_installed_package_looks_for_them() -> None:
+def test_jars_are_where_the_installed_package_searches_them() -> None:
     (target,) = (rest.split()[-1] for rest in _arguments("COPY") if rest.startswith("--from=jars"))
     assert PurePosixPath(target) == _HOME / Settings().jars.spark_dir
 
 
-def test_it_exposes_the_ports_that_are_listened_on() -> None:
+def test_image_exposes_the_ports_that_servers_listen_on() -> None:
     settings = settings_with({})
     (ports,) = _arguments("EXPOSE")
     assert [int(port) for port in ports.split()] == [settings.remoting.listen_port, settings.http.listen_port]
@@ -67,7 +67,7 @@ def test_it_exposes_the_ports_that_are_listened_on() -> None:
     assert f"http://127.0.0.1:{settings.http.listen_port}/readyz" in check
 
 
-def test_it_runs_our_program_as_nobody_of_note_with_signals_handed_on() -> None:
+def test_image_runs_the_program_unprivileged_and_forwards_signals() -> None:
     (user,) = _arguments("USER")
     assert re.fullmatch(r"[1-9]\d{3,}:[1-9]\d{3,}", user)
     (entry,), (command,) = _arguments("ENTRYPOINT"), _arguments("CMD")
@@ -75,7 +75,7 @@ def test_it_runs_our_program_as_nobody_of_note_with_signals_handed_on() -> None:
     assert has_command(json.loads(command))
 
 
-def test_every_package_is_pinned_with_its_hash_and_is_the_one_that_is_tested() -> None:
+def test_every_package_is_pinned_with_its_hash_to_the_tested_version() -> None:
     pin = re.compile(r"^([a-z0-9._-]+==\S+) \\$", re.MULTILINE)
     image = (DOCKERFILE.parent / "requirements.lock").read_text(encoding="utf-8")
     tested = (REPOSITORY / "requirements.lock").read_text(encoding="utf-8")

@@ -1,4 +1,4 @@
-"""The manifests agree with Kubernetes' schemas, with each other and with the code; no cluster is asked."""
+"""The manifests agree with Kubernetes' schemas, with each other and with the code; the tests use no cluster."""
 
 from typing import Any
 
@@ -51,7 +51,7 @@ def _container(workload: dict[str, Any]) -> dict[str, Any]:
 
 @pytest.mark.parametrize("found", [*_OBJECTS, _SECRET], ids=_name)
 @pytest.mark.parametrize("version", _VERSIONS)
-def test_it_is_what_kubernetes_reads(found: dict[str, Any], version: str) -> None:
+def test_manifests_conform_to_the_schemas_of_kubernetes(found: dict[str, Any], version: str) -> None:
     kubernetes_validate.validate(found, version, strict=True)
 
 
@@ -85,7 +85,7 @@ def test_pods_meet_the_restricted_standard(workload: dict[str, Any]) -> None:
 
 
 @pytest.mark.parametrize("workload", _WORKLOADS.values(), ids=_name)
-def test_what_pods_name_is_there(workload: dict[str, Any]) -> None:
+def test_objects_that_pods_refer_to_exist(workload: dict[str, Any]) -> None:
     pod, container = _pod(workload), _container(workload)
     template = workload["spec"]["template"]["metadata"]["labels"]
     assert workload["spec"]["selector"]["matchLabels"].items() <= template.items()
@@ -109,7 +109,7 @@ def test_what_pods_name_is_there(workload: dict[str, Any]) -> None:
     assert {path.removeprefix(f"{mounted['secrets']}/") for path in secrets} == _SECRET["stringData"].keys()
 
 
-def test_probes_ask_for_what_there_is() -> None:
+def test_probes_use_existing_commands_and_pages() -> None:
     settings = settings_with(kubernetes_settings())
     container = _container(_SERVERS)
     ports = {port["name"]: port["containerPort"] for port in container["ports"]}
@@ -121,12 +121,12 @@ def test_probes_ask_for_what_there_is() -> None:
         assert probe == ["test", "-f", str(settings.data.run_dir / run_file)]
 
 
-def test_a_stop_is_given_more_time_than_it_takes() -> None:
+def test_grace_period_is_longer_than_a_stop() -> None:
     for workload in _WORKLOADS.values():
         assert _pod(workload)["terminationGracePeriodSeconds"] * 1000 > Settings().server.stop_timeout_ms
 
 
-def test_each_server_has_an_address_of_its_own_and_is_told_to_clients() -> None:
+def test_every_server_has_its_own_address_which_clients_receive() -> None:
     services = _of_kind("Service")
     pods = [f"namesrv-{number}" for number in range(_SERVERS["spec"]["replicas"])]
     for pod in pods:
@@ -161,25 +161,25 @@ def test_servers_get_their_ids_from_their_names() -> None:
 
 
 @pytest.mark.parametrize("name", ["job", "history"])
-def test_of_what_writes_tables_there_is_one_at_a_time(name: str) -> None:
+def test_only_one_writer_of_the_tables_runs_at_a_time(name: str) -> None:
     assert _WORKLOADS[name]["spec"]["replicas"] == 1
     assert _WORKLOADS[name]["spec"]["strategy"] == {"type": "Recreate"}
 
 
-def test_servers_only_read_the_tables_which_many_nodes_mount() -> None:
+def test_servers_mount_the_tables_read_only_from_many_nodes() -> None:
     for name, workload in _WORKLOADS.items():
         (mount,) = (m for m in _container(workload)["volumeMounts"] if m["name"] == "tables")
         assert mount.get("readOnly", False) == (name == "namesrv")
     assert _of_kind("PersistentVolumeClaim")["tables"]["spec"]["accessModes"] == ["ReadWriteMany"]
 
 
-def test_at_most_one_server_is_taken_away_at_a_time() -> None:
+def test_at_most_one_server_is_evicted_at_a_time() -> None:
     budget = _of_kind("PodDisruptionBudget")["namesrv"]["spec"]
     assert budget["maxUnavailable"] == 1
     assert budget["selector"] == _SERVERS["spec"]["selector"]
 
 
-def test_nobody_comes_in_unless_it_is_said() -> None:
+def test_ingress_is_denied_unless_allowed() -> None:
     policies = _of_kind("NetworkPolicy")
     assert policies["all"]["spec"]["podSelector"] == {}
     assert policies["all"]["spec"]["policyTypes"] == ["Ingress", "Egress"]
@@ -190,7 +190,7 @@ def test_nobody_comes_in_unless_it_is_said() -> None:
     assert everybody == [[{"protocol": "TCP", "port": "remoting"}]]
 
 
-def test_parts_may_go_out_to_kafka() -> None:
+def test_egress_to_kafka_is_allowed() -> None:
     kafka = settings_with(kubernetes_settings()).kafka.bootstrap_servers
     allowed = {port["port"] for rule in _of_kind("NetworkPolicy")["all"]["spec"]["egress"] for port in rule["ports"]}
     assert {int(address.rpartition(":")[2]) for address in kafka.split(",")} <= allowed

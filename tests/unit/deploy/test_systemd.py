@@ -1,4 +1,4 @@
-"""The systemd units agree with the command line, with each other and with docs/deploy.md; systemd is not asked."""
+"""The systemd units agree with the command line, each other and docs/deploy.md; the tests do not use systemd."""
 
 from configparser import ConfigParser
 from pathlib import Path
@@ -16,7 +16,7 @@ _PROGRAM: Final = "/opt/namesrv-stream/bin/namesrv-stream"
 
 
 def _read(path: Path) -> ConfigParser:
-    """A unit as systemd reads it, as long as no key is given twice."""
+    """Read a unit as systemd does, if no key is given twice."""
     unit = ConfigParser(delimiters=("=",), comment_prefixes=("#", ";"), interpolation=None, strict=True)
     unit.optionxform = str  # type: ignore[assignment,method-assign]
     unit.read_string(path.read_text(encoding="utf-8"), source=str(path))
@@ -26,7 +26,7 @@ def _read(path: Path) -> ConfigParser:
 _COMMON: Final = _read(_FOLDER / "namesrv-stream-.service.d" / "common.conf")
 
 
-def test_there_is_a_unit_for_one_machine_and_one_for_each_part() -> None:
+def test_units_exist_for_one_machine_and_for_every_part() -> None:
     assert [path.stem.removeprefix("namesrv-stream-") for path in _UNITS] == [
         "history",
         "job",
@@ -45,7 +45,7 @@ def test_a_unit_starts_a_command_that_exists_in_the_data_directory(path: Path) -
 
 
 @pytest.mark.parametrize("path", _UNITS, ids=lambda path: path.stem)
-def test_a_unit_sets_nothing_that_all_have_in_common(path: Path) -> None:
+def test_common_settings_are_not_repeated_in_units(path: Path) -> None:
     assert path.stem.startswith("namesrv-stream-"), "systemd would not read the common settings for it"
     unit = _read(path)
     assert not {(name, key) for name in unit.sections() for key in unit[name]} & {
@@ -53,12 +53,12 @@ def test_a_unit_sets_nothing_that_all_have_in_common(path: Path) -> None:
     }
 
 
-def test_all_in_one_excludes_the_single_parts() -> None:
+def test_all_in_one_unit_conflicts_with_the_single_parts() -> None:
     others = {path.name for path in _UNITS if path.stem != "namesrv-stream-up"}
     assert set(_read(_FOLDER / "namesrv-stream-up.service")["Unit"]["Conflicts"].split()) == others
 
 
-def test_a_wrong_configuration_is_not_restarted_and_an_absent_kafka_is() -> None:
+def test_unit_restarts_without_kafka_but_not_with_a_wrong_configuration() -> None:
     service = _COMMON["Service"]
     assert service["Restart"] == "on-failure"
     prevented = {int(code) for code in service["RestartPreventExitStatus"].split()}
@@ -67,7 +67,7 @@ def test_a_wrong_configuration_is_not_restarted_and_an_absent_kafka_is() -> None
     assert _COMMON["Unit"]["StartLimitIntervalSec"] == "0"
 
 
-def test_it_runs_as_a_user_of_its_own_who_writes_to_the_data_directory_only() -> None:
+def test_unit_runs_as_its_own_user_and_writes_only_to_the_data_directory() -> None:
     service = _COMMON["Service"]
     sysusers = (_FOLDER / "namesrv-stream.sysusers.conf").read_text(encoding="utf-8").splitlines()[-1].split()
     assert sysusers[:2] == ["u", service["User"]]
@@ -79,7 +79,7 @@ def test_it_runs_as_a_user_of_its_own_who_writes_to_the_data_directory_only() ->
     assert plain_secrets(service) == []
 
 
-def test_the_documentation_installs_what_is_there() -> None:
+def test_documentation_installs_existing_units() -> None:
     text = (REPOSITORY / "docs" / "deploy.md").read_text(encoding="utf-8")
     for path in (*_FOLDER.iterdir(), Path(_PROGRAM)):
         name = path.name if path.parent == _FOLDER and path.suffix != ".service" else str(path)

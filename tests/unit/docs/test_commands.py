@@ -1,4 +1,4 @@
-"""Commands that README and docs show exist, and so do their options; the commands are parsed, not run."""
+"""Commands and options in README and docs exist; the tests parse the commands without running them."""
 
 import re
 import shlex
@@ -18,7 +18,7 @@ _COMMAND: Final = re.compile(r"^[ $]*(?:sudo -u \S+ )?(?:\S*/)?namesrv-stream +(
 
 
 def _commands(text: str) -> Iterator[list[str]]:
-    """The words after `namesrv-stream` in blocks of shell commands and their output."""
+    """Return the words after `namesrv-stream` in blocks of shell commands."""
     for language, block in _BLOCK.findall(text):
         if language not in ("", "sh"):
             continue
@@ -28,7 +28,7 @@ def _commands(text: str) -> Iterator[list[str]]:
 
 
 def _problem(words: list[str]) -> str:
-    """What the command line does not know of a command; "" if nothing."""
+    """Return what the command line does not know of a command; "" if nothing."""
     command: Any = typer.main.get_command(app)
     path: list[str] = []
     while words and hasattr(command, "commands") and not words[0].startswith("-"):
@@ -68,5 +68,5 @@ def test_commands_are_found() -> None:
         ("status --wach", "status: there is no --wach"),
     ],
 )
-def test_a_wrong_command_is_seen(command: str, problem: str) -> None:
+def test_wrong_command_is_detected(command: str, problem: str) -> None:
     assert _problem(shlex.split(command)) == problem

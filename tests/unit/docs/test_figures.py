@@ -1,4 +1,4 @@
-"""What several documents quote is the same in all: defaults of settings, figures of the benchmarks, exit codes."""
+"""Values that several documents quote are equal in all: defaults, benchmark figures, exit codes."""
 
 import json
 import re
@@ -83,7 +83,7 @@ def test_defaults_that_documents_quote_are_those_of_the_settings() -> None:
         ("by a client (`http.max_streams` is a limit)", False),
     ],
 )
-def test_a_wrong_default_is_seen(text: str, wrong: bool) -> None:
+def test_wrong_default_is_detected(text: str, wrong: bool) -> None:
     assert bool(_wrong_defaults(text)) is wrong
 
 
@@ -133,7 +133,7 @@ def _measured(row: str, name: str, contender: str = "ours") -> float:
 
 
 def _is_rounded(quoted: str, measured: float) -> bool:
-    """Whether the quoted figure is the measured one to two digits, or to its own last decimal."""
+    """Whether a quoted figure is the measured one rounded to two digits or to its own last decimal."""
     value = float(quoted.replace(",", ""))
     unit = 10.0 ** -len(quoted.partition(".")[2])
     return abs(value - measured) <= max(unit * 0.51, 0.005 * measured)
@@ -160,7 +160,7 @@ def test_the_summary_quotes_the_results_of_the_benchmarks() -> None:
     assert _summary_differences((_ROOT / "docs/performance.md").read_text(encoding="utf-8")) == []
 
 
-def test_another_figure_in_the_summary_is_seen() -> None:
+def test_wrong_figure_in_the_summary_is_detected() -> None:
     text = (_ROOT / "docs/performance.md").read_text(encoding="utf-8")
     assert len(_summary_differences(text.replace("152,900 (", "151,900 ("))) == 1
     assert len(_summary_differences(text.replace("935 ms", "953 ms"))) == 1
@@ -172,7 +172,7 @@ def test_a_sentence_quotes_the_results_of_the_benchmarks(
 ) -> None:
     text = " ".join((_ROOT / document).read_text(encoding="utf-8").split())
     found = re.findall(pattern, text)
-    assert found, "the sentence is another one: change the pattern with it"
+    assert found, "the sentence has changed: change the pattern too"
     for each in found:
         quoted = each if isinstance(each, tuple) else (each,)
         assert all(_is_rounded(q, _measured(*figure)) for q, figure in zip(quoted, figures, strict=True)), (
@@ -182,7 +182,7 @@ def test_a_sentence_quotes_the_results_of_the_benchmarks(
 
 
 def _performance_rows() -> Iterator[tuple[str, str, str]]:
-    """(row, name, cell of ours) of the tables in docs/performance.md that name rows of the results."""
+    """Return (row, name, our cell) of the tables in docs/performance.md that name rows of the results."""
     row = ""
     for line in (_ROOT / "docs/performance.md").read_text(encoding="utf-8").splitlines():
         cells = [cell.strip() for cell in line.strip("|").split("|")] if line.startswith("| ") else []

@@ -1,4 +1,4 @@
-"""Links within the documents lead somewhere: to files that are there, and to headings in them."""
+"""Links within the documents lead to existing files and headings."""
 
 import re
 from collections.abc import Iterator
@@ -29,7 +29,7 @@ def _links(text: str) -> Iterator[str]:
 
 
 def _anchors(text: str) -> set[str]:
-    """The names that GitHub gives to headings; of equal ones the second gets -1."""
+    """Return the names that GitHub gives to headings; the second of equal ones gets -1."""
     found: set[str] = set()
     for heading in _HEADING.findall(_FENCE.sub("", text)):
         name = re.sub(r"[^\w\- ]", "", _LINK_IN_HEADING.sub(r"\1", heading).lower()).replace(" ", "-")
@@ -73,5 +73,5 @@ def test_links_lead_to_files_and_headings(document: Path) -> None:
         ("[a](https://example.org/absent.md)", False),
     ],
 )
-def test_a_wrong_link_is_seen(text: str, wrong: bool) -> None:
+def test_wrong_link_is_detected(text: str, wrong: bool) -> None:
     assert any(_leads_nowhere(Path("README.md"), link) for link in _links(text)) is wrong

@@ -1,4 +1,4 @@
-"""docs/analytics.md shows the SQL that the commands ask."""
+"""docs/analytics.md shows the SQL of the commands."""
 
 import re
 from importlib.resources import files
@@ -8,7 +8,7 @@ from namesrv_stream.settings import project_home
 _BLOCK = re.compile(r"^```sql (\w+\.sql)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
 
-def test_every_question_of_the_package_is_shown_as_it_is_asked() -> None:
+def test_analytics_page_shows_the_sql_of_every_question() -> None:
     shown = dict(_BLOCK.findall((project_home() / "docs" / "analytics.md").read_text(encoding="utf-8")))
     asked = {
         file.name: file.read_text(encoding="utf-8")

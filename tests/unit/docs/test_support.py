@@ -1,4 +1,4 @@
-"""docs/support.md names the versions that pom files, lock files and the image pin, and tests that are there."""
+"""docs/support.md names the versions in pom files, lock files and image, and existing tests."""
 
 import re
 from pathlib import Path
@@ -30,7 +30,7 @@ def _rows(page: str) -> list[_Row]:
 
 
 def _pinned(file: str, artifact: str) -> str | None:
-    """The version of an artifact in the file that pins it."""
+    """Return the version of an artifact in the file that pins it."""
     text, name = (_ROOT / file).read_text(encoding="utf-8"), re.escape(artifact)
     pattern = {
         ".xml": rf"<artifactId>{name}</artifactId>\s*<version>([^<]+)<",
@@ -56,7 +56,7 @@ def test_every_version_is_the_pinned_one() -> None:
 
 
 @pytest.mark.parametrize("row", _rows(_PAGE), ids=lambda row: f"{row.what} {row.version}")
-def test_its_version_is_seen_to_be_wrong(row: _Row) -> None:
+def test_wrong_version_is_detected(row: _Row) -> None:
     assert _pinned(row.file, row.artifact) is not None
     changed = _PAGE.replace(f"| {row.what} | {row.version} |", f"| {row.what} | {row.version}9 |")
     assert len(_wrong(changed)) == 1

@@ -1,4 +1,4 @@
-"""The command line on real tables: answers, exit codes, one line for each failure."""
+"""The history commands on real tables: answers, exit codes, and one line for each failure."""
 
 import csv
 import io
@@ -22,7 +22,7 @@ UNTIL = str(BEGIN_MS + 180 * MINUTE_MS)
 
 @pytest.fixture
 def run(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Run:
-    """Runs the command line; returns (exit code, stdout, stderr)."""
+    """Returns a function that runs the command line and returns (exit code, stdout, stderr)."""
     monkeypatch.delenv("NAMESRV_ADDR", raising=False)
 
     def run_main(*arguments: str) -> tuple[int, str, str]:
@@ -36,7 +36,7 @@ def run(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> 
 
 @pytest.fixture
 def ask(run: Run, morning: HistoryOfLogs) -> Run:
-    """``history`` of the morning."""
+    """Returns a function that runs ``history`` on the tables of the morning."""
 
     def ask_history(*arguments: str) -> tuple[int, str, str]:
         of_morning = ("--data-dir", str(morning.settings.data.dir), "--since", str(BEGIN_MS), "--until", UNTIL)
@@ -46,7 +46,7 @@ def ask(run: Run, morning: HistoryOfLogs) -> Run:
 
 
 def minutes(number: int) -> str:
-    """An instant of the morning."""
+    """Return an instant of the morning."""
     return str(BEGIN_MS + number * MINUTE_MS)
 
 
@@ -82,7 +82,7 @@ def test_a_past_route_as_json_is_rocketmqs_with_the_reason(
         (minutes(30), "nope", 1, "the history does not contain this topic"),
     ],
 )
-def test_a_past_route_that_is_not_there_is_one_line(
+def test_missing_past_route_is_one_line(
     run: Run, morning: HistoryOfLogs, as_of: str, topic: str, code: int, words: str
 ) -> None:
     found = run("route", topic, "--as-of", as_of, "--data-dir", str(morning.settings.data.dir))
@@ -98,7 +98,7 @@ def test_a_broker_has_sessions_and_changes(ask: Run) -> None:
     assert "10.0.0.2:10911 down, 2 topics gone" in out
 
 
-def test_all_forms_say_the_same(ask: Run) -> None:
+def test_all_output_formats_have_the_same_content(ask: Run) -> None:
     of_json = json.loads(ask("broker-b", "--json")[1])["sessions"]
     of_csv = list(csv.DictReader(io.StringIO(ask("broker-b", "--csv")[1])))
     assert [row["cause"] or "" for row in of_json] == [row["cause"] for row in of_csv]
@@ -125,7 +125,7 @@ def test_outages_are_those_of_brokers_or_of_a_topic(ask: Run) -> None:
     assert [o["cause"] for o in of_topic if o["scope"] == "topic"] == ["unregistered", "topic_deleted"]
 
 
-def test_without_a_question_it_is_how_available_each_broker_was(ask: Run) -> None:
+def test_availability_is_the_default_question(ask: Run) -> None:
     brokers = json.loads(ask("--json")[1])["brokers"]
     assert [b["broker_name"] for b in brokers] == ["broker-a", "broker-a", "broker-b", "loner"]
     assert all(0.9 < b["availability"] < 1 for b in brokers)
@@ -156,7 +156,7 @@ def test_every_question_has_a_plot(ask: Run, tmp_path: Path, question: list[str]
         (["broker-b", "--plot", "/no/such/folder/x.html"], 2, "--plot: /no/such/folder is not a directory"),
     ],
 )
-def test_what_cannot_be_answered_is_one_line(ask: Run, question: list[str], code: int, words: str) -> None:
+def test_unanswerable_question_is_one_line(ask: Run, question: list[str], code: int, words: str) -> None:
     found = ask(*question)
     assert found[:2] == (code, "")
     assert words in found[2]
@@ -174,13 +174,13 @@ def test_what_cannot_be_answered_is_one_line(ask: Run, question: list[str], code
         (["--since", "7"], "--since: '7' is not a point in time"),
     ],
 )
-def test_a_time_that_cannot_be_is_refused(run: Run, tmp_path: Path, flags: list[str], words: str) -> None:
+def test_impossible_period_is_refused(run: Run, tmp_path: Path, flags: list[str], words: str) -> None:
     code, _, errors = run("history", "--data-dir", str(tmp_path), *flags)
     assert code == 2
     assert words in errors
 
 
-def test_what_lies_before_the_history_is_left_out_and_said_to_be(run: Run, morning: HistoryOfLogs) -> None:
+def test_period_before_the_history_is_omitted_and_reported(run: Run, morning: HistoryOfLogs) -> None:
     of_morning = ("--data-dir", str(morning.settings.data.dir), "--until", UNTIL)
     answer = json.loads(run("history", *of_morning, "--since", "1970-01-01", "--json")[1])
     assert answer["since_ms"] == BEGIN_MS
@@ -190,25 +190,25 @@ def test_what_lies_before_the_history_is_left_out_and_said_to_be(run: Run, morni
     assert "1970-01-02 00:00:00.000Z is before the start of the history, 2023-11-14" in errors
 
 
-def test_where_the_tables_end_is_said(run: Run, morning: HistoryOfLogs) -> None:
+def test_end_of_the_tables_is_reported(run: Run, morning: HistoryOfLogs) -> None:
     _, out, _ = run("history", "--data-dir", str(morning.settings.data.dir), "--since", str(BEGIN_MS))
     assert "the tables reach to " in out
 
 
-def test_without_tables_it_is_said_where_they_would_be(run: Run, tmp_path: Path) -> None:
+def test_missing_tables_are_reported_with_their_place(run: Run, tmp_path: Path) -> None:
     for command in (["history"], ["route", "t", "--as-of", "-2h"]):
         code, out, errors = run(*command, "--data-dir", str(tmp_path))
         assert (code, out) == (1, "")
         assert f"there is no table route_archive in {tmp_path}/tables: `up` writes it within two minutes" in errors
 
 
-def test_a_history_that_is_switched_off_is_said_to_be(run: Run, tmp_path: Path) -> None:
+def test_disabled_history_is_reported(run: Run, tmp_path: Path) -> None:
     code, _, errors = run("history", "--data-dir", str(tmp_path), "--set", "history.enabled=false")
     assert code == 1
     assert "history.enabled is false" in errors
 
 
-def test_tables_of_another_make_are_refused(run: Run, tmp_path: Path, morning: HistoryOfLogs) -> None:
+def test_tables_of_another_format_are_refused(run: Run, tmp_path: Path, morning: HistoryOfLogs) -> None:
     copy = tmp_path / "data"
     shutil.copytree(morning.settings.data.dir, copy)
     first = copy / "tables" / "route_archive" / "_delta_log" / "00000000000000000000.json"

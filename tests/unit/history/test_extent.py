@@ -1,4 +1,4 @@
-"""When the first heartbeat figures arrive is said."""
+"""Messages about the extent of the history, such as when the first heartbeat figures arrive."""
 
 from pathlib import Path
 
@@ -16,7 +16,7 @@ from tests.support.tables import settings_in
 FROM_MS = 1_795_284_030_000  # 2026-11-21 18:00:30 UTC
 
 
-def test_before_the_first_figures_it_is_said_when_they_arrive(tmp_path: Path) -> None:
+def test_time_of_the_first_heartbeat_figures_is_reported(tmp_path: Path) -> None:
     settings = settings_in(tmp_path)
     text = no_figures_text(settings, FROM_MS, FROM_MS + 10_000)
     assert text == "the first heartbeat figures arrive by 2026-11-21 18:03:00Z"
@@ -29,7 +29,7 @@ def test_a_reason_is_short_at_a_terminal() -> None:
     assert short_detail("10.0.0.1:4711 closed it") == "10.0.0.1:4711 closed it"
 
 
-def test_where_there_is_no_data_since_then_it_is_asked_whether_the_product_runs(tmp_path: Path) -> None:
+def test_missing_recent_data_gives_a_hint_to_check_the_product(tmp_path: Path) -> None:
     log = Log()
     log.register(a_registration())
     tables = HistoryOfLogs(tmp_path, log)

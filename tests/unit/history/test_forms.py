@@ -1,4 +1,4 @@
-"""The forms of answers, which scripts go by: their keys are those that docs/history.md lists."""
+"""Output formats for scripts have the keys that docs/history.md lists."""
 
 import json
 import re
@@ -17,7 +17,7 @@ _INSTANTS = ("at_ms", "begin_ms", "end_ms", "up_ms", "down_ms", "last_heard_ms")
 
 
 def documented() -> list[tuple[str, list[str]]]:
-    """Tables and the keys of their rows."""
+    """Return the documented tables and the keys of their rows."""
     text = _DOCUMENT.read_text().partition("## For scripts")[2]
     rows = re.findall(r"^\| `(\w+)` \| [^|]* \| ([^|]*) \|$", text, re.MULTILINE)
     return [(name, re.findall(r"`(\w+)`", keys)) for name, keys in rows]
@@ -66,5 +66,5 @@ def test_the_keys_of_every_row_are_those_that_are_documented(
     ("share", "text"),
     [(1.0, "100%"), (0.999_999_9, "99.999%"), (0.29, "29.000%"), (0.99999, "99.999%"), (0.0, "0.000%")],
 )
-def test_a_share_is_never_rounded_up(share: float, text: str) -> None:
+def test_percentages_are_never_rounded_up(share: float, text: str) -> None:
     assert percent(share) == text

@@ -1,4 +1,4 @@
-"""What other timeouts would have made of the past's heartbeats."""
+"""Effects that other timeouts would have had on past heartbeats."""
 
 from pathlib import Path
 
@@ -39,7 +39,7 @@ def test_brokers_that_were_silent_for_longer_are_counted(tmp_path: Path) -> None
     assert [(s["broker_name"], s["longest_ms"]) for s in found.longest] == [("broker-a", 150_000)]
 
 
-def test_expiries_are_of_the_same_time_as_the_heartbeats(tmp_path: Path) -> None:
+def test_expiries_and_heartbeats_have_the_same_period(tmp_path: Path) -> None:
     log = Log()
     log.register(a_registration())
     _beats(log, "10.0.0.1:10911", "broker-a", 10_000, 10_000)
@@ -57,7 +57,7 @@ def test_expiries_are_of_the_same_time_as_the_heartbeats(tmp_path: Path) -> None
     assert (found.expired, found.until_ms) == (0, last_ms)
 
 
-def test_a_silence_that_ended_a_session_is_none(tmp_path: Path) -> None:
+def test_silence_that_ended_a_session_does_not_count(tmp_path: Path) -> None:
     log = Log()
     log.register(a_registration())
     _beats(log, "10.0.0.1:10911", "broker-a", 10_000, 10_000)
@@ -82,6 +82,6 @@ def test_a_broker_that_another_server_hears_is_not_silent(tmp_path: Path) -> Non
     assert [t["brokers"] for t in found.timeouts] == [1, 0]
 
 
-def test_without_the_tables_it_says_what_writes_them(tmp_path: Path) -> None:
+def test_missing_tables_are_reported_with_their_writer(tmp_path: Path) -> None:
     with pytest.raises(NotInHistory, match="history-job"):
         silences(settings_in(tmp_path), 0, 1, [1_000])

@@ -1,4 +1,4 @@
-"""Names that brokers should not have: an answer stays a table, a CSV and a plot, and does nothing to a terminal."""
+"""Hostile broker names break no table, CSV file or plot, and send no control characters to a terminal."""
 
 import csv
 import io
@@ -21,7 +21,7 @@ FROM_BEGIN = ("--since", str(BEGIN_MS - 1))
 
 @pytest.fixture(scope="module")
 def evil(tmp_path_factory: pytest.TempPathFactory) -> HistoryOfLogs:
-    """A broker of such a name, and one with a huge one, that come and go and come."""
+    """Tables of brokers with a hostile name and with a very long one, which start, end and start again."""
     log = Log()
     of_evil = a_registration("_evil$:1", broker_name=EVIL, cluster=CLUSTER, topics={EVIL: RW, "t": RW})
     of_huge = a_registration(HUGE, broker_name=HUGE, cluster=HUGE, topics={HUGE: RW, "t": RW})
@@ -56,7 +56,7 @@ def run(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], *ar
 
 
 @pytest.mark.parametrize(("section", "question"), QUESTIONS)
-def test_each_form_keeps_them_in_their_place(
+def test_hostile_names_do_not_break_any_output_format(
     section: str,
     question: list[str],
     evil: HistoryOfLogs,
@@ -82,7 +82,7 @@ def test_each_form_keeps_them_in_their_place(
     assert not any(value.startswith("=") for row in read for value in row.values())
 
 
-def test_json_has_them_as_they_are(
+def test_json_has_hostile_names_unchanged(
     evil: HistoryOfLogs, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     asked = ("history", *FROM_BEGIN, "--json", "--data-dir", str(evil.settings.data.dir))
@@ -90,7 +90,7 @@ def test_json_has_them_as_they_are(
     assert {(row["cluster"], row["broker_name"]) for row in rows} == {(CLUSTER, EVIL), (HUGE, HUGE)}
 
 
-def test_a_past_route_of_theirs_is_a_table(
+def test_past_route_with_hostile_names_is_a_table(
     evil: HistoryOfLogs, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     asked = ("route", EVIL, "--as-of", str(BEGIN_MS + 1_500), "--data-dir", str(evil.settings.data.dir))

@@ -1,4 +1,4 @@
-"""What the history is defined to say: of any log, the rows that hold at an instant are the fold stopped there."""
+"""For any log, the history rows valid at an instant equal a fold that stops there."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -28,7 +28,7 @@ def _log_of(entries: list[Entry]) -> Log:
 
 
 @given(logs(min_size=5))
-def test_the_rows_that_hold_at_an_instant_are_the_fold_stopped_there(entries: list[Entry]) -> None:
+def test_rows_valid_at_an_instant_equal_a_fold_to_that_instant(entries: list[Entry]) -> None:
     log = _log_of(entries)
     rows = intervals(log.output.changes)
     fold = LogFold(start_of_log(0, 1))
@@ -61,7 +61,7 @@ def test_the_intervals_of_a_key_follow_each_other_from_its_first_row_on(entries:
 @settings(max_examples=examples(12), suppress_health_check=[HealthCheck.too_slow])
 @given(logs(min_size=5), st.floats(0, 1))
 def test_the_views_are_the_intervals_and_sessions_of_the_log(entries: list[Entry], share: float) -> None:
-    """Wherever the archive ends and the changes beyond it begin."""
+    """The archive may end anywhere; later changes come from ``route_changes``."""
     log = _log_of(entries)
     with TemporaryDirectory() as folder:
         tables = HistoryOfLogs(Path(folder), log)

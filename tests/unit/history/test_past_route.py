@@ -1,4 +1,4 @@
-"""Routes as they were: what a client was told then, and why."""
+"""Past routes: the answers that clients received, and their causes."""
 
 import json
 from pathlib import Path
@@ -31,7 +31,7 @@ TOPICS = ("t1", "t2", "t3", "t4", "TopicTest")
 
 
 def folded_until(log: Log, at_ms: int) -> RouteTable:
-    """The table of a fold of the log that stops at an instant."""
+    """Return the table of a fold of the log up to an instant."""
     again = Log(partition=log.state.partition, partitions=log.state.partitions)
     for record in log.records:
         if max(again.state.at_ms, record.at_ms) > at_ms:
@@ -53,7 +53,7 @@ def assert_same(found: RouteTable, expected: RouteTable) -> None:
 
 @settings(max_examples=examples(12), suppress_health_check=[HealthCheck.too_slow], phases=WITHOUT_SHRINKING)
 @given(st.data(), logs(min_size=5))
-def test_the_past_is_what_a_fold_stopped_there_says(data: st.DataObject, entries: list[Entry]) -> None:
+def test_past_table_equals_a_fold_to_that_instant(data: st.DataObject, entries: list[Entry]) -> None:
     log = Log()
     for entry in entries:
         log.append(entry.value, entry.after_ms)
@@ -81,7 +81,7 @@ def test_the_past_is_what_a_fold_stopped_there_says(data: st.DataObject, entries
 
 
 def a_broker_that_came_and_went() -> Log:
-    """It comes at 500 ms and expires at 121 s; another name keeps the log going."""
+    """Return a log in which a broker registers at 500 ms and expires at 121 s; another broker continues."""
     log = Log()
     log.tick()
     log.register(BROKER)
@@ -99,14 +99,14 @@ def test_a_route_comes_with_the_reason_of_its_last_change(tmp_path: Path) -> Non
     assert (last.partition, last.offset) == (0, 1)
 
 
-def test_where_there_is_no_route_the_reason_is_stated(tmp_path: Path) -> None:
+def test_missing_route_is_reported_with_its_reason(tmp_path: Path) -> None:
     tables = HistoryOfLogs(tmp_path, a_broker_that_came_and_went())
     tables.write_all()
     with pytest.raises(NotInHistory, match=r"the last change was expired of broker-a .*not heard for 1\d{5} ms"):
         route_as_of(Past(tables.settings), "TopicTest", BEGIN_MS + 129_000)
 
 
-def test_a_change_of_a_broker_that_no_longer_offers_the_topic_is_none_of_the_topic(tmp_path: Path) -> None:
+def test_change_of_a_broker_that_no_longer_offers_the_topic_is_ignored(tmp_path: Path) -> None:
     log = Log()
     other = a_registration("10.0.0.2:10911", broker_name="broker-b", cluster="c1")
     log.register(BROKER)
@@ -119,7 +119,7 @@ def test_a_change_of_a_broker_that_no_longer_offers_the_topic_is_none_of_the_top
     assert (last.cause, last.broker_name, last.offset) == ("topic_deleted", "broker-b", 2)
 
 
-def test_the_order_of_queues_is_that_of_then(tmp_path: Path) -> None:
+def test_order_of_queues_is_that_of_the_instant(tmp_path: Path) -> None:
     log = Log()
     log.register(BROKER)
     for number in (1, 2):
@@ -131,7 +131,7 @@ def test_the_order_of_queues_is_that_of_then(tmp_path: Path) -> None:
     assert [json.loads(body).get("orderTopicConf") for body in bodies] == [None, "broker-a:1", "broker-a:2"]
 
 
-def test_what_came_after_the_history_is_read_from_the_changes(tmp_path: Path) -> None:
+def test_changes_after_the_history_are_read_from_route_changes(tmp_path: Path) -> None:
     log = a_broker_that_came_and_went()
     tables = HistoryOfLogs(tmp_path, log)
     tables.write_all()
@@ -164,14 +164,14 @@ def test_rows_of_several_partitions_make_one_table(tmp_path: Path) -> None:
         ("nope", 60_000, "the history does not contain this topic"),
     ],
 )
-def test_what_the_history_does_not_have_is_said(tmp_path: Path, topic: str, after_ms: int, words: str) -> None:
+def test_instants_outside_the_history_are_reported(tmp_path: Path, topic: str, after_ms: int, words: str) -> None:
     tables = HistoryOfLogs(tmp_path, a_broker_that_came_and_went())
     tables.write_all()
     with pytest.raises(NotInHistory, match=words):
         route_as_of(Past(tables.settings), topic, BEGIN_MS + after_ms)
 
 
-def test_a_topic_that_came_later_is_said_to(tmp_path: Path) -> None:
+def test_topic_created_later_is_reported(tmp_path: Path) -> None:
     log = a_broker_that_came_and_went()
     log.register(a_registration(topics={"Late": BROKER.topics["TopicTest"], "x": BROKER.topics["TopicTest"]}))
     tables = HistoryOfLogs(tmp_path, log)
@@ -180,8 +180,8 @@ def test_a_topic_that_came_later_is_said_to(tmp_path: Path) -> None:
         route_as_of(Past(tables.settings), "Late", BEGIN_MS + 60_000)
 
 
-def test_what_is_past_its_retention_is_not_answered(tmp_path: Path) -> None:
-    """Intervals that ended before are gone, so what is left of that time is not the whole."""
+def test_instant_before_the_retention_is_refused(tmp_path: Path) -> None:
+    """Intervals that ended earlier have been removed, so the remaining rows of that time are incomplete."""
     log = a_broker_that_came_and_went()
     tables = HistoryOfLogs(tmp_path, log)
     tables.write_all()
@@ -195,7 +195,7 @@ def test_what_is_past_its_retention_is_not_answered(tmp_path: Path) -> None:
         route_as_of(history, "TopicTest", newest_ms - kept_ms - 1)
 
 
-def test_changes_that_were_removed_before_the_history_had_them_are_said_to_be_lost(tmp_path: Path) -> None:
+def test_changes_removed_before_the_history_read_them_are_reported_as_lost(tmp_path: Path) -> None:
     log = a_broker_that_came_and_went()
     tables = HistoryOfLogs(tmp_path, log)
     tables.write_all()

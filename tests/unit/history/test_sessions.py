@@ -1,4 +1,4 @@
-"""Sessions, and the figures computed from them: flapping, outages, availability."""
+"""Sessions, and figures computed from them: flapping, outages, availability."""
 
 import csv
 import io
@@ -22,7 +22,7 @@ BROKER = a_registration()
 
 
 def minutes_of(ms: int | None) -> int | None:
-    """Since the morning began."""
+    """Convert an instant to minutes since the begin of the morning."""
     return None if ms is None else (ms - BEGIN_MS) // MINUTE_MS
 
 
@@ -50,7 +50,7 @@ def test_a_session_has_its_begin_its_end_and_its_heartbeats(sessions: list[Row])
     assert [second["down_cause"], *values(third, "down_ms", "down_cause")] == ["unregistered", None, None]
 
 
-def test_sessions_go_on_where_the_table_ends(tmp_path: Path) -> None:
+def test_sessions_continue_after_the_end_of_the_table(tmp_path: Path) -> None:
     log = Log()
     log.register(BROKER)
     tables = HistoryOfLogs(tmp_path, log)
@@ -67,7 +67,7 @@ def test_sessions_go_on_where_the_table_ends(tmp_path: Path) -> None:
     ]
 
 
-def test_the_table_and_what_is_beyond_it_say_what_the_whole_table_says(tmp_path: Path, morning: HistoryOfLogs) -> None:
+def test_table_and_later_changes_equal_the_complete_table(tmp_path: Path, morning: HistoryOfLogs) -> None:
     whole = HistoryOfLogs(tmp_path, *morning.logs)
     whole.write_all()
 
@@ -78,13 +78,13 @@ def test_the_table_and_what_is_beyond_it_say_what_the_whole_table_says(tmp_path:
     assert ends(morning) == ends(whole)
 
 
-def test_what_comes_later_is_not_known_yet(morning: HistoryOfLogs) -> None:
+def test_later_events_are_not_visible(morning: HistoryOfLogs) -> None:
     at_ms = BEGIN_MS + 30 * MINUTE_MS
     found = sessions_of(morning, BEGIN_MS, at_ms, broker_name="broker-b")
     assert [values(s, "down_ms", "down_cause") for s in found] == [[None, None]]
 
 
-def test_sessions_that_ended_before_are_left_out_but_for_the_last(morning: HistoryOfLogs) -> None:
+def test_only_the_last_session_before_the_period_is_included(morning: HistoryOfLogs) -> None:
     since_ms = BEGIN_MS + 65 * MINUTE_MS
     found = sessions_of(morning, since_ms, since_ms + MINUTE_MS, broker_name="broker-b")
     assert [s["down_cause"] for s in found] == ["expired"]
@@ -102,7 +102,7 @@ def test_a_crash_loop_flaps_and_a_restart_does_not(sessions: list[Row]) -> None:
 @pytest.mark.parametrize(
     ("every_minutes", "times", "has_flapped"), [(15, 3, True), (20, 3, False), (44, 20, True), (50, 200, False)]
 )
-def test_who_goes_three_times_in_half_an_hour_or_time_and_again_flaps(
+def test_broker_flaps_after_three_ends_in_half_an_hour_or_repeated_ends(
     sessions: list[Row], every_minutes: int, times: int, has_flapped: bool
 ) -> None:
     first = next(s for s in sessions if s["broker_name"] == "loner")
@@ -114,7 +114,7 @@ def test_who_goes_three_times_in_half_an_hour_or_time_and_again_flaps(
     assert not found["flapping"]  # not any more
 
 
-def test_a_score_fades_by_half_each_hour(sessions: list[Row]) -> None:
+def test_flap_score_halves_every_hour(sessions: list[Row]) -> None:
     loner = [s for s in sessions if s["broker_name"] == "loner"]
     (at_first,) = ask("flaps", loner, BEGIN_MS, BEGIN_MS + 140 * MINUTE_MS)
     (later,) = ask("flaps", loner, BEGIN_MS, BEGIN_MS + 200 * MINUTE_MS)
@@ -131,20 +131,20 @@ def test_outages_are_of_processes_names_and_clusters(sessions: list[Row]) -> Non
     assert {o["cause"] for o in found if o["name"] == "loner"} == {"disconnected"}
 
 
-def test_an_outage_that_goes_on_has_no_end(sessions: list[Row]) -> None:
+def test_continuing_outage_has_no_end(sessions: list[Row]) -> None:
     until_ms = BEGIN_MS + 65 * MINUTE_MS
     found = ask("outages", [s for s in sessions if s["up_ms"] < until_ms], BEGIN_MS, until_ms)
     assert [values(o, "name", "end_ms") for o in found] == [["broker-b", None]]
 
 
-def test_a_broker_that_had_gone_before_is_counted_and_not_listed(morning: HistoryOfLogs) -> None:
+def test_broker_down_before_the_period_is_counted_and_not_listed(morning: HistoryOfLogs) -> None:
     since_ms, until_ms = BEGIN_MS + 63 * MINUTE_MS, BEGIN_MS + 65 * MINUTE_MS
     found = sessions_of(morning, since_ms, until_ms)
     assert ask("outages", found, since_ms, until_ms) == []
     assert ask("gone_before", found, since_ms, until_ms) == [{"brokers": 1}]
 
 
-def test_availability_counts_from_when_a_broker_first_came(sessions: list[Row]) -> None:
+def test_availability_counts_from_the_first_session(sessions: list[Row]) -> None:
     of = {row["broker_name"]: row for row in ask("brokers", sessions, BEGIN_MS - MINUTE_MS, END_MS)}
     loner = of["loner"]
     assert values(loner, "known_ms", "down_ms") == [END_MS - (BEGIN_MS + 4_000), 10 * MINUTE_MS]
@@ -153,7 +153,7 @@ def test_availability_counts_from_when_a_broker_first_came(sessions: list[Row]) 
     assert of["broker-b"]["availability"] == pytest.approx(share)
 
 
-def test_a_broker_that_unregistered_and_stayed_away_is_not_missed(tmp_path: Path) -> None:
+def test_broker_that_unregistered_for_good_is_not_missed(tmp_path: Path) -> None:
     log = Log()
     log.register(BROKER)
     log.tick(10_000)
@@ -195,14 +195,14 @@ def at(hours: float) -> int:
 
 
 def a_pod(host: int, begin: float, end: float | None = None, cause: str | None = None, *, broker_id: int = 0) -> Row:
-    """A session of broker-a at an address of its own, from one hour to another."""
+    """Return a session of broker-a at a new address, from one hour to another."""
     return a_session(
         at(begin), None if end is None else at(end), cause, addr=f"10.0.0.{host}:10911", broker_id=broker_id
     )
 
 
 def hosts(sessions: list[Row]) -> list[list[int]]:
-    """Of each replica, at which addresses it was, session by session."""
+    """Return the addresses of each replica, session by session."""
     found: dict[int, list[Row]] = {}
     for number, session in zip(replica_numbers(sessions), sessions, strict=True):
         found.setdefault(number, []).append(session)
@@ -222,7 +222,7 @@ def flaps_of(sessions: list[Row], until_ms: int) -> list[Row]:
     return ask("flaps", sessions, SINCE, until_ms)
 
 
-def test_a_broker_that_comes_back_at_another_address_was_away_in_between() -> None:
+def test_broker_that_returns_at_another_address_was_down_in_between() -> None:
     sessions = [a_pod(1, 0, 10), a_pod(2, 14)]
     (found,) = brokers_of(sessions)
     assert values(found, "known_ms", "down_ms", "availability") == [100 * HOUR_MS, 4 * HOUR_MS, 0.96]
@@ -233,7 +233,7 @@ def test_a_broker_that_comes_back_at_another_address_was_away_in_between() -> No
     assert values(outage, "begin_ms", "end_ms") == [at(10), at(14)]
 
 
-def test_a_broker_whose_next_process_is_up_before_it_goes_was_never_away() -> None:
+def test_broker_whose_replacement_starts_first_was_never_down() -> None:
     sessions = [a_pod(1, 0, 20), a_pod(2, 18)]
     (found,) = brokers_of(sessions)
     assert values(found, "availability", "downs", "repairs", "down_cause") == [1.0, 0, 0, None]
@@ -242,13 +242,13 @@ def test_a_broker_whose_next_process_is_up_before_it_goes_was_never_away() -> No
     assert values(flapping, "downs", "returns", "median_down_ms") == [1, 1, 0]
 
 
-def test_a_replacement_that_goes_while_the_first_one_is_still_up_leaves_no_absence() -> None:
+def test_replacement_that_ends_before_the_original_leaves_no_absence() -> None:
     sessions = [a_pod(1, 0, 30), a_pod(2, 18, 25), a_pod(3, 40)]
     (found,) = brokers_of(sessions)
     assert values(found, "downs", "mttr_ms") == [1, 10 * HOUR_MS]
 
 
-def test_an_address_may_come_again() -> None:
+def test_address_may_be_used_again() -> None:
     assert hosts([a_pod(1, 0, 10), a_pod(2, 11, 20), a_pod(1, 21)]) == [[1, 2, 1]]
 
 
@@ -259,7 +259,7 @@ def test_a_crash_loop_flaps_whatever_its_addresses() -> None:
     assert len(found["earlier_addrs"]) == 5
 
 
-def test_a_crash_loop_whose_processes_overlap_flaps_though_it_was_never_away() -> None:
+def test_crash_loop_with_overlapping_processes_flaps_though_never_down() -> None:
     looping = [a_pod(n, n / 6, n / 6 + 0.3, "expired") for n in range(6)]
     (found,) = flaps_of(looping, at(1.2))
     assert values(found, "has_flapped", "downs") == [True, 6]
@@ -298,7 +298,7 @@ def test_a_master_that_failed_over_comes_back_at_another_address_as_slave() -> N
     assert hosts(sessions) == [[2], [1, 3]]
 
 
-def test_a_slave_that_went_comes_back_at_another_address_as_master() -> None:
+def test_ended_slave_returns_at_another_address_as_master() -> None:
     # The master at 1 came back as slave at 3, so that id 0 is free when the other one restarts as master.
     sessions = [a_pod(1, 0, 10), a_pod(2, 0, 30, broker_id=2), a_pod(3, 20, broker_id=1), a_pod(4, 31)]
     assert hosts(sessions) == [[1, 3], [2, 4]]
@@ -316,13 +316,13 @@ def test_a_name_has_an_outage_only_where_it_has_several_replicas() -> None:
     assert values(outage, "begin_ms", "end_ms", "brokers") == [at(12), at(13), 2]
 
 
-def test_who_was_replaced_before_the_time_has_not_gone() -> None:
+def test_broker_replaced_before_the_period_is_not_down() -> None:
     sessions = [a_pod(1, -20, -10), a_pod(2, -5)]
     assert ask("gone_before", sessions, SINCE, UNTIL) == [{"brokers": 0}]
     assert [row["earlier_addrs"] for row in brokers_of(sessions)] == [None]
 
 
-def test_an_absence_that_reaches_into_the_time_ends_with_the_replacement() -> None:
+def test_absence_that_reaches_into_the_period_ends_with_the_replacement() -> None:
     sessions = [a_pod(1, -20, -10), a_pod(2, 5)]
     (found,) = brokers_of(sessions)
     assert values(found, "availability", "downs", "mttr_ms") == [0.95, 0, 15 * HOUR_MS]
@@ -340,7 +340,7 @@ def test_a_report_counts_a_replaced_broker_once() -> None:
 
 @pytest.fixture
 def pods(tmp_path: Path) -> HistoryOfLogs:
-    """Broker-a's pod dies and comes back three times, each time at another address."""
+    """Tables in which broker-a's pod ends and restarts three times, each time at another address."""
     log = Log()
     for number in range(1, 5):
         pod = a_registration(f"10.0.0.{number}:10911")
@@ -354,7 +354,7 @@ def pods(tmp_path: Path) -> HistoryOfLogs:
     return tables
 
 
-def test_tables_and_forms_tell_of_all_its_addresses(
+def test_all_output_formats_show_all_addresses(
     pods: HistoryOfLogs, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
     span = ("--data-dir", str(pods.settings.data.dir), "--since", str(BEGIN_MS), "--until", str(pods.logs[0].now_ms))
@@ -382,7 +382,7 @@ def test_tables_and_forms_tell_of_all_its_addresses(
         run("history", *question, "--plot", str(tmp_path / "plot.html"))
 
 
-def test_who_is_whom_does_not_depend_on_the_time_asked_about(tmp_path: Path) -> None:
+def test_identity_of_brokers_does_not_depend_on_the_period(tmp_path: Path) -> None:
     """The master fails, the slave restarts as master, and the first one comes back as slave, all at their addresses."""
     log = Log()
     first, second = a_registration("10.0.0.1:10911", 0), a_registration("10.0.0.2:10911", 2)

@@ -1,4 +1,4 @@
-"""How routes changed: each change once, with its reason."""
+"""The history of a topic's route: each change once, with its cause."""
 
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -21,7 +21,7 @@ END_MS = BEGIN_MS + 180 * MINUTE_MS
 
 
 def _told(tables: HistoryOfLogs, topic: str, since_ms: int, until_ms: int = END_MS) -> dict[str, list[Row]]:
-    """What the questions about a topic are answered with; empty where it is not known."""
+    """Return the answers about a topic; empty if it is unknown."""
     past = Past(tables.settings)
     if not set_topic(past, topic, Window(since_ms, until_ms)):
         return {"changes": [], "outages": []}
@@ -35,7 +35,7 @@ def story(morning: HistoryOfLogs) -> dict[str, list[Row]]:
     return _told(morning, "TopicTest", BEGIN_MS - MINUTE_MS)
 
 
-def test_each_change_says_what_and_why(story: dict[str, list[Row]]) -> None:
+def test_every_change_has_its_cause(story: dict[str, list[Row]]) -> None:
     told = [
         ((c["at_ms"] - BEGIN_MS) // MINUTE_MS, list(map(describe, c["offers"])), c["reason"]["cause"])
         for c in story["changes"]
@@ -52,7 +52,7 @@ def test_queues_are_counted_where_they_may_be_used(story: dict[str, list[Row]]) 
     assert (wiped["brokers"], wiped["write_queues"], wiped["read_queues"]) == (2, 8, 16)
 
 
-def test_a_topic_is_out_when_no_broker_serves_it(story: dict[str, list[Row]]) -> None:
+def test_topic_has_an_outage_when_no_broker_serves_it(story: dict[str, list[Row]]) -> None:
     found = [o for o in story["outages"] if o["scope"] == "topic"]
     assert [((o["begin_ms"] - BEGIN_MS) // MINUTE_MS, o["cause"]) for o in found] == [
         (150, "unregistered"),
@@ -60,20 +60,18 @@ def test_a_topic_is_out_when_no_broker_serves_it(story: dict[str, list[Row]]) ->
     ]
 
 
-def test_a_topic_that_was_out_before_is_out_from_then(morning: HistoryOfLogs) -> None:
+def test_outage_that_began_earlier_has_its_real_begin(morning: HistoryOfLogs) -> None:
     (outage,) = _told(morning, "TopicTest", BEGIN_MS + 171 * MINUTE_MS)["outages"]
     assert ((outage["begin_ms"] - BEGIN_MS) // MINUTE_MS, outage["cause"]) == (170, "topic_deleted")
 
 
-def test_of_an_unknown_topic_there_is_nothing_to_tell(morning: HistoryOfLogs) -> None:
+def test_unknown_topic_has_no_answer(morning: HistoryOfLogs) -> None:
     assert not set_topic(Past(morning.settings), "nope", Window(BEGIN_MS, END_MS))
 
 
 @settings(max_examples=examples(10), suppress_health_check=[HealthCheck.too_slow], phases=WITHOUT_SHRINKING)
 @given(st.data(), logs(min_size=10))
-def test_between_two_changes_the_route_stays_and_at_a_change_it_does_not(
-    data: st.DataObject, entries: list[Entry]
-) -> None:
+def test_route_changes_exactly_at_the_listed_changes(data: st.DataObject, entries: list[Entry]) -> None:
     log = Log()
     for entry in entries:
         log.append(entry.value, entry.after_ms)
@@ -94,7 +92,7 @@ def test_between_two_changes_the_route_stays_and_at_a_change_it_does_not(
 
 
 def is_of_shares(change: Row) -> bool:
-    """Whether only shares of a static topic changed: in these logs all have one name, and a route shows one of them."""
+    """Whether only shares of a static topic changed: here all have one name, and a route shows only one of them."""
     pairs = [(offer["offer_before"] or {}, offer["offer"] or {}) for offer in change["offers"]]
     names = {name for pair in pairs for offer in pair for name in offer} - {"mapping"}
     return all(before.get(name) == after.get(name) for before, after in pairs for name in names)

@@ -1,4 +1,4 @@
-"""Settings of our Kafka clients, held against what kafka-python itself knows."""
+"""The settings of the Kafka clients are known to kafka-python."""
 
 from pathlib import Path
 from typing import Any
@@ -99,14 +99,14 @@ ssl_keyfile = "{tmp_path}/key"
 
 
 @pytest.mark.parametrize("config_of", [admin_config, consumer_config, producer_config])
-def test_every_client_of_ours_has_them(tmp_path: Path, config_of: object) -> None:
+def test_every_client_gets_the_security_options(tmp_path: Path, config_of: object) -> None:
     config = config_of(with_files(tmp_path))  # type: ignore[operator]
     assert config["security_protocol"] == "SASL_SSL"
     assert config["sasl_plain_password"] == PASSWORD
     assert "sasl_plain_password_file" not in config
 
 
-def test_sparks_client_has_the_same_in_javas_words(tmp_path: Path) -> None:
+def test_client_of_spark_gets_the_same_options_with_java_names(tmp_path: Path) -> None:
     assert spark_options(with_files(tmp_path)) == {
         "kafka.security.protocol": "SASL_SSL",
         "kafka.sasl.mechanism": "SCRAM-SHA-512",
@@ -120,7 +120,7 @@ def test_sparks_client_has_the_same_in_javas_words(tmp_path: Path) -> None:
     }
 
 
-def test_what_is_said_to_spark_itself_wins(tmp_path: Path) -> None:
+def test_options_for_spark_have_priority(tmp_path: Path) -> None:
     more = 'ssl_check_hostname = false\n[streaming.extra]\n"kafka.security.protocol" = "SSL"\n"spark.x" = "y"\n'
     options = spark_options(with_files(tmp_path, more))
     assert options["kafka.security.protocol"] == "SSL"
@@ -144,7 +144,7 @@ def test_a_missing_file_is_named(tmp_path: Path) -> None:
 
 
 class Manager:
-    """As far as kafka-python's client asks its manager of connections, which is the manager of metadata here, too."""
+    """The parts of connection and metadata manager that the client of kafka-python uses."""
 
     def __init__(self) -> None:
         self.cluster = self
@@ -173,7 +173,7 @@ def test_the_connection_delay_is_in_milliseconds(delay_s: float, told_ms: float)
     assert client.connection_delay(0) == told_ms
 
 
-def test_metadata_are_asked_for_again_once_they_have_come_or_failed() -> None:
+def test_metadata_are_requested_again_after_an_answer_or_a_failure() -> None:
     manager = Manager()
     client = client_of(manager)
     for has_failed in (False, True):

@@ -1,4 +1,4 @@
-"""What is wrong with a topic that someone else made."""
+"""Faults of topics that others have created."""
 
 import pytest
 
@@ -9,7 +9,7 @@ from namesrv_stream.settings import Settings, load_settings, parse_set_flag
 _DAY_MS = 86_400_000
 
 
-def test_a_topic_of_ours_has_no_faults() -> None:
+def test_topic_created_by_the_product_has_no_faults() -> None:
     assert topic_faults(topic_configs(Settings()), Settings()) == []
 
 
@@ -35,7 +35,7 @@ def test_a_fault_names_kafkas_setting_and_both_values(name: str, value: str) -> 
     ("name", "value"),
     [("retention.ms", "-1"), ("retention.ms", str(30 * _DAY_MS)), ("max.message.bytes", str(64 << 20))],
 )
-def test_more_than_needed_is_no_fault(name: str, value: str) -> None:
+def test_larger_values_than_needed_are_no_fault(name: str, value: str) -> None:
     assert topic_faults({**topic_configs(Settings()), name: value}, Settings()) == []
 
 
@@ -47,7 +47,7 @@ def test_an_option_that_kafka_python_does_not_know_is_named_without_its_value() 
 
 
 @pytest.mark.parametrize(("factor", "in_sync"), [(1, None), (2, None), (3, "2"), (5, "2")])
-def test_a_topic_that_we_make_needs_two_replicas_in_sync_where_it_has_three(factor: int, in_sync: str | None) -> None:
+def test_created_topic_with_three_replicas_needs_two_in_sync(factor: int, in_sync: str | None) -> None:
     settings = Settings()
     kafka = settings.kafka.model_copy(update={"replication_factor": factor})
     assert topic_configs(settings.model_copy(update={"kafka": kafka})).get("min.insync.replicas") == in_sync

@@ -1,4 +1,4 @@
-"""Dashboard and alert rules ask for metrics that there are, and each alert has its run book."""
+"""Dashboard and alert rules use existing metrics, and each alert has a run book."""
 
 import json
 import re
@@ -31,7 +31,7 @@ class Rule(NamedTuple):
 
 
 def _rules() -> Iterator[Rule]:
-    """The rules of the file, which keeps to one style: no YAML library is needed, nor installed."""
+    """Return the rules of the file; its simple style needs no YAML library."""
     text = (_FOLDER / "alerts.yaml").read_text(encoding="utf-8")
     for part in text.split("      - alert: ")[1:]:
         name, _, rest = part.partition("\n")
@@ -55,13 +55,13 @@ _EXPRESSIONS: Final = [(rule.name, rule.expr) for rule in _rules()] + [
 
 
 def _metric(name: str) -> str:
-    """The metric that a series belongs to."""
+    """Return the metric of a series."""
     base = re.sub(r"_(bucket|sum|count)$", "", name)
     return base if base in METRICS and METRICS[base].kind == "histogram" else name
 
 
 @pytest.mark.parametrize(("where", "expr"), _EXPRESSIONS)
-def test_expressions_ask_for_metrics_and_labels_that_there_are(where: str, expr: str) -> None:
+def test_expressions_use_existing_metrics_and_labels(where: str, expr: str) -> None:
     found = _METRIC.findall(expr)
     assert found, where
     labels = {"le", *_TARGET_LABELS}
@@ -78,7 +78,7 @@ def test_expressions_ask_for_metrics_and_labels_that_there_are(where: str, expr:
 
 
 @pytest.mark.parametrize(("where", "expr"), _EXPRESSIONS)
-def test_counters_are_asked_for_their_rise_and_histograms_for_their_buckets(where: str, expr: str) -> None:
+def test_counters_are_used_with_rate_and_histograms_with_buckets(where: str, expr: str) -> None:
     for name, _ in _METRIC.findall(expr):
         metric = METRICS.get(_metric(name))
         if metric is None or metric.kind == "gauge":
@@ -89,13 +89,13 @@ def test_counters_are_asked_for_their_rise_and_histograms_for_their_buckets(wher
         assert is_of_one_start or re.search(rf"(rate|increase)\({name}\b", expr), where
 
 
-def test_a_parenthesis_that_is_opened_is_closed() -> None:
+def test_parentheses_are_balanced() -> None:
     for where, expr in _EXPRESSIONS:
         assert expr.count("(") == expr.count(")"), where
         assert expr.count("{") == expr.count("}"), where
 
 
-def test_every_alert_says_how_bad_it_is_what_it_means_and_where_its_run_book_is() -> None:
+def test_every_alert_has_severity_description_and_run_book() -> None:
     for rule in _rules():
         assert re.search(r"labels: {severity: (critical|warning)}", rule.text), rule.name
         for key in ("summary", "description"):
@@ -123,7 +123,7 @@ def test_every_panel_shows_the_chosen_deployment_and_servers() -> None:
                 assert matchers.startswith('job="$job",instance=~"$instance"'), f"{panel['title']}: {name}"
 
 
-def test_the_scrape_job_is_one_that_the_rules_know() -> None:
+def test_rules_match_the_scrape_job() -> None:
     jobs = re.findall(r"job_name: (\S+)", (_FOLDER / "prometheus.yaml").read_text(encoding="utf-8"))
     (pattern,) = re.findall(r'up{job=~"([^"]*)"}', (_FOLDER / "alerts.yaml").read_text(encoding="utf-8"))
     assert jobs == ["namesrv-stream"]
@@ -140,14 +140,14 @@ def test_every_metric_is_documented() -> None:
     assert rows == [(name, metric.text) for name, metric in METRICS.items()]
 
 
-def test_every_help_text_is_a_sentence_that_needs_no_other() -> None:
+def test_every_help_text_is_a_complete_sentence() -> None:
     for name, metric in METRICS.items():
         assert re.fullmatch(r"[A-Z0-9].*\.", metric.text), name
         assert not re.search(r"\b([Tt]he same|likewise|of these|of them waits)\b", metric.text.split(";")[0]), name
     assert len({metric.text for metric in METRICS.values()}) == len(METRICS)
 
 
-def test_instants_are_named_timestamps() -> None:
+def test_names_of_instants_end_with_timestamp() -> None:
     instants = {name for name, metric in METRICS.items() if "since the epoch" in metric.text}
     assert instants == {name for name in METRICS if name.endswith("_timestamp_seconds")}
 
@@ -165,7 +165,7 @@ def test_every_metric_is_on_the_dashboard_or_in_an_alert() -> None:
     assert METRICS.keys() - asked == {"rocketmq_namesrv_publish_queue_bytes", *_DEPRECATED}
 
 
-def test_panels_are_told_apart_and_lie_beside_each_other() -> None:
+def test_panels_have_unique_ids_and_do_not_overlap() -> None:
     panels = _dashboard()["panels"]
     assert len({panel["id"] for panel in panels}) == len(panels)
     fields: set[tuple[int, int]] = set()
@@ -181,7 +181,7 @@ def test_panels_are_told_apart_and_lie_beside_each_other() -> None:
         fields |= covered
 
 
-def test_every_panel_says_what_it_shows() -> None:
+def test_every_panel_has_a_description() -> None:
     for panel in _panels():
         assert panel["description"].endswith((".", "*")), panel["title"]
         assert all(target["legendFormat"] or panel["type"] == "stat" for target in panel["targets"])

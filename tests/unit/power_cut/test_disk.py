@@ -1,4 +1,4 @@
-"""The model of a disk: what may and what may not be left by a power cut."""
+"""The model of a disk: what a power cut may leave, and what it may not."""
 
 from collections.abc import Sequence
 from itertools import product
@@ -24,7 +24,7 @@ def _write(data: bytes, offset: int = 0, inode: int = _FILE) -> Operation:
 
 
 def _images(operations: Sequence[Operation], names: Names | None = None, written_back: int = 0) -> list[Image]:
-    """What many cuts at the end of the operations leave, each once."""
+    """Return the different directories that many cuts at the end of the operations leave."""
     images: list[Image] = []
     for seed, some, data in product(range(40), (names,) if names else Names, (*Data, None)):
         cut = PowerCut(len(operations), seed, written_back, some, data, is_log_trimmed=False)
@@ -34,31 +34,31 @@ def _images(operations: Sequence[Operation], names: Names | None = None, written
     return images
 
 
-def test_data_that_was_not_synced_may_be_absent_cut_short_zeros_or_whole() -> None:
+def test_unsynced_data_may_be_absent_truncated_zeroed_or_complete() -> None:
     contents = [image["f"] for image in _images([_BEGIN, _create("f"), _write(b"abcdef")], Names.ALL)]
     assert {b"", b"abc", bytes(6), b"abcdef"} < set(contents)
     assert all(content is not None and b"abcdef".startswith(content.rstrip(b"\0")) for content in contents)
 
 
-def test_pages_survive_one_by_one() -> None:
+def test_pages_survive_independently() -> None:
     contents = [image["f"] for image in _images([_BEGIN, _create("f"), _write(b"x" * 4_096 + b"y" * 4)], Names.ALL)]
     assert bytes(4_096) + b"y" * 4 in contents
     assert b"x" * 4_096 + bytes(4) in contents
 
 
-def test_synced_data_survives_and_what_follows_may_not() -> None:
+def test_synced_data_survives_and_later_data_may_not() -> None:
     images = _images([_BEGIN, _create("f"), _write(b"abc"), _SYNC_FILE, _write(b"def", 3)], Names.ALL)
     contents = [image["f"] for image in images]
     assert {b"abc", b"abcdef", b"abc\0\0\0"} < set(contents)
     assert all(content is not None and content.startswith(b"abc") for content in contents)
 
 
-def test_to_sync_a_file_keeps_its_data_but_not_its_name() -> None:
+def test_syncing_a_file_keeps_its_data_but_not_its_name() -> None:
     images = _images([_BEGIN, _create("f"), _write(b"abc"), _SYNC_FILE])
     assert images == [{}, {"f": b"abc"}] or images == [{"f": b"abc"}, {}]
 
 
-def test_to_sync_a_directory_keeps_its_names_but_not_the_data() -> None:
+def test_syncing_a_directory_keeps_its_names_but_not_the_data() -> None:
     images = _images([_BEGIN, _create("f"), _write(b"abc"), _SYNC_ROOT])
     assert {"f": b""} in images
     assert all("f" in image for image in images)
@@ -70,7 +70,7 @@ def test_names_survive_in_their_order() -> None:
     assert counts == {tuple(f"f{n}" for n in range(size)) for size in range(5)}
 
 
-def test_to_sync_a_directory_keeps_all_that_was_done_before_its_newest_change() -> None:
+def test_syncing_a_directory_keeps_all_changes_before_its_newest_one() -> None:
     operations = [
         _BEGIN,
         Operation(Kind.MAKE_DIRECTORY, _FOLDER, path="d"),
@@ -117,20 +117,20 @@ def test_links_share_their_data() -> None:
     assert _images(operations) == [{"f": b"abc"}]
 
 
-def test_a_renamed_directory_takes_its_files_along() -> None:
+def test_renamed_directory_keeps_its_files() -> None:
     folder = Operation(Kind.MAKE_DIRECTORY, _FOLDER, path="d")
     rename = Operation(Kind.RENAME, path="d", target="e")
     images = _images([_BEGIN, folder, _create("d/f"), rename, Operation(Kind.SYNC)])
     assert images == [{"e": None, "e/f": b""}]
 
 
-def test_a_number_that_is_used_again_begins_a_new_file() -> None:
+def test_reused_inode_number_begins_a_new_file() -> None:
     remove = Operation(Kind.REMOVE, path="f")
     operations = [_BEGIN, _create("f"), _write(b"old"), _SYNC_FILE, remove, _create("g"), _SYNC_ROOT]
     assert _images(operations) == [{"g": b""}]
 
 
-def test_what_was_written_back_is_as_if_it_had_been_synced() -> None:
+def test_written_back_data_counts_as_synced() -> None:
     operations = [_BEGIN, _create("f"), _write(b"abc"), _create("g", _OTHER)]
     assert all(image["f"] == b"abc" for image in _images(operations, written_back=3))
 
@@ -148,7 +148,7 @@ def test_an_image_is_written_as_it_is_read(tmp_path: Path) -> None:
     assert read_image(tmp_path) == image
 
 
-def test_the_process_sees_all_that_it_does() -> None:
+def test_process_sees_all_its_own_changes() -> None:
     disk = Disk()
     for operation in (_BEGIN, _create("f"), _write(b"abc"), _write(b"x", 5)):
         disk.apply(operation)

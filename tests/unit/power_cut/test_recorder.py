@@ -1,4 +1,4 @@
-"""The recorder: whatever a process does to files, the trace replays to the same directory."""
+"""The recorder: a replay of the trace makes the same directory as the process."""
 
 import subprocess
 import sys
@@ -78,7 +78,7 @@ _LIBRARIES = """
 
 
 def _recorded(tmp_path: Path, program: str) -> list[Operation]:
-    """Run a program under the recorder and compare what the trace makes with what the program has made."""
+    """Run a program under the recorder, and compare the replayed directory with that of the program."""
     (tmp_path / "root").mkdir()
     environment = recording_environment(tmp_path / "root", tmp_path / "trace")
     command = [sys.executable, "-c", textwrap.dedent(program), "root"]
@@ -102,24 +102,24 @@ def test_system_calls_of_every_kind(tmp_path: Path) -> None:
     assert read_image(tmp_path / "root").keys() == {"c", "g", "g/a", "ranged", "synchronous", "text"}
 
 
-def test_the_libraries_that_write_tables_from_several_threads(tmp_path: Path) -> None:
+def test_table_writes_from_several_threads_are_recorded(tmp_path: Path) -> None:
     operations = _recorded(tmp_path, _LIBRARIES)
     made = " ".join(operation.target or operation.path for operation in operations)
     for part in ("rows-3.parquet", "objects/3", "checkpoint.parquet", "_last_checkpoint"):
         assert part in made
 
 
-def test_a_sync_that_is_not_of_one_file_counts_for_all(tmp_path: Path) -> None:
+def test_sync_of_the_file_system_counts_for_all_files(tmp_path: Path) -> None:
     operations = _recorded(tmp_path, "import os; os.sync()")
     assert operations[-1] == Operation(Kind.SYNC)
 
 
-def test_what_cannot_be_followed_is_refused(tmp_path: Path) -> None:
+def test_unsupported_system_calls_are_refused(tmp_path: Path) -> None:
     with pytest.raises(TraceError, match="moved into"):
         _recorded(tmp_path, "import os; open('other', 'w').close(); os.rename('other', 'root/other')")
 
 
-def test_a_trace_that_is_cut_short_is_refused(tmp_path: Path) -> None:
+def test_truncated_trace_is_refused(tmp_path: Path) -> None:
     _recorded(tmp_path, "open('root/f', 'w').close()")
     trace = tmp_path / "trace"
     trace.write_bytes(trace.read_bytes()[:-1])

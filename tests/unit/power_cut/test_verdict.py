@@ -1,4 +1,4 @@
-"""The checks behind a power cut: each finds what is wrong, and nothing where all is right."""
+"""The checks after a power cut find every kind of fault, and nothing in correct tables."""
 
 import json
 from collections.abc import Callable
@@ -16,7 +16,7 @@ from tests.power_cut import product
 from tests.power_cut.made_up_log import made_up_log
 from tests.power_cut.truth import Truth
 from tests.power_cut.verdict import findings_of_end, findings_of_job, findings_of_server
-from tests.support.damage import drop_rows, rewrite_rows
+from tests.support.table_edits import drop_rows, rewrite_rows
 
 _LOG = made_up_log(1, 40)
 _TRUTH = Truth(_LOG)
@@ -25,7 +25,7 @@ _BEGINNING = dict.fromkeys(_LOG, 0)
 
 @pytest.fixture
 def settings(tmp_path: Path) -> Settings:
-    """Tables that say what the whole log says."""
+    """Tables that contain the whole log."""
     settings = product.settings_in(tmp_path)
     assert findings_of_job(settings, _LOG, _BEGINNING) == []
     return settings
@@ -35,7 +35,7 @@ def _kinds(settings: Settings) -> set[str]:
     return {finding.kind for finding in findings_of_end(settings, _TRUTH)}
 
 
-def test_whole_tables_are_right(settings: Settings) -> None:
+def test_complete_tables_have_no_finding(settings: Settings) -> None:
     assert _kinds(settings) == set()
 
 
@@ -44,13 +44,13 @@ def test_a_missing_row_is_found(settings: Settings) -> None:
     assert _kinds(settings) == {"route_changes: row is missing"}
 
 
-def test_a_row_that_is_there_twice_is_found(settings: Settings) -> None:
+def test_duplicate_row_is_found(settings: Settings) -> None:
     path = settings.data.tables_dir / ROUTE_CHANGES
     write_deltalake(path, DeltaTable(path).to_pyarrow_table().slice(0, 1), mode="append")
     assert _kinds(settings) == {"route_changes: row is there twice"}
 
 
-def test_a_row_that_says_something_else_is_found(settings: Settings) -> None:
+def test_altered_row_is_found(settings: Settings) -> None:
     rewrite_rows(settings.data.tables_dir, ROUTE_CHANGES, "detail", "another", pc.field("offset") == 0)
     assert _kinds(settings) == {"route_changes: row differs"}
 
@@ -88,6 +88,6 @@ def test_a_job_that_does_not_start_is_found(settings: Settings) -> None:
     assert finding.kind == "the job does not start"
 
 
-def test_the_rows_are_no_empty_promise() -> None:
+def test_expected_rows_are_not_empty() -> None:
     assert len(_TRUTH.rows) > 50
     assert pa.array([row.partition for row in _TRUTH.rows]).unique().to_pylist() == [0, 1]

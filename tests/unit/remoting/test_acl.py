@@ -57,5 +57,5 @@ def test_half_a_surrogate_pair_is_signed_rather_than_refused() -> None:
     assert sign({"key": "\ud83d"}, None, SECRET) == sign({"key": "?"}, None, SECRET)
 
 
-def test_secrets_do_not_show() -> None:
+def test_secrets_are_not_in_the_representation() -> None:
     assert repr(AclCredentials("operator", "hidden", "token")) == "AclCredentials(access_key='operator')"

@@ -84,7 +84,7 @@ def test_a_primitive_that_cannot_be_parsed_stays_at_its_default() -> None:
 @pytest.mark.parametrize(
     ("written", "wanted"), [("true", True), ("TRUE", True), ("True", True), ("1", False), ("yes", False), ("", False)]
 )
-def test_only_the_word_true_is_true(written: str, wanted: bool) -> None:
+def test_only_true_is_read_as_true(written: str, wanted: bool) -> None:
     assert SampleHeader.from_ext_fields({"isWanted": written}).wanted is wanted
 
 
@@ -92,5 +92,5 @@ def test_an_empty_text_is_not_absent() -> None:
     assert SampleHeader.from_ext_fields({"aName": ""}).name == ""
 
 
-def test_the_declaration_can_be_read() -> None:
+def test_declaration_is_accessible() -> None:
     assert [field.wire_name for _, field in wire_fields(SampleHeader)] == list(FULL_EXT_FIELDS)

@@ -27,7 +27,7 @@ ROUTE_REQUEST_IN_BINARY = bytes.fromhex(
 
 
 def check_reads(stream: bytes, expected: list[bytes]) -> None:
-    """The stream holds the frames, whole, by the byte, and with the beginning of another frame behind it."""
+    """Assert that the stream contains the frames: whole, byte by byte, and followed by an incomplete frame."""
     assert FrameBuffer().feed(stream) == expected
 
     by_the_byte = FrameBuffer()
@@ -40,13 +40,13 @@ def check_reads(stream: bytes, expected: list[bytes]) -> None:
 
 
 def check_both_ways(command: RemotingCommand, raw: bytes) -> None:
-    """The command is written as these bytes, and they are read as the command."""
+    """Assert that the command is encoded as these bytes, and that they are decoded to the command."""
     assert encode_frame(command) == raw
     assert decode_frame(raw[4:]) == command
 
 
 def is_canonical(captured: CapturedFrame) -> bool:
-    """Whether the frame is written as Java writes it; the Go client has its own order and omits a property."""
+    """Whether the frame has Java's form; the Go client has another order and omits a property."""
     return captured.command.language is not LanguageCode.GO
 
 
@@ -101,21 +101,21 @@ def test_captured_frames_come_in_both_serialisations() -> None:
 
 
 @pytest.mark.parametrize("part", ["basic", "slave", "acting", "static", "options", "zone", "restart", "old", "go"])
-def test_captured_streams_are_cut_into_their_frames(part: str) -> None:
+def test_captured_streams_are_divided_into_their_frames(part: str) -> None:
     captured = [captured for captured in captured_frames() if captured.part == part][:40]
 
     check_reads(b"".join(each.raw for each in captured), [each.frame for each in captured])
 
 
 @pytest.mark.parametrize("size", range(9))
-def test_a_beginning_of_a_frame_is_held_back(size: int) -> None:
+def test_incomplete_frame_is_held_back(size: int) -> None:
     buffer = FrameBuffer()
 
     assert buffer.feed(ROUTE_REQUEST_IN_JSON[:size]) == []
     assert buffer.pending_bytes == size
 
 
-def test_nothing_fed_is_nothing_read() -> None:
+def test_no_input_gives_no_frame() -> None:
     buffer = FrameBuffer()
 
     assert buffer.feed(b"") == []
@@ -178,7 +178,7 @@ def test_a_frame_without_room_for_a_header_word_is_refused(total: int) -> None:
     assert raised.value.serialize_type is None
 
 
-def test_a_length_is_checked_as_soon_as_its_last_byte_is_there() -> None:
+def test_length_is_checked_when_its_last_byte_arrives() -> None:
     buffer = FrameBuffer()
     buffer.feed(b"\x7f\xff\xff")
 
@@ -188,7 +188,7 @@ def test_a_length_is_checked_as_soon_as_its_last_byte_is_there() -> None:
     assert buffer.pending_bytes == 0
 
 
-def test_a_broken_stream_stays_broken() -> None:
+def test_invalid_stream_stays_invalid() -> None:
     buffer = FrameBuffer()
     with pytest.raises(FrameTooLarge):
         buffer.feed(b"\xff\xff\xff\xff")
@@ -197,7 +197,7 @@ def test_a_broken_stream_stays_broken() -> None:
         buffer.feed(ROUTE_REQUEST_IN_JSON)
 
 
-def test_frames_before_a_broken_one_are_not_lost() -> None:
+def test_frames_before_an_invalid_one_are_returned() -> None:
     buffer = FrameBuffer()
     buffer.feed(ROUTE_REQUEST_IN_BINARY[:9])
 
@@ -250,7 +250,7 @@ def test_a_command_survives_the_wire(command: RemotingCommand) -> None:
 
 @settings(max_examples=examples(50), deadline=None)
 @given(pieces=chunks(streams()))
-def test_how_a_stream_is_cut_does_not_matter(pieces: Sequence[bytes]) -> None:
+def test_result_does_not_depend_on_how_a_stream_is_split(pieces: Sequence[bytes]) -> None:
     buffer = FrameBuffer()
 
     frames = [frame for piece in pieces for frame in buffer.feed(piece)]
@@ -280,12 +280,12 @@ def test_a_damaged_frame_that_decodes_is_a_command_that_encodes(frame: bytes) ->
 
 @settings(max_examples=examples(60), deadline=None)
 @given(pieces=chunks(mutations(streams())))
-def test_damage_is_found_wherever_the_stream_is_cut(pieces: Sequence[bytes]) -> None:
+def test_damage_is_found_however_the_stream_is_split(pieces: Sequence[bytes]) -> None:
     assert _read(pieces) == _read([b"".join(pieces)])
 
 
 def _read(pieces: Sequence[bytes]) -> tuple[list[bytes], str]:
-    """The frames in the pieces, and the error behind them."""
+    """Return the frames in the pieces, and the error after them."""
     buffer = FrameBuffer()
     frames: list[bytes] = []
     try:

@@ -14,8 +14,8 @@ TAIL = '"serializeTypeCurrentRPC":"JSON","version":0}'
 
 
 def decode(header: str) -> RemotingCommand:
-    """The command of a header given as text."""
-    return decode_json_header(header.encode(), None)
+    """Decode a header given as text."""
+    return decode_header(header.encode(), None)
 
 
 def test_properties_are_in_the_order_of_fastjson() -> None:
@@ -106,7 +106,7 @@ def test_a_number_is_cast_as_fastjson_does(written: str, code: int) -> None:
         ("{}", None),
     ],
 )
-def test_a_language_is_known_or_none(written: str, language: LanguageCode | None) -> None:
+def test_unknown_language_is_none(written: str, language: LanguageCode | None) -> None:
     assert decode(f'{{"language":{written}}}').language is language
 
 
@@ -125,7 +125,7 @@ def test_a_remark_may_be_empty_or_a_number() -> None:
         ' { "code" : 105 , "extFields" : { "topic" : "T" } } ',
     ],
 )
-def test_the_dialect_of_fastjson_is_served(dialect: str) -> None:
+def test_dialect_of_fastjson_is_accepted(dialect: str) -> None:
     assert decode(dialect) == RemotingCommand(105, language=None, ext_fields={"topic": "T"})
 
 
@@ -154,14 +154,14 @@ def test_the_dialect_of_fastjson_is_served(dialect: str) -> None:
         pytest.param(b'{"extFields":{"f":1.5,"a":"' + b"x" * MAX_LENIENT_BYTES + b'"}}', id="fraction and too long"),
     ],
 )
-def test_what_is_no_header_is_refused(header: bytes) -> None:
+def test_invalid_header_is_refused(header: bytes) -> None:
     with pytest.raises(HeaderDecodeError) as raised:
         decode_json_header(header, None)
 
     assert raised.value.serialize_type == SerializeType.JSON
 
 
-def test_a_long_header_in_real_json_is_served() -> None:
+def test_long_header_in_strict_json_is_accepted() -> None:
     command = replace(BARE, remark="x" * 1_000_000)
 
     assert decode_json_header(encode_json_header(command), None) == command
@@ -169,5 +169,5 @@ def test_a_long_header_in_real_json_is_served() -> None:
 
 @settings(max_examples=examples(80), deadline=None)
 @given(command=json_commands())
-def test_a_header_survives(command: RemotingCommand) -> None:
-    assert decode_json_header(encode_json_header(command), command.body) == command
+def test_header_is_read_as_it_was_written(command: RemotingCommand) -> None:
+    assert decode_header(encode_header(command), command.body) == command

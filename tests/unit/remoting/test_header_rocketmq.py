@@ -16,12 +16,12 @@ FIXED = bytes.fromhex("0069 00 01df 00000007 00000000")
 
 
 def header(remark: bytes = b"", ext_fields: bytes = b"") -> bytes:
-    """A header with sound lengths around the given parts."""
+    """Return a header of the given parts with correct lengths."""
     return FIXED + pack(">i", len(remark)) + remark + pack(">i", len(ext_fields)) + ext_fields
 
 
 def entry(key: bytes, value: bytes) -> bytes:
-    """An entry of ext fields with sound lengths."""
+    """Return an entry of ext fields with correct lengths."""
     return pack(">h", len(key)) + key + pack(">i", len(value)) + value
 
 
@@ -56,8 +56,8 @@ def test_no_language_is_written_as_other() -> None:
 
 
 @pytest.mark.parametrize("absent", [replace(BARE, remark=""), replace(BARE, ext_fields={})])
-def test_what_is_empty_reads_back_as_absent(absent: RemotingCommand) -> None:
-    assert decode_binary_header(encode_binary_header(absent), None) == BARE
+def test_empty_values_are_read_back_as_absent(absent: RemotingCommand) -> None:
+    assert decode_header(encode_header(absent), None) == BARE
 
 
 def test_entries_with_a_null_key_or_value_are_left_out() -> None:
@@ -121,8 +121,8 @@ def test_a_field_beyond_its_width_is_not_written(command: RemotingCommand) -> No
 
 @settings(max_examples=examples(100), deadline=None)
 @given(command=rocketmq_commands())
-def test_a_header_survives(command: RemotingCommand) -> None:
-    assert decode_binary_header(encode_binary_header(command), command.body) == command
+def test_header_is_read_as_it_was_written(command: RemotingCommand) -> None:
+    assert decode_header(encode_header(command), command.body) == command
 
 
 @settings(max_examples=examples(100), deadline=None)

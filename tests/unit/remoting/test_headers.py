@@ -32,7 +32,7 @@ from tests.vectors.captured import captured_exchanges, captured_frames
 
 
 class CustomHeader(Protocol):
-    """What all headers can do."""
+    """The methods that all headers have."""
 
     @classmethod
     def from_ext_fields(cls, ext_fields: Mapping[str, str] | None) -> Self: ...
@@ -114,7 +114,7 @@ def test_a_registration_of_a_5x_broker_in_an_acting_master_group() -> None:
     )
 
 
-def test_a_registration_of_a_4x_broker_says_nothing_of_acting_masters() -> None:
+def test_registration_of_a_4x_broker_has_no_acting_master_field() -> None:
     header = RegisterBrokerRequestHeader.from_ext_fields({"brokerName": "broker-a", "compressed": "true"})
 
     assert header.enable_acting_master is None
@@ -198,5 +198,5 @@ def test_a_slave_learns_its_masters_addresses() -> None:
     assert header.to_ext_fields() == {"haServerAddr": "10.0.0.1:10912", "masterAddr": "10.0.0.1:10911"}
 
 
-def test_an_unchanged_data_version_is_said_in_words() -> None:
+def test_unchanged_data_version_is_written_as_text() -> None:
     assert QueryDataVersionResponseHeader(changed=False).to_ext_fields() == {"changed": "false"}

@@ -50,7 +50,7 @@ def test_half_a_surrogate_pair_becomes_a_question_mark() -> None:
     assert loads(b"a=\\ud83d.\\ude00\n") == {"a": "?.?"}
 
 
-def test_a_last_lonely_backslash_is_nothing() -> None:
+def test_final_backslash_is_ignored() -> None:
     # Java makes an empty key of it.
     assert loads(b"a=b\n\\") == {"a": "b"}
 
@@ -66,18 +66,18 @@ _TEXTS = st.text(st.characters(exclude_categories=["Cs"]), max_size=8) | st.text
 
 
 @given(st.dictionaries(_TEXTS, _TEXTS, max_size=5))
-def test_what_was_written_is_read_back(properties: dict[str, str]) -> None:
+def test_written_properties_are_read_back(properties: dict[str, str]) -> None:
     assert loads(dumps(properties)) == properties
 
 
 @given(st.binary(max_size=60) | st.text("\\u0041d8=: \t\n\r#!a", max_size=60).map(str.encode))
-def test_any_bytes_are_read_to_sound_text_or_refused(text: bytes) -> None:
+def test_any_bytes_are_read_to_valid_text_or_refused(text: bytes) -> None:
     with contextlib.suppress(ValueError):
         for key, value in loads(text).items():
             assert (key + value).encode("utf-8").decode("utf-8") == key + value
 
 
-def test_a_key_takes_no_multiple_of_its_length_to_read() -> None:
+def test_long_key_is_read_in_linear_time() -> None:
     text = b"k" * (1 << 20) + b"=v"
     tracemalloc.start()
     try:

@@ -1,4 +1,4 @@
-"""PROXY preambles: read whole or byte by byte, told apart from frames, refused where they are malformed."""
+"""PROXY preambles are read whole or byte by byte, distinguished from frames, and refused if malformed."""
 
 import struct
 
@@ -38,7 +38,7 @@ def v2(command: int, family: int, addresses: bytes) -> bytes:
         pytest.param(v2(0x20, 0x77, b"whatever"), "", id="v2 LOCAL with more"),
     ],
 )
-def test_preamble_is_read_however_it_is_cut_and_whatever_follows(preamble: bytes, source: str) -> None:
+def test_preamble_is_read_however_it_is_split_and_whatever_follows(preamble: bytes, source: str) -> None:
     whole = Preamble(len(preamble), source)
     for cut in range(1, len(preamble)):
         assert read_preamble(preamble[:cut]) is None, cut
@@ -49,11 +49,11 @@ def test_preamble_is_read_however_it_is_cut_and_whatever_follows(preamble: bytes
 @pytest.mark.parametrize(
     "first", [FRAME, b"\x00", b"\x16\x03", b"GET /", b"POST /", b"PROXYx", b"\r\n\r\n\x01", b"\r\nx"]
 )
-def test_what_cannot_become_a_preamble_is_none_at_once(first: bytes) -> None:
+def test_bytes_that_cannot_begin_a_preamble_are_no_preamble_at_once(first: bytes) -> None:
     assert read_preamble(first) == Preamble(0, "")
 
 
-def test_nothing_tells_nothing() -> None:
+def test_no_bytes_give_no_result() -> None:
     assert read_preamble(b"") is None
 
 
@@ -89,7 +89,7 @@ def test_a_malformed_preamble_of_version_2_is_refused_before_its_addresses_come(
         read_preamble(v2(0x31, 0x11, IPV4)[:16])
 
 
-def test_control_characters_of_a_scope_reach_no_log() -> None:
+def test_control_characters_of_a_scope_are_not_logged() -> None:
     preamble = read_preamble(b"PROXY TCP6 fe80::1%\x1b[31m ::1 1 2\r\n")
     assert preamble is not None
     assert preamble.source == "[fe80::1]:1"
@@ -105,5 +105,5 @@ def test_any_bytes_are_read_or_refused(begin: bytes, rest: bytes) -> None:
 
 
 @given(st.binary(max_size=120))
-def test_no_frame_waits_for_more(rest: bytes) -> None:
+def test_frames_are_never_taken_for_a_preamble(rest: bytes) -> None:
     assert read_preamble(b"\x00" + rest) == Preamble(0, "")

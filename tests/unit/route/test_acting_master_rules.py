@@ -1,6 +1,6 @@
-"""Permissions and addresses of a group with acting master, step by step as brokers come, go and change roles.
+"""Permissions and addresses of a group with acting master, as brokers register, unregister and change roles.
 
-Every case was played against a Java NameServer 5.3.3 with supportActingMaster=true, with the same outcome.
+Every case was executed with a Java NameServer 5.3.3 and supportActingMaster=true, with the same result.
 """
 
 from collections.abc import Mapping
@@ -50,7 +50,7 @@ MASTERLESS = (Registers(A, 0), Registers(B, 1), Registers(C, 2), Leaves(A, 0))
 
 @dataclass(frozen=True)
 class Case:
-    """What ``steps`` leave: perm by topic, and the addresses in the route of topic ``t``."""
+    """The state after ``steps``: perm by topic, and the addresses in the route of topic ``t``."""
 
     name: str
     steps: tuple[Step, ...]

@@ -72,13 +72,13 @@ def test_newest_row_of_each_key_in_any_order_is_the_group(
 
 @settings(max_examples=examples(60))
 @given(_OF_ONE_NAME, _OF_ONE_NAME)
-def test_a_gone_row_carries_its_key_and_no_value(old: BrokerGroup, new: BrokerGroup) -> None:
+def test_row_of_a_removed_key_has_no_value(old: BrokerGroup, new: BrokerGroup) -> None:
     for row in rows_of(old, new):
         if row.gone:
             assert (row.perm, row.broker_addrs, row.data_version_counter, row.connection_id, row.value) == (None,) * 5
 
 
-def test_every_kind_has_a_key_or_tells_a_story() -> None:
+def test_every_kind_has_a_key_or_is_informational() -> None:
     assert set(ChangeKind) == KEY_COLUMNS.keys() | STATELESS_KINDS
 
 
@@ -95,7 +95,7 @@ def test_rows_are_ordered_broker_processes_topics_registrations() -> None:
     ]
 
 
-def test_rows_of_a_gone_broker_still_say_its_id_and_cluster() -> None:
+def test_rows_of_a_removed_broker_have_its_id_and_cluster() -> None:
     group = register(BrokerGroup(NAME), a_registration(broker_id=1), "s1", HOLDER).group
 
     rows = rows_of(group, unregister(group, a_key()))

@@ -1,4 +1,4 @@
-"""The digest of a route table: equal for equal tables, however they came about, and for no others."""
+"""The digest of a route table is equal exactly for equal tables, whatever their history."""
 
 from collections.abc import Callable
 from random import Random
@@ -93,7 +93,7 @@ def test_a_digester_that_is_kept_gives_the_same_digest_as_a_fresh_one() -> None:
     assert digester.digest(content_of(table, PARTITIONS)) == digest_of(table, PARTITIONS)
 
 
-def test_what_was_taken_of_a_table_stays_as_it_was() -> None:
+def test_snapshot_of_a_table_does_not_change() -> None:
     log = _a_log()
     table = _table(log.output.changes)
     before = content_of(table, PARTITIONS)
@@ -102,13 +102,13 @@ def test_what_was_taken_of_a_table_stays_as_it_was() -> None:
     assert TableDigester(PARTITIONS).digest(before) == digest
 
 
-def test_a_part_is_where_its_events_are() -> None:
+def test_rows_are_in_the_partition_of_their_events() -> None:
     parts = digest_of(_table(_a_log().output.changes), PARTITIONS).parts
     assert Part(partition_of(NAME, PARTITIONS), BROKER, NAME) in parts
     assert Part(partition_of("ns", PARTITIONS), KV, "ns") in parts
 
 
-def test_the_rows_of_all_parts_make_the_table_again() -> None:
+def test_rows_of_all_partitions_rebuild_the_table() -> None:
     content = content_of(_table(_a_log().output.changes), 1)
     made = RouteTable()
     for part in [*content.groups, *content.entries]:

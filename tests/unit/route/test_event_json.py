@@ -44,13 +44,13 @@ def test_a_producer_that_names_no_server_is_direct() -> None:
     assert decode_record(orjson.dumps(record)) == [KvPut(Origin(DIRECT, 0), "n", "k", "v")]
 
 
-def test_unknown_fields_are_of_a_newer_producer() -> None:
+def test_unknown_fields_are_ignored() -> None:
     fields = orjson.loads(encode_event(Tick(S1))) | {"later": [1]}
 
     assert decode_record(orjson.dumps(fields)) == [Tick(S1)]
 
 
-def test_a_topic_may_leave_out_its_flags() -> None:
+def test_flags_of_a_topic_are_optional() -> None:
     record = {
         "schema_version": 1,
         "kind": "topic_registered",
@@ -75,12 +75,12 @@ def test_each_kind_of_event_has_a_partition_or_goes_to_all(event: Event) -> None
 
 
 @pytest.mark.parametrize("value", [b"null", b"1", b"[]", b'"x"', b"\xff", b"{}{}"])
-def test_what_is_no_object_is_refused(value: bytes) -> None:
+def test_values_other_than_objects_are_refused(value: bytes) -> None:
     with pytest.raises(EventDecodeError):
         decode_record(value)
 
 
 @given(st.binary(max_size=40))
-def test_garbage_raises_nothing_but_a_decode_error(value: bytes) -> None:
+def test_garbage_raises_only_a_decode_error(value: bytes) -> None:
     with pytest.raises(EventDecodeError):
         decode_record(value)

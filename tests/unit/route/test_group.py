@@ -1,55 +1,32 @@
 """RocketMQ's registration rules. Source of the cases: rocketmq 5.3.3, RouteInfoManager and its own tests."""
 
-from collections.abc import Mapping
-
 import pytest
 
 from namesrv_stream.route.group import (
     BrokerGroup,
-    Registered,
-    add_write_perm,
-    delete_topic,
     master_of,
-    register,
-    register_topic,
-    remove_holder,
     unregister,
     wipe_write_perm,
 )
-from namesrv_stream.route.model import DataVersion, Holder, QueueData, Registration
+from namesrv_stream.route.model import DataVersion, QueueData
 from namesrv_stream.route.registration_json import retained
+from tests.support.broker_groups import (
+    MASTER,
+    SLAVE,
+    THIRD,
+    V2,
+    acting,
+    group_after,
+    perms_of,
+    register_in,
+)
 from tests.support.builders import BASE, HOLDER, NAME, READ_ONLY, RW, a_key, a_mapping, a_registration, topics_of
-
-MASTER = "10.0.0.1:10911"
-SLAVE = "10.0.0.2:10911"
-THIRD = "10.0.0.3:10911"
-V2 = DataVersion(2, 2_000, 0)
-
-
-def outcome(group: BrokerGroup, registration: Registration, *, delete: bool = False) -> Registered:
-    return register(group, registration, "s1", HOLDER, delete_topic_with_broker_registration=delete)
-
-
-def after(*registrations: Registration, group: BrokerGroup | None = None, delete: bool = False) -> BrokerGroup:
-    group = group or BrokerGroup(NAME)
-    for registration in registrations:
-        group = outcome(group, registration, delete=delete).group
-    return group
-
-
-def acting(addr: str, broker_id: int, **changes: object) -> Registration:
-    return a_registration(addr, broker_id, enable_acting_master=True, **changes)
-
-
-def perms(group: BrokerGroup) -> set[int]:
-    return {q.perm for q in group.topics.values()}
-
 
 # ---- the first registration ----
 
 
 def test_first_registration_of_a_master_brings_everything() -> None:
-    group = after(a_registration(MASTER, zone_name="z1", timeout_ms=10_000, filter_servers=("f:1",)))
+    group = group_after(a_registration(MASTER, zone_name="z1", timeout_ms=10_000, filter_servers=("f:1",)))
 
     live = group.live_brokers[a_key(MASTER)]
     assert (group.cluster, group.clusters, group.zone_name) == ("c0", frozenset({"c0"}), "z1")
@@ -61,15 +38,15 @@ def test_first_registration_of_a_master_brings_everything() -> None:
 
 
 def test_registering_the_same_again_changes_nothing() -> None:
-    group = after(a_registration())
+    group = group_after(a_registration())
 
-    assert outcome(group, a_registration()).group is group
+    assert register_in(group, a_registration()).group is group
 
 
-def test_one_topic_before_any_registration_is_refused_without_debris() -> None:
+def test_one_topic_before_any_registration_is_refused_and_leaves_nothing() -> None:
     empty = BrokerGroup(NAME)
 
-    refused = outcome(empty, a_registration(topics={"TopicTest": RW}))
+    refused = register_in(empty, a_registration(topics={"TopicTest": RW}))
 
     assert refused.refused
     assert refused.ignored is not None
@@ -77,20 +54,20 @@ def test_one_topic_before_any_registration_is_refused_without_debris() -> None:
 
 
 def test_one_topic_of_a_known_address_under_a_new_id_is_refused_and_the_old_id_stays() -> None:
-    group = after(a_registration(MASTER, 1))
+    group = group_after(a_registration(MASTER, 1))
 
-    refused = outcome(group, a_registration(MASTER, 0, topics={"TopicTest": RW}))
+    refused = register_in(group, a_registration(MASTER, 0, topics={"TopicTest": RW}))
 
     assert refused.refused
     assert refused.group.broker_addrs == {1: MASTER}
 
 
 def test_a_registration_without_topics_is_accepted_first() -> None:
-    assert after(a_registration(topics={})).broker_addrs == {0: "10.0.0.1:10911"}
+    assert group_after(a_registration(topics={})).broker_addrs == {0: "10.0.0.1:10911"}
 
 
 def test_one_topic_after_the_first_registration_is_merged() -> None:
-    group = after(a_registration(), a_registration(topics={"new": RW}, data_version=V2))
+    group = group_after(a_registration(), a_registration(topics={"new": RW}, data_version=V2))
 
     assert topics_of(group) == {"TopicTest": RW, "new": RW}
 
@@ -98,7 +75,7 @@ def test_one_topic_after_the_first_registration_is_merged() -> None:
 def test_one_topic_does_not_replace_the_retained_registration() -> None:
     full = a_registration()
 
-    group = after(full, a_registration(topics={"new": RW}, data_version=V2))
+    group = group_after(full, a_registration(topics={"new": RW}, data_version=V2))
 
     assert group.registrations == {full.live_key: retained(full)}
 
@@ -114,13 +91,13 @@ def test_one_topic_does_not_replace_the_retained_registration() -> None:
 def test_another_data_version_rewrites_the_topics_of_the_payload(version: DataVersion) -> None:
     changed = {"TopicTest": QueueData(4, 4, 6), **BASE}
 
-    group = after(a_registration(), a_registration(topics=changed, data_version=version))
+    group = group_after(a_registration(), a_registration(topics=changed, data_version=version))
 
     assert group.topics == changed
 
 
 def test_the_same_data_version_only_adds_missing_topics() -> None:
-    group = after(a_registration(), a_registration(topics={"TopicTest": QueueData(4, 4, 6), "new": RW}))
+    group = group_after(a_registration(), a_registration(topics={"TopicTest": QueueData(4, 4, 6), "new": RW}))
 
     assert topics_of(group) == {"TopicTest": RW, "new": RW}
 
@@ -129,13 +106,13 @@ def test_second_chunk_of_a_split_registration_adds_and_does_not_update() -> None
     chunk_1 = a_registration(data_version=V2, topics={"a": RW, "b": RW})
     chunk_2 = a_registration(data_version=V2, topics={"TopicTest": QueueData(4, 4, 6), "c": RW})
 
-    group = after(a_registration(), chunk_1, chunk_2)
+    group = group_after(a_registration(), chunk_1, chunk_2)
 
     assert topics_of(group) == {"TopicTest": RW, "a": RW, "b": RW, "c": RW}
 
 
 def test_a_payload_that_omits_topics_keeps_them() -> None:
-    group = after(a_registration(), a_registration(topics=dict(BASE), data_version=V2))
+    group = group_after(a_registration(), a_registration(topics=dict(BASE), data_version=V2))
 
     assert topics_of(group) == {"TopicTest": RW}
 
@@ -144,18 +121,18 @@ def test_an_old_address_is_not_compared_with_the_version_of_another() -> None:
     """Java compares with the live entry of the registering address, which a replacing address does not have."""
     replacing = a_registration(THIRD, topics={"TopicTest": QueueData(4, 4, 6), **BASE})
 
-    assert after(a_registration(MASTER), replacing).topics["TopicTest"] == QueueData(4, 4, 6)
+    assert group_after(a_registration(MASTER), replacing).topics["TopicTest"] == QueueData(4, 4, 6)
 
 
 def test_another_cluster_has_its_own_data_version() -> None:
-    group = after(a_registration(), a_registration(cluster="c1", data_version=V2))
+    group = group_after(a_registration(), a_registration(cluster="c1", data_version=V2))
 
     assert group.live_brokers[a_key()].data_version == DataVersion(1, 1_000, 0)
     assert group.live_brokers[a_key(cluster="c1")].data_version == V2
 
 
 def test_cluster_of_an_existing_name_is_never_updated() -> None:
-    group = after(a_registration(), a_registration(cluster="c1"))
+    group = group_after(a_registration(), a_registration(cluster="c1"))
 
     assert group.cluster == "c0"
     assert group.clusters == {"c0", "c1"}
@@ -165,7 +142,7 @@ def test_cluster_of_an_existing_name_is_never_updated() -> None:
 
 
 def test_a_slave_joins_without_touching_topics() -> None:
-    group = after(a_registration(MASTER), a_registration(SLAVE, 1, topics={"other": RW, **BASE}, data_version=V2))
+    group = group_after(a_registration(MASTER), a_registration(SLAVE, 1, topics={"other": RW, **BASE}, data_version=V2))
 
     assert group.broker_addrs == {0: MASTER, 1: SLAVE}
     assert topics_of(group) == {"TopicTest": RW}
@@ -173,25 +150,25 @@ def test_a_slave_joins_without_touching_topics() -> None:
 
 
 def test_a_slave_that_is_not_prime_does_not_touch_static_mappings() -> None:
-    group = after(a_registration(MASTER), a_registration(SLAVE, 1, topic_mappings={"static": a_mapping()}))
+    group = group_after(a_registration(MASTER), a_registration(SLAVE, 1, topic_mappings={"static": a_mapping()}))
 
     assert group.topic_mappings == {}
 
 
 def test_role_switch_by_the_same_address_leaves_one_record() -> None:
-    group = after(a_registration(MASTER, 0), a_registration(SLAVE, 1), a_registration(SLAVE, 0))
+    group = group_after(a_registration(MASTER, 0), a_registration(SLAVE, 1), a_registration(SLAVE, 0))
 
     assert group.broker_addrs == {0: SLAVE}
 
 
 def test_old_master_returns_as_slave_after_a_switch() -> None:
-    group = after(a_registration(MASTER, 0), a_registration(SLAVE, 1), a_registration(SLAVE, 0))
+    group = group_after(a_registration(MASTER, 0), a_registration(SLAVE, 1), a_registration(SLAVE, 0))
 
-    assert after(a_registration(MASTER, 1), group=group).broker_addrs == {0: SLAVE, 1: MASTER}
+    assert group_after(a_registration(MASTER, 1), group=group).broker_addrs == {0: SLAVE, 1: MASTER}
 
 
 def test_newest_address_wins_an_id() -> None:
-    group = after(a_registration(MASTER), a_registration(THIRD))
+    group = group_after(a_registration(MASTER), a_registration(THIRD))
 
     assert group.broker_addrs == {0: THIRD}
     assert set(group.live_brokers) == {a_key(MASTER), a_key(THIRD)}
@@ -199,9 +176,9 @@ def test_newest_address_wins_an_id() -> None:
 
 def test_a_stale_state_version_is_ignored_and_its_own_live_entry_removed() -> None:
     elected = a_registration(MASTER, data_version=DataVersion(1, 1, 5))
-    group = after(elected, a_registration(THIRD, 1))
+    group = group_after(elected, a_registration(THIRD, 1))
 
-    stale = outcome(group, a_registration(THIRD, 0, data_version=DataVersion(9, 9, 4)))
+    stale = register_in(group, a_registration(THIRD, 0, data_version=DataVersion(9, 9, 4)))
 
     assert stale.ignored is not None
     assert not stale.refused
@@ -211,16 +188,16 @@ def test_a_stale_state_version_is_ignored_and_its_own_live_entry_removed() -> No
 
 def test_a_stale_registration_leaves_no_address_without_a_holder() -> None:
     elected = a_registration(MASTER, data_version=DataVersion(1, 1, 5))
-    group = after(elected, a_registration(THIRD, 1))
+    group = group_after(elected, a_registration(THIRD, 1))
 
-    stale = outcome(group, a_registration(THIRD, 0, data_version=DataVersion(9, 9, 4)))
+    stale = register_in(group, a_registration(THIRD, 0, data_version=DataVersion(9, 9, 4)))
 
     assert stale.group.broker_addrs == {0: MASTER}
 
 
 @pytest.mark.parametrize("state_version", [5, 6])
 def test_an_equal_or_higher_state_version_takes_the_id(state_version: int) -> None:
-    group = after(
+    group = group_after(
         a_registration(MASTER, data_version=DataVersion(1, 1, 5)),
         a_registration(THIRD, data_version=DataVersion(1, 1, state_version)),
     )
@@ -229,70 +206,70 @@ def test_an_equal_or_higher_state_version_takes_the_id(state_version: int) -> No
 
 
 def test_state_version_of_an_address_in_another_cluster_does_not_count() -> None:
-    group = after(a_registration(MASTER, data_version=DataVersion(1, 1, 5)), a_registration(THIRD, cluster="c1"))
+    group = group_after(a_registration(MASTER, data_version=DataVersion(1, 1, 5)), a_registration(THIRD, cluster="c1"))
 
     assert group.broker_addrs == {0: THIRD}
 
 
 def test_state_version_of_an_address_that_is_not_live_does_not_count() -> None:
-    group = unregister(after(a_registration(MASTER, data_version=DataVersion(1, 1, 5))), a_key(MASTER))
+    group = unregister(group_after(a_registration(MASTER, data_version=DataVersion(1, 1, 5))), a_key(MASTER))
 
-    assert after(a_registration(THIRD), group=group).broker_addrs == {0: THIRD}
+    assert group_after(a_registration(THIRD), group=group).broker_addrs == {0: THIRD}
 
 
 def test_the_smallest_slave_offers_topics_while_there_is_no_master() -> None:
-    group = after(a_registration(SLAVE, 2), a_registration(THIRD, 1, topics={"of prime": RW, **BASE}))
+    group = group_after(a_registration(SLAVE, 2), a_registration(THIRD, 1, topics={"of prime": RW, **BASE}))
 
     assert topics_of(group) == {"TopicTest": RW, "of prime": RW}
 
 
 def test_only_slave_with_acting_master_offers_without_write() -> None:
-    assert perms(after(acting(SLAVE, 1))) == {4}
+    assert perms_of(group_after(acting(SLAVE, 1))) == {4}
 
 
 def test_only_slave_without_acting_master_keeps_write() -> None:
-    assert perms(after(a_registration(SLAVE, 1))) == {6}
+    assert perms_of(group_after(a_registration(SLAVE, 1))) == {6}
 
 
 def test_candidate_with_id_minus_one_keeps_write_without_acting_master() -> None:
     """rocketmq #7626: a DLedger candidate became prime slave and turned every permission to 4."""
-    assert perms(after(a_registration(MASTER), a_registration(SLAVE, -1, data_version=V2))) == {6}
+    assert perms_of(group_after(a_registration(MASTER), a_registration(SLAVE, -1, data_version=V2))) == {6}
 
 
 def test_clearing_write_keeps_other_perm_bits() -> None:
-    assert after(acting(SLAVE, 1, topics={"t": QueueData(1, 1, 7), **BASE})).topics["t"].perm == 5
+    assert group_after(acting(SLAVE, 1, topics={"t": QueueData(1, 1, 7), **BASE})).topics["t"].perm == 5
 
 
 def test_old_slave_never_offers_topics() -> None:
-    group = after(a_registration(SLAVE, 1, enable_acting_master=None))
+    group = group_after(a_registration(SLAVE, 1, enable_acting_master=None))
 
     assert group.topics == {}
     assert group.broker_addrs == {1: SLAVE}
 
 
 def test_old_master_offers_topics() -> None:
-    assert topics_of(after(a_registration(enable_acting_master=None))) == {"TopicTest": RW}
+    assert topics_of(group_after(a_registration(enable_acting_master=None))) == {"TopicTest": RW}
 
 
 def test_acting_master_flag_and_zone_are_of_the_last_registration() -> None:
-    group = after(acting(MASTER, 0, zone_name="z1"), a_registration(SLAVE, 1, enable_acting_master=None))
+    group = group_after(acting(MASTER, 0, zone_name="z1"), a_registration(SLAVE, 1, enable_acting_master=None))
 
     assert not group.enable_acting_master
     assert group.zone_name is None
 
 
 def test_write_perm_lost_when_the_master_leaves_is_back_when_it_returns() -> None:
-    group = unregister(after(acting(MASTER, 0), acting(SLAVE, 1)), a_key(MASTER))
-    assert perms(group) == {4}
+    group = unregister(group_after(acting(MASTER, 0), acting(SLAVE, 1)), a_key(MASTER))
+    assert perms_of(group) == {4}
 
-    assert perms(after(acting(MASTER, 0), group=group)) == {6}
+    assert perms_of(group_after(acting(MASTER, 0), group=group)) == {6}
 
 
 # ---- deleteTopicWithBrokerRegistration ----
 
 
-def test_with_the_flag_topics_absent_from_the_payload_go() -> None:
-    group = after(a_registration(), a_registration(topics={"new": RW, **BASE}), delete=True)
+def test_with_the_flag_topics_absent_from_the_payload_are_removed() -> None:
+    group = group_after(a_registration(), a_registration(topics={"new": RW, **BASE}), delete=True)
 
     assert topics_of(group) == {"new": RW}
 
@@ -300,19 +277,19 @@ def test_with_the_flag_topics_absent_from_the_payload_go() -> None:
 def test_with_the_flag_a_payload_of_static_topics_deletes_nothing() -> None:
     chunk = a_registration(topics={"new": RW, **BASE}, topic_mappings={"static": a_mapping()})
 
-    assert topics_of(after(a_registration(), chunk, delete=True)) == {"TopicTest": RW, "new": RW}
+    assert topics_of(group_after(a_registration(), chunk, delete=True)) == {"TopicTest": RW, "new": RW}
 
 
 def test_with_the_flag_a_slave_deletes_nothing() -> None:
-    group = after(a_registration(MASTER), a_registration(SLAVE, 1, topics=dict(BASE)), delete=True)
+    group = group_after(a_registration(MASTER), a_registration(SLAVE, 1, topics=dict(BASE)), delete=True)
 
     assert topics_of(group) == {"TopicTest": RW}
 
 
 def test_with_the_flag_kept_topics_are_not_rewritten_by_an_equal_version() -> None:
-    group = wipe_write_perm(after(a_registration(topics={"a": RW, "b": RW, **BASE})))
+    group = wipe_write_perm(group_after(a_registration(topics={"a": RW, "b": RW, **BASE})))
 
-    group = after(a_registration(topics={"a": RW, **BASE}), group=group, delete=True)
+    group = group_after(a_registration(topics={"a": RW, **BASE}), group=group, delete=True)
 
     assert topics_of(group) == {"a": READ_ONLY}
 
@@ -321,7 +298,7 @@ def test_with_the_flag_kept_topics_are_not_rewritten_by_an_equal_version() -> No
 
 
 def test_static_mappings_are_merged_and_never_cleaned() -> None:
-    group = after(
+    group = group_after(
         a_registration(topic_mappings={"one": a_mapping("one")}),
         a_registration(topic_mappings={"two": a_mapping("two")}, data_version=V2),
     )
@@ -330,7 +307,7 @@ def test_static_mappings_are_merged_and_never_cleaned() -> None:
 
 
 def test_static_mappings_are_not_updated_by_an_equal_version() -> None:
-    group = after(
+    group = group_after(
         a_registration(topic_mappings={"one": a_mapping("one")}),
         a_registration(topic_mappings={"one": a_mapping("one", epoch=8), "two": a_mapping("two")}),
     )
@@ -341,166 +318,22 @@ def test_static_mappings_are_not_updated_by_an_equal_version() -> None:
 @pytest.mark.parametrize(
     ("sent", "known"), [(None, ("f:1",)), ((), ()), (("f:2",), ("f:2",))], ids=["none", "empty", "other"]
 )
-def test_filter_servers_stay_go_or_change(sent: tuple[str, ...] | None, known: tuple[str, ...]) -> None:
-    group = after(a_registration(filter_servers=("f:1",)), a_registration(filter_servers=sent))
+def test_filter_servers_are_kept_removed_or_changed(sent: tuple[str, ...] | None, known: tuple[str, ...]) -> None:
+    group = group_after(a_registration(filter_servers=("f:1",)), a_registration(filter_servers=sent))
 
     assert group.live_brokers[a_key()].filter_servers == known
 
 
-# ---- what a slave is told ----
+# ---- the master that a slave receives ----
 
 
 def test_a_slave_receives_the_live_master() -> None:
-    assert master_of(after(a_registration(MASTER), a_registration(SLAVE, 1)), "c0") == (MASTER, "10.0.0.1:10912")
+    assert master_of(group_after(a_registration(MASTER), a_registration(SLAVE, 1)), "c0") == (MASTER, "10.0.0.1:10912")
 
 
 def test_no_broker_receives_a_master_of_another_cluster() -> None:
-    assert master_of(after(a_registration(MASTER)), "c1") is None
+    assert master_of(group_after(a_registration(MASTER)), "c1") is None
 
 
 def test_no_broker_receives_a_master_that_is_absent() -> None:
-    assert master_of(after(a_registration(SLAVE, 1)), "c0") is None
-
-
-# ---- unregistering ----
-
-
-def test_the_last_broker_takes_name_topics_and_clusters_along() -> None:
-    group = unregister(after(a_registration()), a_key())
-
-    assert not group.is_registered
-    assert (group.topics, group.clusters, group.live_brokers) == ({}, frozenset(), {})
-
-
-def test_the_registration_is_retained() -> None:
-    assert unregister(after(a_registration()), a_key()).registrations == {a_key(): retained(a_registration())}
-
-
-def test_unregistering_is_by_address_whatever_the_id() -> None:
-    """rocketmq #5374: a late unregister of the old master removed the new one."""
-    group = after(a_registration(MASTER), a_registration(SLAVE, 1), a_registration(SLAVE, 0))
-
-    assert unregister(group, a_key(MASTER)).broker_addrs == {0: SLAVE}
-
-
-def test_unregistering_a_replaced_address_only_ends_its_live_entry() -> None:
-    group = unregister(after(a_registration(MASTER), a_registration(THIRD)), a_key(MASTER))
-
-    assert group.broker_addrs == {0: THIRD}
-    assert set(group.live_brokers) == {a_key(THIRD)}
-
-
-def test_unregistering_a_slave_keeps_the_topics_writable() -> None:
-    assert perms(unregister(after(acting(MASTER, 0), acting(SLAVE, 1)), a_key(SLAVE))) == {6}
-
-
-def test_masterless_group_without_acting_master_keeps_write() -> None:
-    group = unregister(after(a_registration(MASTER), a_registration(SLAVE, 1)), a_key(MASTER))
-
-    assert group.broker_addrs == {1: SLAVE}
-    assert perms(group) == {6}
-
-
-def test_group_left_with_a_negative_id_keeps_write() -> None:
-    """The smallest id must be above the master's."""
-    assert perms(unregister(after(acting(MASTER, 0), a_registration(SLAVE, -1)), a_key(MASTER))) == {6}
-
-
-def test_unregistering_an_unknown_broker_changes_nothing() -> None:
-    group = after(a_registration())
-
-    assert unregister(group, a_key(THIRD)) is group
-    assert unregister(group, a_key(cluster="c1")).live_brokers == group.live_brokers
-
-
-def test_a_replaced_address_may_outlive_the_route() -> None:
-    group = unregister(after(a_registration(MASTER), a_registration(THIRD)), a_key(THIRD))
-
-    assert not group.is_registered
-    assert set(group.live_brokers) == {a_key(MASTER)}
-    assert unregister(group, a_key(MASTER)).live_brokers == {}
-
-
-# ---- holders ----
-
-
-def test_two_servers_hold_one_broker() -> None:
-    group = register(after(a_registration()), a_registration(), "s2", Holder(3, 9)).group
-
-    assert group.live_brokers[a_key()].holders == {"s1": HOLDER, "s2": Holder(3, 9)}
-    assert remove_holder(group, a_key(), "s1").live_brokers[a_key()].holders == {"s2": Holder(3, 9)}
-
-
-@pytest.mark.parametrize(("addr", "server"), [(MASTER, "s9"), (THIRD, "s1")])
-def test_ending_an_unknown_holder_changes_nothing(addr: str, server: str) -> None:
-    group = after(a_registration(MASTER))
-
-    assert remove_holder(group, a_key(addr), server) is group
-
-
-# ---- permissions and topics ----
-
-
-@pytest.mark.parametrize(("before", "wiped", "added"), [(6, 4, 6), (4, 4, 6), (7, 5, 6), (2, 0, 6), (15, 13, 6)])
-def test_permissions(before: int, wiped: int, added: int) -> None:
-    group = after(a_registration(topics={"t": QueueData(1, 1, before, 3), **BASE}))
-
-    assert wipe_write_perm(group).topics["t"] == QueueData(1, 1, wiped, 3)
-    assert add_write_perm(group).topics["t"] == QueueData(1, 1, added, 3)
-
-
-def test_a_wiped_permission_survives_the_same_version_and_not_another() -> None:
-    wiped = wipe_write_perm(after(a_registration()))
-
-    assert perms(after(a_registration(), group=wiped)) == {4}
-    assert perms(after(a_registration(data_version=V2), group=wiped)) == {6}
-
-
-def test_permissions_that_are_so_already_change_nothing() -> None:
-    group = after(a_registration())
-    wiped = wipe_write_perm(group)
-
-    assert add_write_perm(group) is group
-    assert wipe_write_perm(wiped) is wiped
-
-
-def test_a_deleted_topic_is_added_back_by_the_same_registration() -> None:
-    group = delete_topic(after(a_registration()), "TopicTest")
-    assert topics_of(group) == {}
-
-    assert topics_of(after(a_registration(), group=group)) == {"TopicTest": RW}
-
-
-def test_deleting_a_topic_keeps_its_static_mapping() -> None:
-    group = after(a_registration(topic_mappings={"TopicTest": a_mapping("TopicTest")}))
-
-    assert "TopicTest" in delete_topic(group, "TopicTest").topic_mappings
-
-
-def test_217_before_any_broker_is_ignored() -> None:
-    empty = BrokerGroup(NAME)
-
-    assert register_topic(empty, "t", RW) is empty
-
-
-def test_217_offers_a_topic_until_a_full_registration_with_the_flag() -> None:
-    group = register_topic(after(a_registration()), "t", RW)
-
-    assert group.topics["t"] == RW
-    assert "t" in after(a_registration(data_version=V2), group=group).topics
-    assert "t" not in after(a_registration(data_version=V2), group=group, delete=True).topics
-
-
-# ---- the end ----
-
-
-def test_rules_do_not_change_their_arguments() -> None:
-    group = after(a_registration(MASTER), a_registration(SLAVE, 1))
-    addrs: Mapping[int, str] = dict(group.broker_addrs)
-
-    unregister(group, a_key(MASTER))
-    after(a_registration(SLAVE, 0), group=group)
-    wipe_write_perm(group)
-
-    assert group.broker_addrs == addrs
-    assert perms(group) == {6}
+    assert master_of(group_after(a_registration(SLAVE, 1)), "c0") is None

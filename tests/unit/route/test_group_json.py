@@ -1,4 +1,4 @@
-"""A broker group survives the fold's host."""
+"""A broker group is encoded and decoded without loss."""
 
 import orjson
 import pytest
@@ -11,7 +11,7 @@ from tests.support.strategies_route import groups
 
 
 @given(groups())
-def test_any_group_survives(group: BrokerGroup) -> None:
+def test_group_is_read_as_it_was_written(group: BrokerGroup) -> None:
     found = decode_group(encode_group(group))
     assert found == group
     assert list(found.topics) == list(group.topics)

@@ -1,4 +1,4 @@
-"""Who changed which setting when, out of rows."""
+"""Changes of settings, read from rows."""
 
 import pytest
 from hypothesis import given
@@ -53,14 +53,14 @@ def test_the_same_change_made_twice_is_two() -> None:
     assert [c.new for c in setting_changes(log.output.changes)] == ["60000", "120000", "60000"]
 
 
-def test_what_only_the_configuration_said_is_no_change_of_its_own() -> None:
+def test_value_of_the_configuration_alone_is_no_separate_change() -> None:
     log = Log()
     log.change_settings(source="config", default_timeout_ms=60_000)
     assert [c.source for c in setting_changes(log.output.changes)] == ["config"]
 
 
 @pytest.mark.parametrize(("offset", "expected"), [(0, "120000"), (1, "60000"), (2, "90000")])
-def test_what_held_before_a_record(offset: int, expected: str) -> None:
+def test_value_before_a_record_is_found(offset: int, expected: str) -> None:
     log = Log()
     log.change_settings(default_timeout_ms=60_000)
     log.change_settings(default_timeout_ms=90_000)
@@ -71,20 +71,20 @@ def test_what_held_before_a_record(offset: int, expected: str) -> None:
 @pytest.mark.parametrize(
     ("asked_ms", "timeout_ms"), [(None, 50), (1, 10), (9, 10), (10, 10), (11, 11), (100, 100), (101, 100), (2**63, 100)]
 )
-def test_timeout_is_what_is_asked_between_floor_and_ceiling(asked_ms: int | None, timeout_ms: int) -> None:
+def test_timeout_is_limited_by_minimum_and_maximum(asked_ms: int | None, timeout_ms: int) -> None:
     settings = FoldSettings(default_timeout_ms=50, min_timeout_ms=10, max_timeout_ms=100)
 
     assert settings.effective_timeout_ms(asked_ms) == timeout_ms
 
 
 @pytest.mark.parametrize(("default_ms", "timeout_ms"), [(9, 10), (10, 10), (11, 11), (99, 99), (100, 100), (101, 100)])
-def test_floor_and_ceiling_are_for_the_default_too(default_ms: int, timeout_ms: int) -> None:
+def test_minimum_and_maximum_apply_to_the_default_too(default_ms: int, timeout_ms: int) -> None:
     settings = FoldSettings(default_timeout_ms=default_ms, min_timeout_ms=10, max_timeout_ms=100)
 
     assert settings.effective_timeout_ms(None) == timeout_ms
 
 
-def test_a_floor_above_the_ceiling_wins_for_late_is_safer_than_early() -> None:
+def test_minimum_above_the_maximum_has_priority() -> None:
     settings = FoldSettings(min_timeout_ms=100, max_timeout_ms=10)
 
     assert [settings.effective_timeout_ms(asked_ms) for asked_ms in (None, 1, 50, 1_000)] == [100] * 4
@@ -118,7 +118,7 @@ def test_settings_of_a_newer_version_are_ignored() -> None:
         {"default_timeout_ms": ("c0",)},
     ],
 )
-def test_values_that_make_no_sense_are_named(values: dict[str, SettingValue]) -> None:
+def test_invalid_values_are_named(values: dict[str, SettingValue]) -> None:
     with pytest.raises(ValueError, match=next(iter(values))):
         FoldSettings().with_values(values)
 

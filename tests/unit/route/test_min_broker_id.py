@@ -1,4 +1,4 @@
-"""Who is told of a new smallest brokerId. Source of the cases: rocketmq 5.3.3, RouteInfoManager, and its answers."""
+"""Which brokers are notified of a new smallest brokerId. Source: rocketmq 5.3.3, RouteInfoManager and its answers."""
 
 from dataclasses import replace
 
@@ -75,7 +75,7 @@ def test_the_ha_address_is_found_where_the_broker_names_another_cluster_than_the
     assert told(before, registered(before, A, 0, cluster="c1")).ha_broker_addr == HA_OF_A
 
 
-def test_the_notification_has_no_ha_address_where_the_broker_sent_none() -> None:
+def test_notification_has_no_ha_address_if_the_broker_sent_none() -> None:
     before = a_group({1: B})
 
     assert told(before, registered(before, A, 0, ha_server_addr="")).ha_broker_addr is None

@@ -17,7 +17,7 @@ from namesrv_stream.route.events import murmur2, partition_of
         (b"abc", 479_470_107),
     ],
 )
-def test_hash_is_that_of_kafkas_own_tests(data: bytes, signed: int) -> None:
+def test_hash_equals_that_in_kafkas_own_tests(data: bytes, signed: int) -> None:
     """Source: kafka, UtilsTest.testMurmur2."""
     assert murmur2(data) == signed & 0xFFFFFFFF
 

@@ -77,7 +77,7 @@ def test_a_table_to_which_all_rows_are_applied_again_is_the_same(entries: list[E
 
 @settings(max_examples=examples(40))
 @given(logs())
-def test_rows_of_a_log_in_one_go_and_record_by_record_give_one_table(entries: list[Entry]) -> None:
+def test_rows_applied_at_once_or_record_by_record_give_one_table(entries: list[Entry]) -> None:
     rows = logged(entries).output.changes
     table = RouteTable()
     for offset in range(len(entries)):

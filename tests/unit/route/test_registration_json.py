@@ -1,4 +1,4 @@
-"""A kept registration says what was registered, read or unread."""
+"""A stored registration keeps its content, whether it is decoded or not."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -64,7 +64,7 @@ def test_optional_fields_may_be_absent() -> None:
 
 
 @given(st.lists(st.lists(st.sampled_from([0, 1, True, 1.0, 4, 2**31, "1", None]), max_size=5), max_size=4))
-def test_each_topic_is_judged_by_itself_whatever_came_before(values: list[list[object]]) -> None:
+def test_topics_are_decoded_independently(values: list[list[object]]) -> None:
     topics = {f"t{i}": value for i, value in enumerate(values)}
     fields = registration_fields(a_registration()) | {"topics": topics}
     assert _outcome(lambda: registration_from(fields).topics) == _outcome(
@@ -85,7 +85,7 @@ def _unread(registration: Registration) -> RetainedRegistration:
 
 
 @given(registrations())
-def test_an_unread_registration_is_what_was_registered(registration: Registration) -> None:
+def test_undecoded_registration_equals_the_registered_one(registration: Registration) -> None:
     assert _unread(registration).read() == registration
     assert _unread(registration) == retained(registration)
 
@@ -104,7 +104,7 @@ def test_the_order_of_topics_has_no_meaning() -> None:
     assert _unread(one) == _unread(other)
 
 
-def test_once_written_only_the_text_is_kept() -> None:
+def test_after_encoding_only_the_text_is_kept() -> None:
     registration = a_registration()
     kept = retained(registration)
     assert kept.read() is registration

@@ -1,4 +1,4 @@
-"""What one server sees: its own accepted events at once, on top of the rows of the fold."""
+"""The view of one server: its own accepted events at once, on top of the rows of the fold."""
 
 from namesrv_stream.route.events import (
     BrokerDisconnected,
@@ -45,7 +45,7 @@ def view_of(*events: BrokerEvent) -> RouteView:
 
 
 def committed(*events: BrokerEvent) -> RouteView:
-    """A view of a table in which ``events`` are committed."""
+    """Return a view of a table in which ``events`` are committed."""
     view, log = RouteView(), Log()
     for event in events:
         log.say(event)
@@ -124,7 +124,7 @@ def test_heartbeat_changes_nothing() -> None:
     assert group_of(view) is before
 
 
-def test_event_without_news_leaves_the_very_same_group() -> None:
+def test_event_without_change_keeps_the_same_group_object() -> None:
     view = committed(registered())
     before = group_of(view)
 
@@ -139,7 +139,7 @@ def test_refused_registration_changes_nothing() -> None:
     assert not group_of(view).is_registered
 
 
-def test_absent_topics_go_where_the_committed_setting_says_so() -> None:
+def test_absent_topics_are_removed_if_the_committed_setting_says_so() -> None:
     log = Log()
     log.change_settings(delete_topic_with_broker_registration=True)
     view = RouteView()
@@ -163,7 +163,7 @@ def test_broker_stays_while_another_server_holds_it() -> None:
     assert holders(view) == {"s2"}
 
 
-def test_broker_goes_with_its_last_holder() -> None:
+def test_view_removes_a_broker_with_its_last_holder() -> None:
     view = committed(registered(), registered(server=S2))
 
     view.accept(unregistered(server=S2))
@@ -196,7 +196,7 @@ def test_end_heard_by_a_server_that_does_not_hold_the_broker_is_ignored() -> Non
     assert holders(view) == {"s1"}
 
 
-def test_end_of_an_earlier_epochs_hold_is_ignored() -> None:
+def test_end_of_a_hold_of_an_earlier_epoch_is_ignored() -> None:
     later = Origin("s1", 2)
     view = committed(registered(connection=9), registered(connection=1, server=later))
 
@@ -274,7 +274,7 @@ def test_later_events_stay_applied_when_earlier_ones_are_covered() -> None:
     assert view.pending_count == 1
 
 
-def test_rows_of_others_arrive_beneath_pending_events() -> None:
+def test_rows_of_others_are_applied_below_pending_events() -> None:
     view, log = RouteView(), Log()
     view.accept(registered(NEWER))
     # Another server's rows of the same broker name, earlier in the log than this server's.
@@ -307,7 +307,7 @@ def test_expiry_by_the_fold_reaches_the_view() -> None:
     assert not group_of(view).is_registered
 
 
-def test_expiry_committed_beneath_a_pending_registration_does_not_show() -> None:
+def test_expiry_committed_below_a_pending_registration_is_not_visible() -> None:
     view, log = RouteView(), Log()
     r = a_registration(timeout_ms=3_000)
     view.commit(log.register(r), {0: 1})
@@ -318,7 +318,7 @@ def test_expiry_committed_beneath_a_pending_registration_does_not_show() -> None
     assert group_of(view).is_registered
 
 
-def test_kv_and_settings_are_committed_beside_pending_events() -> None:
+def test_kv_and_settings_are_committed_next_to_pending_events() -> None:
     view, log = view_of(registered()), Log()
     rows = log.change_settings(default_timeout_ms=5_000)
 
@@ -389,7 +389,7 @@ def test_reload_drops_events_that_it_covers() -> None:
     assert (view.table.groups, view.pending_count) == ({}, 0)
 
 
-def test_rows_after_a_reload_arrive_beneath_what_is_pending() -> None:
+def test_rows_after_a_reload_are_applied_below_pending_events() -> None:
     view, log = RouteView(), Log()
     view.accept(TopicRegistered(S1, NAME, "side", READ_ONLY))
     view.reload(RouteTable(), {})

@@ -15,7 +15,7 @@ _HISTORIES = st.lists(groups(), max_size=5)
 
 
 def naive_route(newest: Mapping[str, BrokerGroup], topic: str) -> object:
-    """The content of the answer for ``topic``, computed from the groups alone; None where no broker offers it."""
+    """Compute the answer for ``topic`` from the groups alone; None if no broker offers it."""
     offering = {n: g for n, g in newest.items() if topic in g.topics}
     if not offering:
         return None
@@ -147,7 +147,7 @@ def test_an_unknown_name_is_an_empty_group() -> None:
 
 
 class _Name(str):
-    """Counts how often one is compared for order."""
+    """A name that counts its comparisons."""
 
     __slots__ = ()
     __hash__ = str.__hash__

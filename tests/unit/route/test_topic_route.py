@@ -30,7 +30,7 @@ def route_of(table: RouteTable, topic: str = TOPIC, *, acting: bool = False) -> 
 
 
 def masterless(perm: int = 4, *, enable_acting_master: bool = True, topic: str = TOPIC) -> RouteTable:
-    """A group of the ids 1 and 2 that offers ``topic`` with ``perm``."""
+    """Return a group of the ids 1 and 2 that offers ``topic`` with ``perm``."""
     changes = {"enable_acting_master": enable_acting_master, "topics": {topic: QueueData(8, 8, perm), "other": RW}}
     table = table_of(
         a_registration(MASTER, 0, **changes), a_registration(THIRD, 2, **changes), a_registration(SLAVE, 1, **changes)
@@ -220,7 +220,7 @@ def two_zones() -> RouteTable:
 
 
 @pytest.mark.parametrize("zone", ["z1", "Z1"])
-def test_brokers_of_other_zones_go_with_queues_and_filter_servers(zone: str) -> None:
+def test_brokers_of_other_zones_are_removed_with_queues_and_filter_servers(zone: str) -> None:
     route = in_zone(route_of(two_zones()), zone)
 
     assert [b.broker_name for b in route.broker_datas] == ["b1"]
@@ -234,7 +234,7 @@ def test_zones_are_compared_char_by_char_as_java_does() -> None:
     assert not in_zone(route_of(table), "STRASSE").broker_datas
 
 
-def test_broker_without_a_zone_goes() -> None:
+def test_broker_without_a_zone_is_removed() -> None:
     route = in_zone(route_of(table_of(a_registration())), "z1")
 
     assert (route.broker_datas, route.queue_datas) == ((), {})
@@ -280,10 +280,10 @@ def test_filter_is_on_a_copy() -> None:
         *("east", "broker-a", "east_REPLY_TOPIC"),
     ],
 )
-def test_what_brokers_register_of_themselves_is_not_a_users(topic: str) -> None:
+def test_topics_that_brokers_create_themselves_are_not_user_topics(topic: str) -> None:
     assert is_system_topic(topic, {"east"}, {"broker-a"})
 
 
 @pytest.mark.parametrize("topic", ["Orders", "rmq", "broker-b", "other_REPLY_TOPIC", "tbw102"])
-def test_all_others_are(topic: str) -> None:
+def test_topics_other_than_brokers_own_are_user_topics(topic: str) -> None:
     assert not is_system_topic(topic, {"east"}, {"broker-a"})

@@ -1,8 +1,8 @@
-"""The law of a server's view.
+"""The main property of a server's view.
 
-Once all is committed, the view is what the fold made of the log. Before that it is what the fold makes of the committed
-records and, behind them, of the events that the server accepted itself, without the closed connections among them. Time
-and the guard, which the fold alone knows, are left out.
+When everything is committed, the view equals the fold of the log. Before that it equals the fold of the committed
+records followed by the events that the server has accepted, except closed connections. Time
+and the guard, which only the fold has, are not included.
 """
 
 from collections import Counter, deque
@@ -96,14 +96,14 @@ class Reload(NamedTuple):
 
 
 class Publish(NamedTuple):
-    """The next ``records`` of what was accepted for a partition reach the log."""
+    """The next ``records`` accepted records of a partition reach the log."""
 
     partition: int
     records: int
 
 
 class Lose(NamedTuple):
-    """A session with Kafka fails: what has not reached the log will not, but for changes some partitions have."""
+    """A session with Kafka fails: pending records are lost, except changes that some partitions already have."""
 
 
 class Foreign(NamedTuple):
@@ -137,18 +137,18 @@ def order_conf(table: RouteTable, topic: str) -> str | None:
 
 @dataclass(eq=False)
 class OnItsWay:
-    """An event on its way into one partition.
+    """An event that is being written to one partition.
 
     Attributes:
-        pending: The view's ticket; None of a closed connection, which the view does not take in.
+        pending: The view's ticket; None for a closed connection, which the view ignores.
     """
 
     event: AcceptedEvent
     pending: Pending | None
 
 
-class World:
-    """One server's view, the fold of all that reached the log, and commits that lag behind."""
+class Simulation:
+    """One server's view, the fold of the whole log, and commits that lag behind."""
 
     def __init__(self) -> None:
         self.view = RouteView(partitions=PARTITIONS)
@@ -170,11 +170,11 @@ class World:
         self.run(Commit(p, len(log.records)) for p, log in enumerate(self.logs))
 
     def table(self) -> RouteTable:
-        """The table of all rows, without any view."""
+        """Return the table of all rows, without a view."""
         return table_of(self.logs)
 
     def expected(self) -> RouteTable:
-        """What the fold makes of the committed records and of what is pending, each event as a record of its own."""
+        """Fold the committed records and the pending events, each as a separate record."""
         logs = []
         for log, committed, tickets in zip(self.logs, self._committed, self._tickets, strict=True):
             folded = a_log(log.state.partition)
@@ -254,7 +254,7 @@ def a_log(partition: int) -> Log:
 
 
 def table_of(logs: Iterable[Log]) -> RouteTable:
-    """The table of all rows of some logs."""
+    """Return the table of all rows of some logs."""
     table = RouteTable()
     apply(table, [row for log in logs for row in log.output.changes])
     return table
@@ -266,42 +266,42 @@ def partitions_of(event: AcceptedEvent) -> Sequence[int]:
 
 
 def content(table: RouteTable) -> object:
-    """All of a table that answers are made of, its indexes too."""
+    """Return the content of a table that answers use, including its indexes."""
     return (table.groups, table.kv, table.settings, routes(table), table.clusters(), set(table.topics()))
 
 
 @settings(max_examples=examples(150))
 @given(st.lists(EVENTS | FOREIGN | COMMITS | OUTAGES | st.just(Reload()), max_size=30))
-def test_once_all_is_committed_the_view_is_the_table_of_the_folds_rows(steps: list[Step]) -> None:
-    world = World()
-    world.run(steps)
-    world.commit_all()
+def test_view_equals_the_fold_when_everything_is_committed(steps: list[Step]) -> None:
+    simulation = Simulation()
+    simulation.run(steps)
+    simulation.commit_all()
 
-    assert [log.dead_letters for log in world.logs] == [[], []]
-    assert content(world.view.table) == content(world.table())
-    assert world.view.pending_count == 0
+    assert [log.dead_letters for log in simulation.logs] == [[], []]
+    assert content(simulation.view.table) == content(simulation.table())
+    assert simulation.view.pending_count == 0
 
 
 @settings(max_examples=examples(200))
 @given(st.lists(EVENTS | FOREIGN | COMMITS | OUTAGES | st.just(Reload()), max_size=20))
-def test_before_that_the_view_is_the_fold_of_what_is_committed_and_of_the_servers_own_events_without_closes(
+def test_view_equals_the_fold_of_committed_records_and_own_events_without_closes(
     steps: list[Step],
 ) -> None:
-    world = World()
-    world.run(REGISTERED)
-    world.commit_all()
+    simulation = Simulation()
+    simulation.run(REGISTERED)
+    simulation.commit_all()
     for step in steps:
-        world.run([step])
+        simulation.run([step])
 
-        assert content(world.view.table) == content(world.expected())
+        assert content(simulation.view.table) == content(simulation.expected())
 
 
 @settings(max_examples=examples(100))
 @given(st.lists(EVENTS | FOREIGN | OUTAGES, max_size=12), COMMITS, st.integers(1, 5))
 def test_each_slice_of_a_commit_is_a_commit(steps: list[Step], commit: Commit, max_rows: int) -> None:
-    whole, sliced = World(), World()
-    for world in (whole, sliced):
-        world.run([*REGISTERED, *steps])
+    whole, sliced = Simulation(), Simulation()
+    for simulation in (whole, sliced):
+        simulation.run([*REGISTERED, *steps])
     rows, next_offsets = sliced.next_commit(*commit)
     whole.view.commit(*whole.next_commit(*commit))
 

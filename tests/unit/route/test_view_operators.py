@@ -1,4 +1,4 @@
-"""An operator's events in the view: KV entries, deleted topics, settings; at once, and in order with all others."""
+"""Operators' events in the view: KV entries, deleted topics and settings apply at once and in order."""
 
 import orjson
 import pytest
@@ -67,7 +67,7 @@ def test_put_and_delete_are_seen_at_once_and_touch_the_topic_of_their_key() -> N
     assert view.table.kv == {ORDER: {"TopicTest": "broker-a:4"}}
 
 
-def test_put_of_the_value_that_is_there_touches_nothing() -> None:
+def test_put_of_the_existing_value_changes_nothing() -> None:
     view = RouteView()
     view.accept(PUT)
     view.accept(PUT)
@@ -80,7 +80,7 @@ def test_namespace_outlives_its_last_key_and_is_not_made_by_a_delete() -> None:
     assert view.table.kv == {ORDER: {}}
 
 
-def test_rows_of_others_arrive_beneath_a_pending_put() -> None:
+def test_rows_of_others_are_applied_below_a_pending_put() -> None:
     view, log = RouteView(), Log()
     view.accept(PUT)
     log.say(KvPut(S2, ORDER, "TopicTest", "theirs"))
@@ -90,7 +90,7 @@ def test_rows_of_others_arrive_beneath_a_pending_put() -> None:
     assert view.table.kv == {ORDER: {"TopicTest": "broker-a:4", "other": "theirs"}}
 
 
-def test_covered_put_gives_way_to_what_was_logged_behind_it() -> None:
+def test_covered_put_is_replaced_by_later_records() -> None:
     view, log = RouteView(), Log()
     [pending] = view.accept(PUT)
     log.say(PUT)
@@ -101,7 +101,7 @@ def test_covered_put_gives_way_to_what_was_logged_behind_it() -> None:
     assert (view.table.kv, view.pending_count) == ({ORDER: {"TopicTest": "theirs"}}, 0)
 
 
-def test_dropped_put_leaves_what_was_there() -> None:
+def test_dropped_put_restores_the_former_value() -> None:
     log = Log()
     log.say(KvPut(S2, ORDER, "TopicTest", "theirs"))
     view = committed(log)
@@ -134,7 +134,7 @@ def test_reload_keeps_a_pending_put() -> None:
 # ---- deleted topics ----
 
 
-def test_deleted_topic_goes_from_all_groups_at_once() -> None:
+def test_deleted_topic_is_removed_from_all_groups_at_once() -> None:
     log = a_log_with_a_broker()
     log.register(a_registration("9.9.9.9:9", broker_name="other"))
     view = committed(log)
@@ -186,7 +186,7 @@ def test_deletion_has_a_ticket_for_each_partition_and_is_covered_in_each_by_itse
     assert "TopicTest" in topics(view, names[1])
 
 
-def test_topic_registered_behind_its_deletion_stays() -> None:
+def test_topic_registered_after_its_deletion_stays() -> None:
     view = committed(a_log_with_a_broker())
     view.accept(DELETE)
     view.accept(TopicRegistered(S1, NAME, "TopicTest", RW))
@@ -194,7 +194,7 @@ def test_topic_registered_behind_its_deletion_stays() -> None:
 
 
 def test_deletion_hides_a_topic_that_others_logged_before_it() -> None:
-    """Their rows come while the deletion is on its way behind them."""
+    """Their rows arrive while the deletion is still being written after them."""
     view, log = RouteView(), Log()
     tickets = view.accept(DELETE)
     rows = log.register(a_registration(), server=S2)
@@ -252,7 +252,7 @@ def test_reload_keeps_a_pending_deletion() -> None:
 # ---- settings ----
 
 
-def test_changed_setting_holds_for_registrations_behind_it_only() -> None:
+def test_changed_setting_applies_only_to_later_registrations() -> None:
     for is_before in (True, False):
         view = committed(a_log_with_a_broker())
         if is_before:
@@ -277,7 +277,7 @@ def test_changed_setting_is_seen_at_once_and_taken_back_when_dropped() -> None:
     assert (view.table.settings, view.pending_count) == ({}, 0)
 
 
-def test_setting_that_others_change_beneath_a_registration_holds_for_it() -> None:
+def test_setting_changed_by_others_before_a_registration_applies_to_it() -> None:
     view, log = committed(a_log_with_a_broker()), a_log_with_a_broker()
     view.accept(registered(FEWER_TOPICS))
 

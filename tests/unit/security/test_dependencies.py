@@ -1,4 +1,4 @@
-"""The dependency audit sees what it is for."""
+"""The dependency audit finds every kind of problem."""
 
 import pytest
 
@@ -27,22 +27,22 @@ HASH = "--hash=sha256:" + "0" * 64
         "h11==0.16.0 --hash=md5:" + "0" * 32,
     ],
 )
-def test_what_is_not_one_version_with_its_hash_is_told(line: str) -> None:
+def test_requirement_without_exact_version_and_hash_is_reported(line: str) -> None:
     assert len(list(lock_problems("x.lock", line + "\n"))) == 1
 
 
-def test_a_line_as_the_lock_file_has_them_is_in_order() -> None:
+def test_valid_line_of_a_lock_file_is_accepted() -> None:
     text = f"# comment\nh11==0.16.0 \\\n    {HASH} \\\n    {HASH}\n    # via uvicorn\n"
     assert list(lock_problems("x.lock", text)) == []
     assert locked_versions(text) == {"h11": "0.16.0"}
 
 
-def test_a_package_that_runs_in_another_version_than_the_tests_have_is_told() -> None:
+def test_different_versions_of_run_and_test_locks_are_reported() -> None:
     run, tests = {"h11": "0.16.0", "click": "8.5.1", "anyio": "4.16.0"}, {"h11": "0.16.0", "click": "8.5.2"}
     assert [line.split(": ")[1] for line in differing_versions(run, tests)] == ["click==8.5.1", "anyio==4.16.0"]
 
 
-def test_a_requirement_that_the_lock_does_not_meet_is_told() -> None:
+def test_requirement_that_the_lock_does_not_meet_is_reported() -> None:
     project = {"dependencies": ["h11>=1"], "optional-dependencies": {"dev": ["absent", "Uvicorn<1"]}}
     assert [line.split(": ")[1] for line in stale_requirements(project, {"h11": "0.16.0", "uvicorn": "0.54.0"})] == [
         "h11>=1",
@@ -75,5 +75,5 @@ def test_a_licence_is_found_where_packages_state_it(metadata: dict[str, object],
         ("Proprietary", False),
     ],
 )
-def test_a_licence_that_binds_what_is_given_away_with_it_is_refused(licence: str, may: bool) -> None:
+def test_copyleft_licence_is_refused(licence: str, may: bool) -> None:
     assert is_allowed(licence) is may

@@ -1,4 +1,4 @@
-"""docs/security.md names tests that there are, and each item of its lists has one."""
+"""docs/security.md names existing tests, and each item of its lists has one."""
 
 import re
 from pathlib import Path
@@ -9,7 +9,7 @@ _NAME = re.compile(r"`(test_\w+)`")
 _PATH = re.compile(r"`(tests/[\w/.]+)`")
 
 
-def test_every_test_that_is_named_exists() -> None:
+def test_every_named_test_exists() -> None:
     named = set(_NAME.findall(_DOCUMENT))
     sources = "\n".join(path.read_text(encoding="utf-8") for path in (REPOSITORY / "tests").rglob("test_*.py"))
     assert named
@@ -17,7 +17,7 @@ def test_every_test_that_is_named_exists() -> None:
     assert [path for path in _PATH.findall(_DOCUMENT) if not (REPOSITORY / path).exists()] == []
 
 
-def test_every_item_has_a_test_or_says_that_it_has_none() -> None:
+def test_every_item_names_a_test_or_says_that_it_has_none() -> None:
     rows = re.findall(r"^\| (\d+)\. .*? \| (.*) \|$", _DOCUMENT, re.MULTILINE)
     assert [int(number) for number, _ in rows] == list(range(1, 15))
     assert [

@@ -1,4 +1,4 @@
-"""Secrets given in every way that they may be given, and every command that prints settings."""
+"""No command that prints settings shows a secret, in whatever way it was given."""
 
 from pathlib import Path
 
@@ -37,8 +37,8 @@ def test_no_command_that_prints_settings_prints_a_secret(conf: Path, command: li
         assert finished.out.count("is set, and not shown") == 6
 
 
-def test_most_parts_print_them() -> None:
-    """Else the test above would hold of nothing."""
+def test_most_commands_print_settings() -> None:
+    """Otherwise the test above would prove nothing."""
     assert run_command("serve", "-p").code == run_command("config", "show").code == 0
 
 
@@ -57,7 +57,7 @@ def test_a_secret_on_the_command_line_is_refused_without_repeating_it(flag: str)
     assert SECRET not in finished.out + finished.err
 
 
-def test_an_error_beside_secrets_shows_none(conf: Path) -> None:
+def test_error_near_secrets_shows_no_secret(conf: Path) -> None:
     conf.write_text(conf.read_text() + "listenPort=many\n")
     finished = run_command("serve", "-p", "-c", str(conf))
     assert finished.code == 2

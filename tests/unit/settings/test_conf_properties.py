@@ -1,4 +1,4 @@
-"""A ``.properties`` file with RocketMQ's keys as a configuration of ours."""
+"""A ``.properties`` file with RocketMQ's keys as configuration."""
 
 from pathlib import Path
 from typing import NamedTuple
@@ -25,7 +25,7 @@ kvConfigPath=/opt/rocketmq/kvConfig.json
 
 
 class Mistake(NamedTuple):
-    """A line that cannot be taken, and the words that the error must have."""
+    """An invalid line, and words that the error must contain."""
 
     line: str
     words: str
@@ -41,7 +41,7 @@ def _load(tmp_path: Path, text: str) -> LoadedSettings:
     return load_settings(_file(tmp_path, text), {})
 
 
-def test_rocketmqs_keys_become_settings_of_ours(tmp_path: Path) -> None:
+def test_keys_of_rocketmq_become_settings(tmp_path: Path) -> None:
     settings = _load(tmp_path, _OPERATORS_FILE).settings
     remoting, name_server = settings.remoting, settings.name_server
     assert (remoting.listen_host, remoting.listen_port, remoting.idle_timeout_ms) == ("10.1.2.3", 19876, 60_000)
@@ -97,7 +97,7 @@ def test_a_value_that_cannot_be_read_names_file_and_key(tmp_path: Path, mistake:
     assert refusal.value.exit_code == 2
 
 
-def test_settings_of_ours_may_stand_beside_rocketmqs(tmp_path: Path) -> None:
+def test_settings_may_stand_next_to_keys_of_rocketmq(tmp_path: Path) -> None:
     text = """
         kafka.bootstrap_servers=k1:9092,k2:9092
         http.nsaddr=10.0.0.1:9876;10.0.0.2:9876
@@ -113,7 +113,7 @@ def test_settings_of_ours_may_stand_beside_rocketmqs(tmp_path: Path) -> None:
     assert settings.streaming.extra == {"spark.ui.enabled": True}
 
 
-def test_our_name_of_a_setting_holds_over_rocketmqs_in_one_file(tmp_path: Path) -> None:
+def test_own_name_of_a_setting_has_priority_over_rocketmqs(tmp_path: Path) -> None:
     loaded = _load(tmp_path, "remoting.listen_port=1\nlistenPort=2\n")
     assert loaded.settings.remoting.listen_port == 1
     assert loaded.warnings == (
@@ -144,7 +144,7 @@ def test_every_key_of_rocketmqs_name_server_is_either_mapped_or_explained() -> N
     assert all(WITHOUT_MEANING.values())
 
 
-def test_effective_settings_are_told_under_rocketmqs_keys(tmp_path: Path) -> None:
+def test_effective_settings_are_shown_under_keys_of_rocketmq(tmp_path: Path) -> None:
     config = rocketmq_config(_load(tmp_path, _OPERATORS_FILE).settings)
     assert config.keys() == COUNTERPARTS.keys()
     assert config["listenPort"] == "19876"
@@ -152,14 +152,14 @@ def test_effective_settings_are_told_under_rocketmqs_keys(tmp_path: Path) -> Non
     assert config["supportActingMaster"] == "true"
 
 
-def test_what_is_told_under_rocketmqs_keys_is_read_back_the_same(tmp_path: Path) -> None:
+def test_settings_under_keys_of_rocketmq_are_read_back_unchanged(tmp_path: Path) -> None:
     defaults = Settings()
     text = "".join(f"{name}={value}\n" for name, value in rocketmq_config(defaults).items())
     settings = _load(tmp_path, text).settings
     assert settings == load_settings(None, {}).settings
 
 
-def test_a_byte_order_mark_is_no_part_of_the_first_key(tmp_path: Path) -> None:
+def test_byte_order_mark_is_not_part_of_the_first_key(tmp_path: Path) -> None:
     path = tmp_path / "namesrv.properties"
     path.write_bytes(b"\xef\xbb\xbflistenPort=19876\r\nsupportActingMaster=true\r\n")
     loaded = load_settings(path, {})

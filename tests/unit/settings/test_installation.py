@@ -1,4 +1,4 @@
-"""Which installation a command works on: what flags, environment and run files say, and which of them wins."""
+"""The installation that a command uses: flags, environment, run files, and their priority."""
 
 import json
 import subprocess
@@ -23,7 +23,7 @@ def _in_an_empty_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
 
 @pytest.fixture(scope="module")
 def pid() -> Iterator[int]:
-    """A process whose command line is as ours."""
+    """A process with a command line of the product."""
     command = [sys.executable, "-c", "import sys; print(flush=True); sys.stdin.read()", "namesrv_stream", "up"]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
         assert process.stdout is not None
@@ -33,7 +33,7 @@ def pid() -> Iterator[int]:
 
 
 def _run(data: Path, pid: int, *, kafka: int = 19092) -> None:
-    """Run files of a server and Kafka on ``data``."""
+    """Write run files of a server and of Kafka into ``data``."""
     run = data / "run"
     run.mkdir(parents=True)
     (run / "serve.json").write_text(json.dumps({"remoting": "0.0.0.0:19876", "http": "[::]:19880", "pid": pid}))
@@ -41,7 +41,7 @@ def _run(data: Path, pid: int, *, kafka: int = 19092) -> None:
 
 
 def _up(data: Path, pid: int, effective: str) -> None:
-    """The same of ``up``, which runs with these settings."""
+    """Write run files of ``up`` with these settings."""
     _run(data, pid)
     (data / "run" / "ports.json").write_text(json.dumps({"remoting": 19876, "pid": pid}))
     (data / "run" / "effective.toml").write_text(effective)
@@ -75,7 +75,7 @@ def test_parts_that_were_started_one_by_one_have_no_common_settings_but_addresse
     assert (other.kafka.bootstrap_servers, other.embedded_kafka.listen_port) == ("k:1", 9092)
 
 
-def test_what_no_longer_runs_counts_for_nothing(tmp_path: Path) -> None:
+def test_run_files_of_ended_processes_are_ignored(tmp_path: Path) -> None:
     with subprocess.Popen([sys.executable, "-c", ""]) as process:
         process.wait()
     _up(tmp_path / "d", process.pid, "[kafka]\npartitions = 5\n")
@@ -84,7 +84,7 @@ def test_what_no_longer_runs_counts_for_nothing(tmp_path: Path) -> None:
     assert configuration.load().settings.kafka.partitions != 5
 
 
-def test_a_file_wins_over_what_runs_but_for_ports_that_it_leaves_open(tmp_path: Path, pid: int) -> None:
+def test_file_has_priority_over_run_files_except_for_unset_ports(tmp_path: Path, pid: int) -> None:
     _up(tmp_path / "d", pid, "[kafka]\npartitions = 5\n")
     conf = tmp_path / "mine.toml"
     conf.write_text('[data]\ndir = "d"\n[remoting]\nlisten_port = 29876\n[http]\nlisten_port = 0\n')
@@ -121,7 +121,7 @@ def test_flags_win_over_addresses_in_the_environment_and_these_over_directories(
     assert chosen_name_servers("other:1", Configuration(data_dir="data")) == "other:1"
 
 
-def test_c_with_the_name_of_a_cluster_is_explained(tmp_path: Path) -> None:
+def test_cluster_name_after_c_is_explained(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="did you mean --cluster east"):
         check_conf(Path("east"), has_cluster=True)
     check_conf(Path("east"), has_cluster=False)

@@ -1,4 +1,4 @@
-"""Secrets are nowhere but where they are needed."""
+"""Secrets are only where they are needed."""
 
 import os
 from pathlib import Path
@@ -137,7 +137,7 @@ def test_a_file_of_accounts_that_others_can_open_is_warned_about(tmp_path: Path)
 
 
 @pytest.mark.parametrize("line", [_SECRET, f"={_SECRET}", f"a b={_SECRET}", f"{_SECRET}="])
-def test_a_line_that_is_no_account_is_named_by_number_only(tmp_path: Path, line: str) -> None:
+def test_invalid_account_line_is_named_by_number_only(tmp_path: Path, line: str) -> None:
     path = _accounts_file(tmp_path, f"# head\n{line}\n")
     admin = load_settings(None, {}, [parse_set_flag(f"admin.accounts_file={path}")]).settings.admin
     with pytest.raises(ConfigError) as refusal:
@@ -180,7 +180,7 @@ def test_a_secret_under_a_less_usual_name_is_not_shown_and_reaches_a_child(tmp_p
     assert load_settings(None, passed_through_secrets(settings)).settings.kafka.extra == settings.kafka.extra
 
 
-def test_settings_with_names_of_ours_are_always_handed_on(tmp_path: Path) -> None:
+def test_settings_of_the_product_are_always_passed_on(tmp_path: Path) -> None:
     effective = tmp_path / "effective.toml"
     settings = load_settings(None, {}, [parse_set_flag("data.tables=/mnt/a://b:c@d")]).settings
     effective.write_text(to_toml(settings))

@@ -1,4 +1,4 @@
-"""`data.tables`: a folder, or a place in an object store, and what works in the latter."""
+"""`data.tables`: a folder or a place in an object store."""
 
 from pathlib import Path
 
@@ -29,7 +29,7 @@ def test_by_default_they_are_in_a_folder_of_the_data_directory(tmp_path: Path) -
     assert settings.poll_interval_ms == 100
 
 
-def test_in_an_object_store_a_look_is_a_request(tmp_path: Path) -> None:
+def test_polling_of_an_object_store_is_a_request(tmp_path: Path) -> None:
     settings = _in_store(tmp_path)
     assert str(tables_of(settings)) == "s3://bucket/fleet"
     assert settings.poll_interval_ms == settings.snapshot.object_store_poll_interval_ms
@@ -37,13 +37,13 @@ def test_in_an_object_store_a_look_is_a_request(tmp_path: Path) -> None:
     assert settings.data.lock_dir == tmp_path
 
 
-def test_what_is_neither_is_refused_with_the_key_and_the_layer(tmp_path: Path) -> None:
+def test_invalid_place_is_refused_with_key_and_layer(tmp_path: Path) -> None:
     with pytest.raises(ConfigError) as refusal:
         _settings(tmp_path, "tables = 'gs://bucket/fleet'")
     assert (refusal.value.key, refusal.value.source) == ("data.tables", str(tmp_path / "mine.toml"))
 
 
-def test_secrets_go_to_the_parts_and_are_printed_nowhere(tmp_path: Path) -> None:
+def test_secrets_are_passed_to_the_parts_and_never_printed(tmp_path: Path) -> None:
     settings = _in_store(tmp_path)
     assert _SECRET not in to_toml(settings)
     effective = tmp_path / "effective.toml"
@@ -64,7 +64,7 @@ def test_an_error_in_the_options_shows_none_of_them(tmp_path: Path) -> None:
     assert _SECRET not in str(refusal.value)
 
 
-def test_who_needs_a_folder_says_so_and_what_to_do(tmp_path: Path) -> None:
+def test_command_that_needs_a_folder_says_so_with_a_remedy(tmp_path: Path) -> None:
     settings = _in_store(tmp_path)
     with pytest.raises(ConfigError, match=r"this needs a folder, not s3://bucket/fleet: copy them to one") as refusal:
         _ = settings.data.tables_dir

@@ -1,4 +1,4 @@
-"""TLS by RocketMQ's names, by ours, and by the file that RocketMQ's operators have."""
+"""TLS settings by RocketMQ's names, by our names, and by RocketMQ's ``tls.properties``."""
 
 from pathlib import Path
 
@@ -17,7 +17,7 @@ def conf(tmp_path: Path, text: str, name: str = "namesrv.properties") -> Path:
 
 
 def a_tls_file(tmp_path: Path, more: str = "") -> Path:
-    """As RocketMQ's documentation has it."""
+    """Write a TLS file like the one in RocketMQ's documentation."""
     return conf(
         tmp_path,
         f"""\
@@ -34,7 +34,7 @@ tls.client.certPath=/certs/client.pem
     )
 
 
-def test_javas_names_stand_in_its_configuration_file(tmp_path: Path) -> None:
+def test_names_of_java_are_accepted_in_its_configuration_file(tmp_path: Path) -> None:
     path = conf(
         tmp_path,
         f"tls.server.mode=enforcing\ntls.server.certPath=/c.pem\ntls.server.keyPath=/c.key\n"
@@ -57,7 +57,7 @@ def test_the_tls_file_wins_over_the_configuration_file_and_flags_over_it(tmp_pat
     assert loaded.warnings == ()
 
 
-def test_a_part_that_is_given_the_effective_settings_has_the_same(tmp_path: Path) -> None:
+def test_part_with_the_effective_settings_has_the_same_values(tmp_path: Path) -> None:
     flags = [parse_set_flag(f"tls.config_file={a_tls_file(tmp_path)}"), parse_set_flag("tls.client_auth=none")]
     settings = load_settings(None, {}, flags).settings
     effective = conf(tmp_path, to_toml(settings), "effective.toml")
@@ -65,7 +65,7 @@ def test_a_part_that_is_given_the_effective_settings_has_the_same(tmp_path: Path
     assert load_settings(effective, server_secrets(settings)).settings == settings
 
 
-def test_the_name_servers_configuration_tells_nothing_of_tls(tmp_path: Path) -> None:
+def test_configuration_of_the_name_server_shows_nothing_of_tls(tmp_path: Path) -> None:
     settings = load_settings(None, {}, [parse_set_flag(f"tls.config_file={a_tls_file(tmp_path)}")]).settings
     assert not [key for key in rocketmq_config(settings) if "tls" in key]
 
@@ -79,7 +79,7 @@ def test_the_name_servers_configuration_tells_nothing_of_tls(tmp_path: Path) -> 
         ("tls.enable=TRUE", True),
     ],
 )
-def test_calls_to_brokers_speak_tls_where_javas_would(tmp_path: Path, text: str, is_tls: bool) -> None:
+def test_calls_to_brokers_use_tls_as_java_does(tmp_path: Path, text: str, is_tls: bool) -> None:
     more = "tls.server.certPath=/c.pem\ntls.server.keyPath=/c.key\n"
     loaded = load_settings(conf(tmp_path, f"{text}\n{more}"), {})
     assert loaded.settings.tls.is_for_calls is is_tls
@@ -103,7 +103,7 @@ def test_a_check_that_is_not_made_and_a_password_that_is_not_used_are_warned_abo
     assert PASSWORD not in warning
 
 
-def test_what_has_no_meaning_here_is_warned_about(tmp_path: Path) -> None:
+def test_settings_without_effect_give_a_warning(tmp_path: Path) -> None:
     tls_file = a_tls_file(tmp_path, "tls.test.mode.enable=true\ntls.server.authClient=false\ntls.serve.mode=x\n")
     flags = [parse_set_flag(f"tls.config_file={tls_file}"), parse_set_flag("tls.client_auth=none")]
     warnings = load_settings(None, {}, flags).warnings
@@ -135,7 +135,7 @@ def test_what_has_no_meaning_here_is_warned_about(tmp_path: Path) -> None:
         ),
     ],
 )
-def test_what_cannot_work_names_its_key(tmp_path: Path, text: str, key: str, said: str) -> None:
+def test_impossible_setting_names_its_key(tmp_path: Path, text: str, key: str, said: str) -> None:
     with pytest.raises(ConfigError) as refusal:
         load_settings(conf(tmp_path, text + "\n"), {})
     assert refusal.value.key == key
@@ -181,7 +181,7 @@ def test_a_password_in_the_wrong_shape_is_not_shown(tmp_path: Path, text: str) -
 
 
 @pytest.mark.parametrize(("mode", "warnings"), [("permissive", 1), ("enforcing", 0)])
-def test_certificates_that_are_required_of_some_only_are_warned_of(mode: str, warnings: int) -> None:
+def test_certificates_required_of_some_clients_only_give_a_warning(mode: str, warnings: int) -> None:
     flags = {"mode": mode, "client_auth": "require", "trust_file": "/ca", "cert_file": "/c", "key_file": "/k"}
     loaded = load_settings(None, {}, [parse_set_flag(f"tls.{key}={value}") for key, value in flags.items()])
     assert sum(warning.startswith("tls.client_auth: ") for warning in loaded.warnings) == warnings

@@ -1,4 +1,4 @@
-"""One line says why a query failed."""
+"""One line explains why a query failed."""
 
 from pyspark.errors import PySparkValueError
 
@@ -17,7 +17,7 @@ WriteToMicroBatchDataSource
 """
 
 
-def test_what_python_raised_is_the_reason() -> None:
+def test_exception_of_python_is_the_reason() -> None:
     text = """[FOREACH_BATCH_USER_FUNCTION_ERROR] An error occurred in the user provided function. Reason: Traceback
   File "clientserver.py", line 617, in _call_proxy
     return_value = getattr(self.pool[obj_id], method)(*params)
@@ -26,7 +26,7 @@ _internal.CommitFailedError: Transaction failed
     assert failure_line(text + _QUERY) == "_internal.CommitFailedError: Transaction failed"
 
 
-def test_what_spark_says_first_is_the_reason_without_its_preamble() -> None:
+def test_first_line_of_spark_is_the_reason_without_its_preamble() -> None:
     text = "[STREAM_FAILED] Query [id = 1, runId = 2] terminated with exception: Cannot fetch offset 9 SQLSTATE: XXKST"
     assert failure_line(text + _QUERY) == "Cannot fetch offset 9 SQLSTATE: XXKST"
 
@@ -44,7 +44,7 @@ Caused by: java.io.IOException: No space left on device
     assert failure_line(text) == "IOException: No space left on device"
 
 
-def test_a_cause_without_a_text_says_less_than_the_one_around_it() -> None:
+def test_cause_without_a_text_is_ignored() -> None:
     text = """An error occurred while calling o1.start.
 : org.apache.spark.SparkException: The query cannot start
 \tat org.apache.spark.Some.method(Some.scala:1)

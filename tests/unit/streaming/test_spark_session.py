@@ -1,4 +1,4 @@
-"""Where Spark and its Python workers meet."""
+"""The configuration of the Spark session and its Python workers."""
 
 import os
 import subprocess
@@ -30,7 +30,7 @@ def test_sockets_are_in_the_scratch_folder_unless_workers_would_not_find_them(sc
     assert socket_dir(Path(scratch), Path("/tmp")) == Path(expected)
 
 
-def test_where_workers_would_find_no_socket_there_is_none() -> None:
+def test_no_socket_is_created_where_workers_would_not_find_it() -> None:
     assert socket_dir(Path("/home/Ada/scratch"), Path("/var/T")) is None
 
 
@@ -85,7 +85,7 @@ def test_only_local_masters_are_one_process(master: str, expected: bool) -> None
     assert is_one_process(master) == expected
 
 
-def test_in_one_process_nothing_is_shipped_and_no_other_process_may_connect(settings: Settings, tmp_path: Path) -> None:
+def test_local_master_ships_nothing_and_accepts_no_connection(settings: Settings, tmp_path: Path) -> None:
     config = session_config(settings, "local[2]", tmp_path)
     assert "spark.jars" not in config
     assert config["spark.driver.bindAddress"] == "127.0.0.1"
@@ -108,7 +108,7 @@ def test_without_jars_the_job_does_not_start(settings: Settings, tmp_path: Path)
 
 
 @pytest.mark.usefixtures("submitted")
-def test_jars_of_a_jvm_that_runs_already_are_its_own_affair(settings: Settings, tmp_path: Path) -> None:
+def test_jars_of_a_running_jvm_are_not_checked(settings: Settings, tmp_path: Path) -> None:
     nowhere = settings.jars.model_copy(update={"spark_dir": tmp_path / "nowhere"})
     config = session_config(settings.model_copy(update={"jars": nowhere}), _CLUSTER, tmp_path)
     assert not {"spark.jars", "spark.driver.extraClassPath"} & config.keys()

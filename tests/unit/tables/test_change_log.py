@@ -1,4 +1,4 @@
-"""What operators read in the log of a commit: one line a cluster and one a setting, however many rows."""
+"""The log lines of a commit: one per cluster and one per setting, however many rows."""
 
 import logging
 
@@ -63,7 +63,7 @@ def test_brokers_no_longer_held_are_one_line_with_the_causes(lines: pytest.LogCa
     ]
 
 
-def test_a_changed_setting_says_who_changed_it_from_what(lines: pytest.LogCaptureFixture) -> None:
+def test_changed_setting_is_logged_with_operator_and_old_value(lines: pytest.LogCaptureFixture) -> None:
     log_commit(Log().say(SettingsChanged(_OPERATOR, "ada@desk", (("default_timeout_ms", 60_000),))))
     assert lines.messages == ["setting changed setting=default_timeout_ms old=120000 new=60000 by=ada@desk at=0:0"]
 
@@ -74,12 +74,12 @@ def test_a_setting_of_several_partitions_is_one_line(lines: pytest.LogCaptureFix
     assert lines.messages == ["setting changed setting=guard_share_percent old=50 new=60 by=config at=0:0,1:0"]
 
 
-def test_other_rows_are_no_news(lines: pytest.LogCaptureFixture) -> None:
+def test_other_rows_are_not_logged(lines: pytest.LogCaptureFixture) -> None:
     log_commit(_log("c0").output.changes)
     assert lines.messages == []
 
 
-def test_what_peers_wrote_cannot_break_a_line(lines: pytest.LogCaptureFixture) -> None:
+def test_text_of_peers_cannot_break_a_line(lines: pytest.LogCaptureFixture) -> None:
     log_commit(_log("c\n0").pass_time(121_000))
     log_commit(Log().say(SettingsChanged(S1, "ada\n", (("default_timeout_ms", 60_000),))))
     assert [line.count("\n") for line in lines.messages] == [0, 0]

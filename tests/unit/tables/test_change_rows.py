@@ -1,4 +1,4 @@
-"""Rows become columns and rows again, exactly."""
+"""Rows are converted to columns and back without loss."""
 
 from typing import Any
 
@@ -36,11 +36,11 @@ def test_rows_of_any_group_survive_the_tables(group: BrokerGroup) -> None:
     assert decode_changes(changes_from_ipc(changes_to_ipc(rows))) == rows
 
 
-def test_no_rows_are_no_rows() -> None:
+def test_empty_list_of_rows_is_read_back() -> None:
     assert decode_changes(changes_from_ipc(changes_to_ipc([]))) == []
 
 
-def test_many_rows_cross_small_and_are_the_same() -> None:
+def test_many_rows_are_encoded_compactly_and_read_back() -> None:
     # A storm of registrations is a million rows in one batch: 250 MB, more than the driver's JVM can hold twice.
     one = RouteChange(0, 7, 0, 1_800_000_000_000, "queue", False, "registered", broker_name="broker-a")
     rows = [one._replace(seq=n, topic=f"orders-{n}") for n in range(20_000)]
@@ -50,7 +50,7 @@ def test_many_rows_cross_small_and_are_the_same() -> None:
 
 
 @given(st.lists(st.tuples(_NAMES, _NAMES, st.integers(0, 2), st.integers(0, 1), st.booleans())), st.booleans())
-def test_the_last_row_about_a_topic_says_what_a_broker_name_offers(rows: list[Any], is_in_parts: bool) -> None:
+def test_last_row_of_a_topic_has_the_offer_of_a_broker_name(rows: list[Any], is_in_parts: bool) -> None:
     changes = [
         RouteChange(
             *(0, 0, seq, 0, "queue_data", gone, ""), broker_name=name, topic=topic, read_queue_nums=nums, perm=perm

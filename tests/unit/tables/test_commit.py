@@ -1,4 +1,4 @@
-"""A commit says who made it and how far it reaches, and every altered byte of it is noticed."""
+"""A commit contains its writer and progress, and every altered byte of it is noticed."""
 
 from pathlib import Path
 
@@ -48,7 +48,7 @@ def test_an_altered_byte_is_noticed(position: int, mask: int) -> None:
 
 
 @given(st.integers(0, len(_CONTENT) - 1))
-def test_a_commit_that_was_cut_short_is_noticed(size: int) -> None:
+def test_truncated_commit_is_noticed(size: int) -> None:
     with pytest.raises(TableDamaged):
         decode_commit(_TABLE, 3, _CONTENT[:size])
 
@@ -68,7 +68,7 @@ def test_a_digest_is_of_a_set_of_files_and_of_all_their_figures() -> None:
     assert len({digest_of([]), digest_of([_FILE]), digest_of([_FILE, other]), digest_of([larger])}) == 4
 
 
-def test_a_fingerprint_tells_records_apart_by_time_and_value() -> None:
+def test_fingerprint_distinguishes_records_by_time_and_value() -> None:
     found = {fingerprint(1, b"a"), fingerprint(2, b"a"), fingerprint(1, b"b"), fingerprint(-1, b"")}
     assert len(found) == 4
     assert all(0 < value < 2**63 for value in found)

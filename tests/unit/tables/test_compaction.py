@@ -1,4 +1,4 @@
-"""``route_state`` says what the changes say, however often it was rewritten; joining files changes nothing."""
+"""``route_state`` agrees with the changes, however often it is rewritten; joining files changes nothing."""
 
 import tempfile
 from pathlib import Path
@@ -19,9 +19,9 @@ from namesrv_stream.tables.layout import ROUTE_ARCHIVE, ROUTE_CHANGES, ROUTE_STA
 from namesrv_stream.tables.route_writers import StateWriter
 from namesrv_stream.tables.snapshot import FoldStateRow, load_snapshot, read_tables
 from tests.support.builders import BEGIN_MS, Log, a_registration
-from tests.support.delta_log import write_commit
 from tests.support.examples import examples
 from tests.support.strategies_route import Entry, logs
+from tests.support.table_edits import write_commit
 from tests.support.tables import TablesOfLog
 
 _DAY_MS = 86_400_000
@@ -69,7 +69,7 @@ def test_route_state_has_one_row_a_live_key_and_the_fold_state(tmp_path: Path) -
     assert not any(rows.state.live["gone"].to_pylist())
 
 
-def test_an_older_state_does_not_turn_back_a_newer_one(tmp_path: Path) -> None:
+def test_older_state_does_not_replace_a_newer_one(tmp_path: Path) -> None:
     tables = _tables_with_history(tmp_path)
     tables.compact()
     newest = tables.log
@@ -98,7 +98,7 @@ def _clean_up(tables: TablesOfLog, ours: Settings) -> None:
 
 
 def _oldest_after_clean_up(tables: TablesOfLog, ours: Settings, after_ms: int) -> int:
-    """Time passes, all is committed and covered; returns the lowest ``at_ms`` left after a clean-up."""
+    """Let time pass, commit and cover everything; returns the lowest ``at_ms`` after a clean-up."""
     tables.log.tick(after_ms)
     tables.log.change_settings(default_timeout_ms=7_000)
     tables.commit()
@@ -108,17 +108,17 @@ def _oldest_after_clean_up(tables: TablesOfLog, ours: Settings, after_ms: int) -
     return int(pc.min(rows["at_ms"]).as_py())
 
 
-def test_rows_that_the_history_has_not_seen_wait_for_it(tmp_path: Path) -> None:
+def test_rows_that_the_history_has_not_read_are_kept(tmp_path: Path) -> None:
     tables = _tables_with_history(tmp_path)
     assert _oldest_after_clean_up(tables, tables.settings, 36 * _DAY_MS) == BEGIN_MS
 
 
-def test_they_do_not_wait_for_ever(tmp_path: Path) -> None:
+def test_unread_rows_are_removed_after_a_while(tmp_path: Path) -> None:
     tables = _tables_with_history(tmp_path)
     assert _oldest_after_clean_up(tables, tables.settings, 39 * _DAY_MS) == tables.log.now_ms
 
 
-def test_rows_that_the_history_has_seen_go(tmp_path: Path) -> None:
+def test_rows_that_the_history_has_read_are_removed(tmp_path: Path) -> None:
     tables = _tables_with_history(tmp_path)
     seen = encode_mark(HistoryMark("t-opic", "", {0: 5}))
     write_commit((tables.dir / ROUTE_ARCHIVE), 0, {"commitInfo": {"userMetadata": seen}})
@@ -128,7 +128,7 @@ def test_rows_that_the_history_has_seen_go(tmp_path: Path) -> None:
     assert changes.transaction_version(removed_app_id("t-opic", 0)) == 5
 
 
-def test_rows_beyond_their_retention_go_and_the_routes_stay(tmp_path: Path) -> None:
+def test_rows_past_their_retention_are_removed_and_routes_stay(tmp_path: Path) -> None:
     tables = _tables_with_history(tmp_path)
     tables.compact()
     before = load_snapshot(tables.storage).table.groups
@@ -173,8 +173,8 @@ def test_files_of_the_joined_size_do_not_count_as_small(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("is_first", [False, True])
-def test_a_route_state_that_was_made_of_an_older_one_is_refused(tmp_path: Path, is_first: bool) -> None:
-    """As by a job that was frozen while another went on."""
+def test_route_state_made_from_an_outdated_one_is_refused(tmp_path: Path, is_first: bool) -> None:
+    """A job that was frozen while another continued would write it."""
     tables = TablesOfLog(tmp_path)
     tables.log.register(a_registration())
     tables.commit()

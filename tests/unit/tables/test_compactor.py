@@ -1,4 +1,4 @@
-"""The thread that keeps the tables small: what it does when a batch brings fold states, and when it ends the job."""
+"""The compaction thread: its work when a batch has fold states, and when it ends the job."""
 
 import time
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""How far a history table reaches is found in its log, whoever committed since."""
+"""The progress of a history table is found in its log, also after commits of other writers."""
 
 from pathlib import Path
 
@@ -10,7 +10,7 @@ from namesrv_stream.table_errors import TableSchemaMismatch
 from namesrv_stream.tables.delta.commit import commit_name
 from namesrv_stream.tables.history_files import HistoryMark, decode_mark, encode_mark, read_mark
 from namesrv_stream.tables.storage import Folder
-from tests.support.delta_log import write_commit
+from tests.support.table_edits import write_commit
 
 _OFFSETS = st.dictionaries(st.integers(0, 1_023), st.integers(0, 2**63 - 1), max_size=4)
 _MARK = HistoryMark("topic", "changes", {0: 7, 3: 9}, {0: 1_700_000_000_000})
@@ -20,32 +20,32 @@ _ANOTHERS = {"commitInfo": {"userMetadata": "nightly OPTIMIZE"}}
 
 
 @given(st.builds(HistoryMark, st.text(max_size=5), st.text(max_size=5), _OFFSETS, _OFFSETS))
-def test_a_mark_survives_the_commit(mark: HistoryMark) -> None:
+def test_mark_is_read_back_from_the_commit(mark: HistoryMark) -> None:
     assert decode_mark(encode_mark(mark)) == mark
 
 
 @pytest.mark.parametrize("text", [None, "", "nightly", "{}", "[]", "3"])
-def test_what_others_write_is_no_mark(text: str | None) -> None:
+def test_metadata_of_other_writers_is_no_mark(text: str | None) -> None:
     assert decode_mark(text) is None
 
 
-def test_a_table_that_is_not_there_has_none(tmp_path: Path) -> None:
+def test_missing_table_has_no_mark(tmp_path: Path) -> None:
     assert read_mark(Folder(tmp_path / "absent")) is None
 
 
-def test_a_table_just_made_has_none(tmp_path: Path) -> None:
+def test_new_table_has_no_mark(tmp_path: Path) -> None:
     write_commit(tmp_path, 0, {"commitInfo": {"operation": "CREATE TABLE"}}, {"metaData": {}})
     write_commit(tmp_path, 1, {"commitInfo": {"operation": "ADD CONSTRAINT"}}, {"metaData": {}})
     assert read_mark(Folder(tmp_path)) is None
 
 
-def test_the_newest_counts(tmp_path: Path) -> None:
+def test_newest_mark_counts(tmp_path: Path) -> None:
     write_commit(tmp_path, 9, {"commitInfo": {"userMetadata": encode_mark(HistoryMark("topic"))}})
     write_commit(tmp_path, 10, _OURS)
     assert read_mark(Folder(tmp_path)) == _MARK
 
 
-def test_commits_of_others_are_looked_through(tmp_path: Path) -> None:
+def test_commits_of_other_writers_are_skipped(tmp_path: Path) -> None:
     write_commit(tmp_path, 3, _OURS)
     write_commit(tmp_path, 4, _ANOTHERS, _ADD)
     write_commit(tmp_path, 5, _ADD)
@@ -59,7 +59,7 @@ def test_rows_without_any_mark_are_refused(tmp_path: Path) -> None:
 
 
 class _CleanedUpMeanwhile(Folder):
-    """Somebody removes version 3 and writes version 5 while version 4 is read."""
+    """A table whose version 3 is removed and whose version 5 is written while version 4 is read."""
 
     def read(self, name: str) -> bytes:
         content = super().read(name)

@@ -1,4 +1,4 @@
-"""The history of version 0.1.0 is taken over, whole and once."""
+"""The history of version 0.1.0 is migrated completely and once."""
 
 from datetime import UTC, datetime
 from pathlib import Path
@@ -30,7 +30,7 @@ _SCHEMA = pa.schema(
 
 
 def _former(tmp_path: Path, log: Log) -> HistoryOfLogs:
-    """``route_changes`` as the job has them, and of the history what version 0.1.0 wrote."""
+    """Tables of version 0.1.0: ``route_changes`` of the job, and the old history tables."""
     tables = HistoryOfLogs(tmp_path, log)
     tables.commit()
     rows = [
@@ -62,7 +62,7 @@ def _a_life() -> Log:
     return log
 
 
-def test_its_rows_become_the_archive_and_its_tables_are_put_aside(tmp_path: Path) -> None:
+def test_rows_of_version_0_1_0_become_the_archive_and_its_tables_are_moved_aside(tmp_path: Path) -> None:
     log = _a_life()
     tables = _former(tmp_path, log)
     storage = tables_of(tables.settings)
@@ -83,13 +83,13 @@ def test_its_rows_become_the_archive_and_its_tables_are_put_aside(tmp_path: Path
     route_as_of(Past(tables.settings), "TopicTest", BEGIN_MS + 60_000)
 
 
-def test_until_then_the_error_names_the_command_that_migrates_it(tmp_path: Path) -> None:
+def test_error_before_the_migration_names_its_command(tmp_path: Path) -> None:
     tables = _former(tmp_path, _a_life())
     with pytest.raises(NotInHistory, match=r"of an older release; `namesrv-stream history-job --once` takes it over"):
         Past(tables.settings)
 
 
-def test_that_of_another_topic_is_refused_and_left_where_it_is(tmp_path: Path) -> None:
+def test_history_of_another_topic_is_refused_and_not_moved(tmp_path: Path) -> None:
     tables = _former(tmp_path, _a_life())
     with pytest.raises(ConfigError, match="the topic's id is other"):
         ensure_history_tables(tables.settings, "other")

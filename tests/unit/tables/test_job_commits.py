@@ -1,4 +1,4 @@
-"""What the job says of itself, as metadata of a commit."""
+"""The figures of the job in the metadata of a commit."""
 
 import pytest
 
@@ -13,9 +13,9 @@ def test_figures_are_read_as_they_were_written() -> None:
 
 
 @pytest.mark.parametrize("text", ["", "{", "[]", "3", "{}", '{"started_ms":"x"}', _SHORT])
-def test_figures_of_another_release_are_none(text: str) -> None:
+def test_figures_of_another_release_are_ignored(text: str) -> None:
     assert decode_job_figures({"namesrv_stream.job": text}) is None
 
 
-def test_a_commit_of_another_writer_has_none() -> None:
+def test_commit_of_another_writer_has_no_figures() -> None:
     assert decode_job_figures({"operation": "OPTIMIZE"}) is None

@@ -1,4 +1,4 @@
-"""Tables that this version would misread are refused by name."""
+"""Tables that this version would misread are refused with their name."""
 
 import pyarrow as pa
 import pytest
@@ -17,7 +17,7 @@ from namesrv_stream.tables.layout import (
 _PATH = "tables/route_changes"
 
 
-def test_our_own_schema_is_accepted() -> None:
+def test_own_schema_is_accepted() -> None:
     check_table(_PATH, (1, 2), [], CHANGES_SCHEMA, CHANGES_SCHEMA)
 
 

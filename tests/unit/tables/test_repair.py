@@ -1,4 +1,4 @@
-"""Tables are made once, for one topic, and go back to their newest sound version where they are damaged."""
+"""Tables are created once, for one topic; damaged ones are reset to their newest valid version."""
 
 import shutil
 from collections.abc import Callable
@@ -40,7 +40,7 @@ def _repaired(tables: TablesOfLog) -> list[str]:
 
 
 def _assert_whole(tables: TablesOfLog) -> None:
-    """What was lost is folded again, and nothing is there twice."""
+    """Assert that lost rows were folded again, and that no row is duplicated."""
     tables.commit()
     stored = StoredChanges.open(tables.storage)
     assert stored is not None
@@ -71,7 +71,7 @@ def test_torn_commits_at_the_end_are_set_aside(tmp_path: Path, damage: Callable[
     for version in (4, 5):
         file = tables.changes.path / commit_name(version)  # type: ignore[attr-defined]
         file.write_bytes(damage(file.read_bytes()))
-    assert load_snapshot(tables.storage).next_offsets == {0: 3}, "a server answers from the newest sound version"
+    assert load_snapshot(tables.storage).next_offsets == {0: 3}, "a server answers from the newest valid version"
     [done] = _repaired(tables)
     assert commit_name(5) in done or commit_name(4) in done
     assert "back at version 3" in done
@@ -107,7 +107,7 @@ def test_an_altered_checkpoint_is_set_aside_and_nothing_else(tmp_path: Path, lat
 
 
 @pytest.mark.parametrize("size", [0, 300])
-def test_a_data_file_that_was_cut_short_takes_its_commit_and_later_ones_along(tmp_path: Path, size: int) -> None:
+def test_truncated_data_file_removes_its_commit_and_later_ones(tmp_path: Path, size: int) -> None:
     tables = _tables(tmp_path)
     newest = max((tables.dir / ROUTE_CHANGES).glob("*.parquet"), key=lambda path: path.stat().st_mtime_ns)
     with newest.open("r+b") as file:
@@ -127,7 +127,7 @@ def test_a_commit_whose_transaction_was_altered_is_set_aside(tmp_path: Path) -> 
     _assert_whole(tables)
 
 
-def test_a_damaged_file_of_long_ago_is_repaired_too(tmp_path: Path) -> None:
+def test_damaged_file_of_an_old_commit_is_repaired_too(tmp_path: Path) -> None:
     tables = _tables(tmp_path, 20)
     before = set((tables.dir / ROUTE_CHANGES).glob("*.parquet"))
     _commit(tables, 1)
@@ -149,7 +149,7 @@ def test_a_table_whose_first_commit_is_torn_is_created_again(tmp_path: Path) -> 
     _assert_whole(tables)
 
 
-def test_a_table_of_which_no_version_is_sound_is_left_to_a_rebuild(tmp_path: Path) -> None:
+def test_table_without_a_valid_version_is_left_to_a_rebuild(tmp_path: Path) -> None:
     tables = _tables(tmp_path)
     tables.writer.table.checkpoint()
     for version in range(6):
@@ -178,7 +178,7 @@ def test_a_damaged_route_state_goes_back_to_the_version_before(tmp_path: Path) -
 
 
 def _as_first_release(tables: TablesOfLog, name: str) -> None:
-    """Rewrite a table as version 0.1.0 did: rows by delta-rs, and nothing said of the writer."""
+    """Rewrite a table as version 0.1.0 did: rows by delta-rs, and no metadata of the writer."""
     path = tables.dir / name
     rows = DeltaTable(path).to_pyarrow_table()
     configuration = DeltaTable(path).metadata().configuration
@@ -221,7 +221,7 @@ def test_an_altered_byte_in_rows_that_no_state_covers_is_found_at_the_start(tmp_
     _assert_whole(tables)
 
 
-def test_a_route_state_that_is_gone_is_not_taken_for_one_that_never_was(tmp_path: Path) -> None:
+def test_missing_route_state_is_not_taken_for_a_new_table(tmp_path: Path) -> None:
     tables = _tables(tmp_path, 2)
     tables.compact()
     shutil.rmtree(tables.dir / ROUTE_STATE)
@@ -229,7 +229,7 @@ def test_a_route_state_that_is_gone_is_not_taken_for_one_that_never_was(tmp_path
         load_snapshot(tables.storage)
 
 
-def test_what_a_killed_writer_began_is_removed(tmp_path: Path) -> None:
+def test_unfinished_files_of_a_killed_writer_are_removed(tmp_path: Path) -> None:
     tables = _tables(tmp_path, 1)
     for folder in (tables.dir / ROUTE_CHANGES, tables.dir / ROUTE_CHANGES / "_delta_log"):
         (folder / ".began.1.tmp").write_bytes(b"x")

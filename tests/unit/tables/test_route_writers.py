@@ -1,4 +1,4 @@
-"""Rows are committed once, and progress without rows."""
+"""Rows are committed once; progress is committed also without rows."""
 
 import errno
 import os
@@ -35,7 +35,7 @@ def test_a_batch_delivered_twice_is_written_once(tmp_path: Path) -> None:
     assert decode_changes(read_tables(tables.storage).changes) == tables.log.output.changes
 
 
-def test_a_batch_cut_otherwise_after_a_restart_adds_only_what_is_new(tmp_path: Path) -> None:
+def test_batch_with_other_limits_after_a_restart_adds_only_new_rows(tmp_path: Path) -> None:
     tables = TablesOfLog(tmp_path)
     tables.log.register(a_registration())
     tables.commit()
@@ -66,7 +66,7 @@ def test_progress_alone_is_committed_no_more_often_than_asked(tmp_path: Path) ->
     assert writer.committed == {0: 2}
 
 
-def test_commits_go_on_beside_a_compaction(tmp_path: Path) -> None:
+def test_commits_continue_during_a_compaction(tmp_path: Path) -> None:
     tables = TablesOfLog(tmp_path)
     _commit_brokers(tables, 5)
     DeltaTable(tables.dir / ROUTE_CHANGES).optimize.compact()
@@ -77,7 +77,7 @@ def test_commits_go_on_beside_a_compaction(tmp_path: Path) -> None:
     assert rows.next_offsets == {0: 6}
 
 
-def test_of_two_jobs_the_one_that_commits_first_goes_on_and_the_other_writes_nothing(tmp_path: Path) -> None:
+def test_first_of_two_jobs_to_commit_continues_and_the_other_writes_nothing(tmp_path: Path) -> None:
     tables = TablesOfLog(tmp_path)
     tables.log.register(a_registration())
     other = tables.new_writer()
@@ -92,7 +92,7 @@ def test_of_two_jobs_the_one_that_commits_first_goes_on_and_the_other_writes_not
 
 
 def test_a_job_that_was_frozen_before_its_commit_writes_no_row_twice(tmp_path: Path) -> None:
-    """What it folded before is in the table by the other's hand, which has gone on far beyond."""
+    """The other job has already written its rows and has continued far beyond them."""
     tables = TablesOfLog(tmp_path)
     tables.log.register(a_registration())
     frozen, held = tables.writer, tables.rows_from(0)
@@ -103,8 +103,8 @@ def test_a_job_that_was_frozen_before_its_commit_writes_no_row_twice(tmp_path: P
     assert decode_changes(read_tables(tables.storage).changes) == tables.log.output.changes
 
 
-def test_of_two_jobs_that_fold_the_same_records_one_ends(tmp_path: Path) -> None:
-    """Their offsets are equal, so that the progress alone does not tell them apart."""
+def test_one_of_two_jobs_that_fold_the_same_records_ends(tmp_path: Path) -> None:
+    """Their offsets are equal, so the progress alone does not distinguish them."""
     tables = TablesOfLog(tmp_path)
     tables.log.tick()
     first, second = tables.new_writer(), tables.new_writer()
@@ -114,8 +114,8 @@ def test_of_two_jobs_that_fold_the_same_records_one_ends(tmp_path: Path) -> None
         second.write(nothing, {0: Place(1)}, 1)
 
 
-def test_a_commit_whose_answer_was_lost_is_known_as_ones_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The store made it, said that it was there already, and somebody's OPTIMIZE came behind it."""
+def test_own_commit_with_a_lost_answer_is_recognised(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The store made the commit but answered that it existed already; an OPTIMIZE of another program followed."""
     tables = TablesOfLog(tmp_path)
     tables.log.register(a_registration())
 
@@ -133,8 +133,8 @@ def test_a_commit_whose_answer_was_lost_is_known_as_ones_own(tmp_path: Path, mon
 
 
 @pytest.mark.parametrize("is_hint_there", [True, False])
-def test_a_job_that_slept_until_the_log_was_cleaned_up_ends(tmp_path: Path, is_hint_there: bool) -> None:
-    """The names of its next versions are free again."""
+def test_job_suspended_until_the_log_was_cleaned_up_ends(tmp_path: Path, is_hint_there: bool) -> None:
+    """The file names of its next versions are free again."""
     tables = TablesOfLog(tmp_path)
     tables.log.register(a_registration())
     frozen, held = tables.writer, tables.rows_from(0)
@@ -145,7 +145,7 @@ def test_a_job_that_slept_until_the_log_was_cleaned_up_ends(tmp_path: Path, is_h
 
 
 @pytest.mark.parametrize(("is_hint_there", "gone"), [(True, 4), (False, 2)])
-def test_a_job_that_slept_between_its_look_and_its_commit_ends(
+def test_job_suspended_between_check_and_commit_ends(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_hint_there: bool, gone: int
 ) -> None:
     tables = TablesOfLog(tmp_path)
@@ -204,7 +204,7 @@ def test_a_table_whose_log_is_gone_is_not_written(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("change", [lambda table: table.restore(2), lambda table: table.delete("offset = 2")])
-def test_rows_that_another_program_changes_end_the_writer_and_come_back_with_a_repair(
+def test_rows_changed_by_another_program_end_the_writer_and_are_repaired(
     tmp_path: Path, change: Callable[[DeltaTable], object]
 ) -> None:
     tables = TablesOfLog(tmp_path)
@@ -259,8 +259,8 @@ def test_a_commit_that_cannot_be_written_leaves_nothing(tmp_path: Path, monkeypa
     assert decode_changes(read_tables(tables.storage).changes) == tables.log.output.changes
 
 
-def test_a_commit_says_what_delta_rs_would(tmp_path: Path) -> None:
-    """Numbers, statistics and times as other readers take them from the log."""
+def test_commit_has_the_same_metadata_as_one_of_delta_rs(tmp_path: Path) -> None:
+    """Other readers take numbers, statistics and times from the log."""
     tables = TablesOfLog(tmp_path)
     tables.log.register(a_registration())
     written = tables.commit()
@@ -275,14 +275,14 @@ def test_a_commit_says_what_delta_rs_would(tmp_path: Path) -> None:
 
 
 def _commit_brokers(tables: TablesOfLog, brokers: int) -> None:
-    """That many register, and each is a commit."""
+    """Register brokers, with a commit for each."""
     for number in range(brokers):
         tables.log.register(a_registration(f"10.0.0.{number}:1", broker_name=f"b{number}"))
         tables.commit()
 
 
 def _clean_up(table: Storage, versions: Iterable[int], *, is_hint_there: bool) -> None:
-    """As a day later: the newest version has a checkpoint, older ones no commit any more."""
+    """Clean up as a day later: the newest version has a checkpoint, and older commits are removed."""
     open_delta(table).create_checkpoint()
     for name in [commit_name(version) for version in versions] + ([] if is_hint_there else [LAST_CHECKPOINT]):
         table.remove(name)

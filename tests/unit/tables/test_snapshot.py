@@ -1,4 +1,4 @@
-"""Reading costs what is live and new, not what was."""
+"""The cost of reading depends on live and new rows, not on old ones."""
 
 from itertools import chain
 from pathlib import Path
@@ -34,7 +34,7 @@ _AHEAD = 1_000_000  # records by which partition 0 is ahead of partition 1
 
 
 def _rows(number: int) -> pa.Table:
-    """One change in each partition, a second after those before."""
+    """Return one change in each partition, a second after the previous ones."""
     rows = [
         RouteChange(partition, offset, 0, 1_000 * number, ChangeKind.KV, False, Cause.KV_PUT, namespace=f"n{partition}")
         for partition, offset in ((0, _AHEAD + number), (1, number))
@@ -63,7 +63,7 @@ def test_covered_files_are_not_read_though_one_partition_is_far_ahead_of_another
 
 
 def test_a_checkpoint_that_lists_other_files_than_the_job_wrote_is_noticed(tmp_path: Path) -> None:
-    """As after a flipped bit in the checkpoint, which no checksum of Delta's covers."""
+    """A flipped bit in the checkpoint has this effect; Delta has no checksum for it."""
     tables = TablesOfLog(tmp_path)
     for number in range(2):
         tables.log.register(a_registration(f"10.0.0.{number}:1", broker_name=f"b{number}"))
@@ -80,7 +80,7 @@ def test_a_checkpoint_that_lists_other_files_than_the_job_wrote_is_noticed(tmp_p
 
 
 def _ones(checkpoint: pa.Table) -> pa.ChunkedArray:
-    """1 for each row that lists a file."""
+    """Return 1 for each row that lists a file."""
     return pc.if_else(pc.is_valid(checkpoint["add"]), 1, 0)
 
 
@@ -88,7 +88,7 @@ _NEXT = DataVersion(2, 1_000, 0)
 
 
 def _state_and_a_later_change(path: Path) -> TablesOfLog:
-    """A ``route_state`` with one broker, and a commit behind it that deletes the broker's topic."""
+    """Return tables with a ``route_state`` of one broker, and a later commit that deletes the broker's topic."""
     tables = TablesOfLog(path)
     tables.log.register(a_registration())
     tables.commit()
@@ -98,7 +98,7 @@ def _state_and_a_later_change(path: Path) -> TablesOfLog:
     return tables
 
 
-def test_without_tables_nothing_is_known(tmp_path: Path) -> None:
+def test_without_tables_the_snapshot_is_empty(tmp_path: Path) -> None:
     snapshot = load_snapshot(Folder(tmp_path))
     assert (snapshot.version, snapshot.table.groups, snapshot.next_offsets) == (-1, {}, {})
 
@@ -185,7 +185,7 @@ def test_settings_can_be_read_alone(tmp_path: Path) -> None:
     assert table.groups == {}
 
 
-def test_a_table_of_another_shape_is_refused(tmp_path: Path) -> None:
+def test_table_with_other_columns_is_refused(tmp_path: Path) -> None:
     tables = TablesOfLog(tmp_path)
     rows = tables.rows_from(0).select(["partition", "offset"])
     write_deltalake((tables.dir / ROUTE_CHANGES), rows, mode="overwrite", schema_mode="overwrite")

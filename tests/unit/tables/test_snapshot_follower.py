@@ -1,4 +1,4 @@
-"""The follower tells each commit once, in order, and loads again where the log no longer tells."""
+"""The follower reports each commit once and in order, and reloads if the log does not suffice."""
 
 import shutil
 import threading
@@ -32,7 +32,7 @@ _DEADLINE_S = 20.0
 
 
 class Told:
-    """What a follower told, applied as a server does."""
+    """The reports of a follower, applied as by a server."""
 
     def __init__(self, known: Snapshot | None = None) -> None:
         self.table = known.table if known else RouteTable()
@@ -59,7 +59,7 @@ class Told:
             assert self._told.wait_for(condition, _DEADLINE_S)
 
     def wait_for(self, log: Log) -> None:
-        """Until it has told all of a log."""
+        """Wait until it has reported a whole log."""
         self.wait(lambda: self.next_offsets.get(0) == log.state.next_offset)
         assert self.table.groups == log.groups.groups
 
@@ -105,7 +105,7 @@ def test_a_commit_of_this_machine_is_reported_at_once_at_any_interval(tmp_path: 
         tables.log.register(a_registration(f"10.0.0.{number}:1", broker_name=f"b{number}"))
         tables.commit()
         told.wait_for(tables.log)
-    assert time.monotonic() - began_s < interval_s, "else each would have taken an interval"
+    assert time.monotonic() - began_s < interval_s, "otherwise each would have taken an interval"
 
 
 def test_progress_without_rows_is_reported(tmp_path: Path, follow: Follow) -> None:
@@ -138,7 +138,7 @@ def test_commits_that_the_caller_knows_are_not_reported_again(tmp_path: Path, fo
     assert (told.changes, told.reloads) == (new, 0)
 
 
-def test_joining_files_is_no_change(tmp_path: Path, follow: Follow) -> None:
+def test_joining_files_reports_no_change(tmp_path: Path, follow: Follow) -> None:
     tables = TablesOfLog(tmp_path)
     tables.log.register(a_registration())
     tables.commit()
@@ -193,7 +193,7 @@ def test_rows_removed_by_retention_make_it_load_again(tmp_path: Path, follow: Fo
     assert told.table.groups == tables.log.groups.groups
 
 
-def test_a_commit_that_makes_no_sense_does_not_end_it(tmp_path: Path, follow: Follow) -> None:
+def test_invalid_commit_does_not_end_the_follower(tmp_path: Path, follow: Follow) -> None:
     tables = TablesOfLog(tmp_path)
     known = load_snapshot(tables.storage)
     commit = (tables.dir / ROUTE_CHANGES) / "_delta_log" / f"{1:020d}.json"
@@ -231,7 +231,7 @@ def test_another_table_in_its_place_makes_it_load_again_whatever_its_versions(
     told.wait(lambda: told.table.groups == other.log.groups.groups)
 
 
-def test_reported_rows_stay_where_the_table_is_gone(tmp_path: Path, follow: Follow) -> None:
+def test_reported_rows_stay_when_the_table_is_removed(tmp_path: Path, follow: Follow) -> None:
     tables = TablesOfLog(tmp_path)
     tables.log.register(a_registration())
     tables.commit()
@@ -248,7 +248,7 @@ def test_reported_rows_stay_where_the_table_is_gone(tmp_path: Path, follow: Foll
     assert follower.failure == ""
 
 
-def test_what_the_job_says_of_itself_comes_with_its_commits(follow: Follow, tmp_path: Path) -> None:
+def test_figures_of_the_job_are_reported_with_its_commits(follow: Follow, tmp_path: Path) -> None:
     tables = TablesOfLog(tmp_path)
     follower, told = follow(tables.dir)
     told.wait(lambda: told.reloads == 1)
@@ -264,7 +264,7 @@ def test_what_the_job_says_of_itself_comes_with_its_commits(follow: Follow, tmp_
 
 
 def test_a_commit_of_another_table_makes_it_load_again(tmp_path: Path, follow: Follow) -> None:
-    """Where nothing else tells: in an object store there is no inode that would be another one."""
+    """Nothing else shows it in an object store, which has no inodes."""
     tables = TablesOfLog(tmp_path)
     tables.log.register(a_registration())
     tables.commit()
@@ -304,10 +304,10 @@ def _remove_and_copy(folder: Path, backup: Path) -> None:
 
 @pytest.mark.parametrize("restore", [_restore_in_place, _remove_and_copy])
 @pytest.mark.parametrize("cuts", [(3, 5, 6, 7), (2, 3, 4, 5, 6, 7), (7,)])
-def test_a_table_that_was_restored_and_goes_on_otherwise_makes_it_load_again(
+def test_restored_table_with_other_commits_makes_it_load_again(
     tmp_path: Path, follow: Follow, restore: Callable[[Path, Path], None], cuts: tuple[int, ...]
 ) -> None:
-    """The job folds the same log again and cuts it into other batches, so the same versions say other things."""
+    """The job folds the same log again in other batches, so the same versions have other content."""
     tables = TablesOfLog(tmp_path)
     folder, backup = tables.dir / ROUTE_CHANGES, tmp_path / "backup"
     _register(tables, 0)
@@ -347,9 +347,7 @@ def test_a_restore_by_another_program_is_not_followed(tmp_path: Path, follow: Fo
     told.wait_for(tables.log)
 
 
-def test_of_a_damaged_table_the_newest_sound_version_is_reported_until_its_repair(
-    tmp_path: Path, follow: Follow
-) -> None:
+def test_newest_valid_version_of_a_damaged_table_is_reported_until_its_repair(tmp_path: Path, follow: Follow) -> None:
     tables = TablesOfLog(tmp_path)
     for number in range(3):
         _register(tables, number)

@@ -1,4 +1,4 @@
-"""Where tables may be, and what is shown of it; files that are written once, whole and durable."""
+"""Places of tables and their representation; files are written once, atomically and durably."""
 
 import os
 import threading
@@ -23,7 +23,7 @@ def _store(address: str, **extra: bool | int | str) -> ObjectStore:
 
 
 @pytest.mark.parametrize("address", ["tables", "/srv/tables", "./s3/tables", "s3:/tables", "C:tables"])
-def test_what_names_no_store_is_a_folder(address: str) -> None:
+def test_path_without_a_scheme_is_a_folder(address: str) -> None:
     assert DataSettings(tables=address).store is None
     assert DataSettings(tables=address).tables_dir == Path(address)
 
@@ -62,7 +62,7 @@ def test_a_bucket_and_a_prefix(address: str, bucket: str, key: str) -> None:
         "file:///srv/tables",
     ],
 )
-def test_what_is_no_place_is_refused_without_showing_it(address: str) -> None:
+def test_invalid_place_is_refused_without_showing_it(address: str) -> None:
     with pytest.raises(ValueError, match="s3://BUCKET/PREFIX") as refusal:
         _ = DataSettings(tables=address).store
     assert "Tr0ub4dor" not in str(refusal.value)
@@ -85,7 +85,7 @@ def test_no_option_is_shown() -> None:
 
 
 @pytest.mark.parametrize(("url", "is_plain"), [("http://127.0.0.1:9000", True), ("https://store.example", False)])
-def test_an_endpoint_that_says_http_means_it(url: str, is_plain: bool) -> None:
+def test_endpoint_with_http_allows_http(url: str, is_plain: bool) -> None:
     assert _store("s3://tables", aws_endpoint_url=url).is_plain_http == is_plain
 
 
@@ -104,7 +104,7 @@ _OBSTORE = (
 
 
 @pytest.mark.parametrize(("text", "code"), [(_DELTA_RS, "ExpiredToken"), (_OBSTORE, "InvalidAccessKeyId")])
-def test_the_same_failure_says_the_same_however_long_it_took(text: str, code: str) -> None:
+def test_text_of_a_failure_does_not_depend_on_its_duration(text: str, code: str) -> None:
     once = one_line(OSError(text.format(elapsed="47.224946ms", retries=2)))
     assert once == one_line(OSError(text.format(elapsed="30.001s", retries=3)))
     assert once.endswith(f": {code}")
@@ -128,7 +128,7 @@ def test_an_error_without_text_is_shown_by_its_name() -> None:
     assert one_line(OSError()) == "OSError"
 
 
-def test_of_those_who_create_a_file_one_does_and_readers_see_it_whole(tmp_path: Path) -> None:
+def test_concurrent_creation_of_a_file_succeeds_once_and_is_atomic(tmp_path: Path) -> None:
     folder, name, writers = Folder(tmp_path), "00000000000000000001.json", 8
     together, outcomes = threading.Barrier(writers), list[str]()
 
@@ -196,7 +196,7 @@ def _waits(watch: CommitWatch) -> float:
 
 
 @pytest.mark.parametrize("put", [_put, lambda folder: os.link(__file__, folder / "linked")], ids=["moved", "linked"])
-def test_a_file_that_comes_ends_the_wait(tmp_path: Path, put: Callable[[Path], None]) -> None:
+def test_new_file_ends_the_wait(tmp_path: Path, put: Callable[[Path], None]) -> None:
     with CommitWatch(tmp_path, _LONG_S) as watch:
         watch.begin()
         later = threading.Timer(0.05, put, [tmp_path])
@@ -205,7 +205,7 @@ def test_a_file_that_comes_ends_the_wait(tmp_path: Path, put: Callable[[Path], N
         later.join()
 
 
-def test_a_file_that_came_before_the_wait_ends_it(tmp_path: Path) -> None:
+def test_file_created_before_the_wait_ends_it(tmp_path: Path) -> None:
     with CommitWatch(tmp_path, _LONG_S) as watch:
         watch.begin()
         _put(tmp_path)
@@ -243,7 +243,7 @@ def test_another_folder_in_its_place_is_watched(tmp_path: Path) -> None:
 
 
 def test_another_table_in_its_place_is_watched(tmp_path: Path) -> None:
-    """As a rebuilt one comes: by the name of the folder above, of which nothing is told below."""
+    """A rebuild renames the folder above; watches inside the folder do not notice that."""
     for name in ("table", "rebuilt"):
         (tmp_path / name / "log").mkdir(parents=True)
     with CommitWatch(tmp_path / "table" / "log", _LONG_S) as watch:

@@ -1,4 +1,4 @@
-"""Ranges of ``route_changes``, and the versions of ``route_state`` that are still there."""
+"""Ranges of ``route_changes``, and the existing versions of ``route_state``."""
 
 from pathlib import Path
 
@@ -38,13 +38,13 @@ def test_rows_of_a_range_come_in_log_order(tables: TablesOfLog) -> None:
     assert stored.rows(1, 0, 9).num_rows == 0
 
 
-def test_it_says_what_it_covers_and_how_new_it_is(tables: TablesOfLog) -> None:
+def test_covered_offsets_and_age_are_returned(tables: TablesOfLog) -> None:
     stored = StoredChanges.open(tables.storage)
     assert stored is not None
     assert (stored.next_offsets, stored.newest_at_ms) == ({0: 5}, tables.log.now_ms)
 
 
-def test_without_a_table_there_is_none(tmp_path: Path) -> None:
+def test_missing_table_has_no_states(tmp_path: Path) -> None:
     assert StoredChanges.open(Folder(tmp_path)) is None
     assert KeptStates(Folder(tmp_path)).newest(0) is None
     assert KeptStates(Folder(tmp_path)).oldest(0) is None
@@ -67,7 +67,7 @@ def test_a_state_has_the_rows_of_its_offset(tables: TablesOfLog) -> None:
     assert KeptStates(tables.storage).newest(1) is None
 
 
-def test_versions_whose_files_were_cleaned_up_are_not_there(tables: TablesOfLog) -> None:
+def test_versions_with_removed_files_are_ignored(tables: TablesOfLog) -> None:
     path = tables.dir / ROUTE_STATE
     kept = {f["path"] for v in (4, 5) for f in pa.table(DeltaTable(path, version=v).get_add_actions()).to_pylist()}
     for file in path.glob("*.parquet"):
@@ -79,7 +79,7 @@ def test_versions_whose_files_were_cleaned_up_are_not_there(tables: TablesOfLog)
     assert states.newest(0, 3) is None
 
 
-def test_versions_whose_log_was_cleaned_up_are_not_there(tables: TablesOfLog) -> None:
+def test_versions_with_a_removed_log_are_ignored(tables: TablesOfLog) -> None:
     path = tables.dir / ROUTE_STATE
     DeltaTable(path).create_checkpoint()
     for version in range(4):

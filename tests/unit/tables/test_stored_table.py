@@ -1,4 +1,4 @@
-"""Tables opened for questions: what is read, and what is refused."""
+"""Tables opened for queries: which files are read, and what is refused."""
 
 import shutil
 from datetime import date
@@ -28,7 +28,7 @@ SCHEMA = pa.schema(
 
 
 def a_table(folder: Path, schema: pa.Schema = SCHEMA) -> Path:
-    """One file a day, of 1970-01-01 to 1970-01-04: a row that held for that day, and in the last one that lasts."""
+    """A table with one file per day, 1970-01-01 to 1970-01-04: a row valid on that day; the last one is still valid."""
     path = folder / "intervals"
     for number in range(4):
         rows = [
@@ -69,9 +69,7 @@ def held_at(at_ms: int) -> pl.Expr:
     ],
     ids=str,
 )
-def test_a_question_opens_only_files_that_may_have_its_rows(
-    condition: pl.Expr, found: list[str], tmp_path: Path
-) -> None:
+def test_query_opens_only_files_that_may_have_its_rows(condition: pl.Expr, found: list[str], tmp_path: Path) -> None:
     path = a_table(tmp_path)
     for file in [*path.glob("day=1970-01-01/*.parquet"), *path.glob("day=1970-01-03/*.parquet")]:
         file.unlink()
@@ -97,7 +95,7 @@ def test_a_column_that_the_table_does_not_have_yet_is_null(tmp_path: Path) -> No
     assert rows == [{"name": "lasting", "later": None}]
 
 
-def test_a_column_that_we_do_not_know_is_passed_over(tmp_path: Path) -> None:
+def test_unknown_column_is_ignored(tmp_path: Path) -> None:
     a_table(tmp_path)
     known = pa.schema([f for f in SCHEMA if f.name != "later"])
     assert "later" not in opened(tmp_path, known).rows().columns
@@ -135,7 +133,7 @@ def test_an_error_of_delta_has_no_escapes_for_a_terminal(tmp_path: Path) -> None
     assert str(error.value).isprintable()
 
 
-def test_upkeep_says_nothing_of_how_far_the_table_is(tmp_path: Path) -> None:
+def test_upkeep_does_not_change_the_progress_of_the_table(tmp_path: Path) -> None:
     path = a_table(tmp_path)
     before_ms = opened(tmp_path).committed_ms()
     DeltaTable(path).optimize.compact()
@@ -143,7 +141,7 @@ def test_upkeep_says_nothing_of_how_far_the_table_is(tmp_path: Path) -> None:
     assert opened(tmp_path).committed_ms() == before_ms
 
 
-def test_there_is_no_table_where_there_is_none(tmp_path: Path) -> None:
+def test_opening_a_missing_table_returns_none(tmp_path: Path) -> None:
     assert StoredTable.open(Folder(tmp_path), "intervals", SCHEMA) is None
 
 

@@ -1,11 +1,11 @@
-"""Log files of children stay within bounds."""
+"""Log files of child processes have a limited size."""
 
 from pathlib import Path
 
 from namesrv_stream.up.child import BoundedLog
 
 
-def test_a_full_file_is_turned_over_and_two_old_ones_are_kept(tmp_path: Path) -> None:
+def test_full_file_is_rotated_and_two_old_ones_are_kept(tmp_path: Path) -> None:
     log = BoundedLog(tmp_path / "logs" / "job.log", max_bytes=20)
     for number in range(8):
         log.write(f"line {number:03d}\n".encode())

@@ -18,7 +18,7 @@ _HOLD = "import os, sys; sys.stdin.read()"
 
 
 def _hold(lock: int) -> "subprocess.Popen[bytes]":
-    """A process that holds the lock until its stdin is closed, as a child of `up` does."""
+    """Start a process that holds the lock until its stdin is closed, like a child of `up`."""
     return subprocess.Popen([sys.executable, "-c", _HOLD], stdin=subprocess.PIPE, pass_fds=[lock])
 
 
@@ -79,7 +79,7 @@ def test_children_that_do_not_end_are_not_waited_for_forever(tmp_path: Path) -> 
         _release(child)
 
 
-def test_a_directory_that_cannot_be_made_is_named(tmp_path: Path) -> None:
+def test_directory_that_cannot_be_created_is_named(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     with pytest.raises(ConfigError) as refusal:
         acquire_run_lock(tmp_path / "file" / "run" / "up.lock", pytest.fail)
@@ -98,7 +98,7 @@ def _ports(settings: Settings) -> tuple[int, int, int]:
 
 @pytest.fixture
 def taken_port() -> Iterator[int]:
-    """A port that someone listens on."""
+    """A port on which a process listens."""
     with socket.create_server(("127.0.0.1", 0)) as listener:
         yield int(listener.getsockname()[1])
 
@@ -143,7 +143,7 @@ def test_an_address_of_another_machine_is_named_with_its_key(tmp_path: Path) -> 
     assert refusal.value.key == "http.listen_host"
 
 
-def test_no_port_is_looked_for_when_kafka_is_elsewhere(tmp_path: Path, taken_port: int) -> None:
+def test_no_kafka_port_is_chosen_with_an_external_kafka(tmp_path: Path, taken_port: int) -> None:
     flags = ["kafka.bootstrap_servers=kafka.example:9092", f"embedded_kafka.listen_port={taken_port}"]
     assert with_fixed_ports(_settings(tmp_path, *flags)).embedded_kafka.listen_port == taken_port
 
@@ -160,7 +160,7 @@ def test_a_data_directory_below_a_file_is_refused(tmp_path: Path) -> None:
     assert (refusal.value.exit_code, refusal.value.key) == (2, "data.dir")
 
 
-def test_a_file_is_no_data_directory(tmp_path: Path) -> None:
+def test_file_is_refused_as_data_directory(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     with pytest.raises(ConfigError, match="file is a file, not a directory"):
         require_writable(tmp_path / "file")

@@ -1,4 +1,4 @@
-"""Supervision of real, small child processes."""
+"""Supervision of small real child processes."""
 
 import asyncio
 import os
@@ -48,7 +48,7 @@ time.sleep(600)
 
 
 class Told:
-    """The lines a person would see."""
+    """The lines on the terminal."""
 
     def __init__(self) -> None:
         self.lines: list[str] = []
@@ -81,14 +81,14 @@ async def supervisor(tmp_path: Path, told: Told) -> AsyncIterator[Supervisor]:
     await supervisor.stop()
 
 
-async def test_a_child_that_dies_is_started_again_later_and_later(supervisor: Supervisor, told: Told) -> None:
+async def test_child_that_dies_is_restarted_with_growing_delays(supervisor: Supervisor, told: Told) -> None:
     supervisor.start(_python("job", "raise SystemExit(1)"))
     await _until(lambda: len(told.lines) >= 4)
     waits = ["0.02", "0.04", "0.08", "0.08"]
     assert told.lines[:4] == [f"job ended with exit code 1; restarting it in {wait} s" for wait in waits]
 
 
-async def test_a_healthy_run_makes_the_next_wait_short_again(tmp_path: Path, told: Told) -> None:
+async def test_healthy_run_resets_the_restart_delay(tmp_path: Path, told: Told) -> None:
     supervisor = Supervisor(tmp_path, {}, told, backoff=Backoff(first_s=0.01, most_s=60.0, healthy_s=0.0))
     supervisor.start(_python("job", "raise SystemExit(1)"))
     await _until(lambda: len(told.lines) >= 3)
@@ -105,7 +105,7 @@ async def test_a_killed_child_is_started_again(supervisor: Supervisor, told: Tol
     assert told.lines == ["job was ended by SIGKILL; restarting it in 0.02 s"]
 
 
-async def test_the_reason_is_the_last_words_of_the_child(supervisor: Supervisor, told: Told) -> None:
+async def test_reason_is_the_last_output_of_the_child(supervisor: Supervisor, told: Told) -> None:
     supervisor.start(_python("job", "raise ValueError('no such thing')"))
     await _until(lambda: told.lines)
     assert told.lines[0].startswith("job ended with exit code 1 (ValueError: no such thing);")
@@ -136,7 +136,7 @@ async def test_a_required_part_is_started_again_after_a_refusal_once_the_start_h
 
 
 @pytest.mark.parametrize("is_settled", [False, True])
-async def test_a_part_that_can_never_run_is_said_once_and_not_started_again(
+async def test_part_that_cannot_run_is_reported_once_and_not_restarted(
     supervisor: Supervisor, told: Told, tmp_path: Path, *, is_settled: bool
 ) -> None:
     supervisor.is_settled = is_settled
@@ -195,14 +195,14 @@ async def test_stop_during_a_wait_for_the_next_start_ends_at_once(tmp_path: Path
     assert supervisor.pid("job") is None
 
 
-async def test_what_a_child_left_behind_ends_with_it(supervisor: Supervisor, told: Told) -> None:
+async def test_processes_left_by_a_child_end_with_it(supervisor: Supervisor, told: Told) -> None:
     supervisor.start(_python("job", _LEAVES_A_GRANDCHILD))
     await _until(lambda: any("restarting it" in line for line in told.lines))
     grandchild = int(told.lines[0].removeprefix("job: "))
     assert not is_running(grandchild)
 
 
-async def test_output_goes_to_the_log_and_progress_to_the_person(
+async def test_output_goes_to_the_log_and_progress_to_the_terminal(
     supervisor: Supervisor, told: Told, tmp_path: Path
 ) -> None:
     code = (
@@ -233,5 +233,5 @@ async def test_a_child_is_ready_when_its_own_run_file_appears(
     ("code", "words"),
     [(0, "ended with exit code 0"), (-9, "was ended by SIGKILL"), (-250, "was ended by signal 250")],
 )
-def test_exit_codes_are_put_in_words(code: int, words: str) -> None:
+def test_exit_codes_are_explained(code: int, words: str) -> None:
     assert describe_exit(code) == words

@@ -1,4 +1,4 @@
-"""The command line against scripted name servers: flags, exit codes, one line for each failure."""
+"""The command line with scripted name servers: flags, exit codes, and one line for each failure."""
 
 import asyncio
 import json
@@ -10,10 +10,9 @@ import pytest
 
 from namesrv_stream.cli import main
 from namesrv_stream.ports import choose_port
-from namesrv_stream.remoting.command import SIGNATURE, response_to
-from tests.support.address_server import an_address_server
-from tests.support.scripted_name_server import ScriptedNameServer
-from tests.support.scripted_routes import ScriptedRoutes
+from namesrv_stream.remoting.command import SIGNATURE
+from namesrv_stream.remoting.command import response_to
+from tests.support.scripted_name_server import ScriptedNameServer, ScriptedRoutes, an_address_server
 from tests.unit.client.test_admin import KvScript, refuse
 
 Run = Callable[..., Awaitable[tuple[int, str, str]]]
@@ -21,7 +20,7 @@ Run = Callable[..., Awaitable[tuple[int, str, str]]]
 
 @pytest.fixture
 def run(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Run:
-    """Runs the command line in a thread; returns (exit code, stdout, stderr)."""
+    """Returns a function that runs the command line in a thread and returns (exit code, stdout, stderr)."""
     for name in ("NAMESRV_ADDR", "NAMESRV_ACCESS_KEY", "NAMESRV_SECRET_KEY", "NAMESRV_SECURITY_TOKEN"):
         monkeypatch.delenv(name, raising=False)
 
@@ -72,7 +71,7 @@ async def test_mqadmins_route_is_json_unless_a_table_is_wanted(run: Run) -> None
         assert json.loads((await run("topicList", "-c", "--json", "-n", server.addr))[1]) == {"t": "c0"}
 
 
-async def test_a_topic_without_a_route_is_exit_code_1_and_one_line(run: Run) -> None:
+async def test_topic_without_a_route_gives_exit_code_1_and_one_line(run: Run) -> None:
     async with ScriptedNameServer(ScriptedRoutes()) as server:
         assert await run("route", "t", "-n", server.addr) == (1, "", "error: no route for topic t\n")
 
@@ -96,13 +95,13 @@ async def test_a_topic_without_a_route_is_exit_code_1_and_one_line(run: Run) -> 
         (["kv", "put", "ns", "\udcff", "v", "-n", "127.0.0.1:1"], 2, "not UTF-8"),
     ],
 )
-async def test_a_mistake_is_one_line(run: Run, arguments: list[str], code: int, words: str) -> None:
+async def test_usage_error_is_one_line(run: Run, arguments: list[str], code: int, words: str) -> None:
     found, out, err = await run(*arguments)
     assert (found, out, err.count("\n")) == (code, "", 1)
     assert words in err
 
 
-async def test_no_server_is_exit_code_3(run: Run) -> None:
+async def test_unreachable_servers_give_exit_code_3(run: Run) -> None:
     code, out, err = await run("clusters", "-n", f"127.0.0.1:{choose_port('127.0.0.1')}")
     assert (code, out, err.count("\n")) == (3, "", 1)
     assert "connection refused" in err
@@ -135,20 +134,20 @@ async def test_the_key_value_table_can_be_read_and_changed(run: Run, tmp_path: P
 
 
 @pytest.mark.parametrize("content", ["nonsense", "[]", '{"table":{}}', '{"configTable":{"ns":{"k":1}}}'])
-async def test_a_file_that_is_no_key_value_file_is_refused(run: Run, tmp_path: Path, content: str) -> None:
+async def test_invalid_key_value_file_is_refused(run: Run, tmp_path: Path, content: str) -> None:
     (tmp_path / "kvConfig.json").write_text(content)
     code, out, err = await run("kv", "import", str(tmp_path / "kvConfig.json"))
     assert (code, out, err.count("\n")) == (2, "", 1)
 
 
-async def test_a_change_that_is_refused_is_exit_code_1(run: Run) -> None:
+async def test_refused_change_gives_exit_code_1(run: Run) -> None:
     async with ScriptedNameServer(refuse) as server:
         told = "error: PUT_KV_CONFIG (100) was answered NO_PERMISSION (16): not you; "
         told += "this request was not signed: see --access-key and --secret-key-file\n"
         assert await run("kv", "put", "ns", "k", "v", "-n", server.addr) == (1, "", told)
 
 
-async def test_write_permission_tells_each_server(run: Run) -> None:
+async def test_write_permission_is_changed_at_every_server(run: Run) -> None:
     async with ScriptedNameServer(lambda request: [response_to(request, 0, ext_fields={"wipeTopicCount": "7"})]) as a:
         line = f"wipe write perm of broker[b] in name server[{a.addr}] OK, 7\n"
         assert await run("perm", "wipe", "b", "-n", a.addr) == (0, line, "")
@@ -160,14 +159,14 @@ async def test_write_permission_tells_each_server(run: Run) -> None:
     assert err.startswith("error: not changed at 1 of 2 name servers")
 
 
-async def test_one_setting_can_be_asked_for(run: Run) -> None:
+async def test_one_setting_can_be_requested(run: Run) -> None:
     async with ScriptedNameServer(lambda request: [response_to(request, 0, body=b"a=1\nb=2\n")]) as server:
         code, out, _ = await run("name-server", "config", "get", "b", "--json", "-n", server.addr)
         assert (code, json.loads(out)) == (0, {server.addr: {"b": "2"}})
         assert (await run("name-server", "config", "get", "c", "-n", server.addr))[0] == 1
 
 
-async def test_topics_are_those_of_users_unless_all_are_asked_for(run: Run) -> None:
+async def test_only_user_topics_are_listed_by_default(run: Run) -> None:
     script = ScriptedRoutes({"Orders": {"a": 1}, "a": {"a": 1}, "c0": {"a": 1}, "%RETRY%g": {"a": 1}})
     async with ScriptedNameServer(script) as server:
         assert await run("topics", "-n", server.addr) == (0, "Orders\n", "")
@@ -187,12 +186,12 @@ async def test_namespaces_are_listed_by_an_installation_only(run: Run) -> None:
     assert "NAMESPACE: is missing" in err
 
 
-async def test_a_port_out_of_range_is_called_so(run: Run) -> None:
+async def test_port_out_of_range_is_reported(run: Run) -> None:
     assert "port 99999 is out of range" in (await run("clusters", "-n", "127.0.0.1:99999"))[2]
 
 
 @pytest.mark.parametrize("command", [["agent", "--help"], ["kv", "list", "--help"], ["--help"], ["serve", "--help"]])
-async def test_help_fits_80_columns_and_cuts_no_option(
+async def test_help_fits_80_columns_and_truncates_no_option(
     run: Run, monkeypatch: pytest.MonkeyPatch, command: list[str]
 ) -> None:
     monkeypatch.setenv("COLUMNS", "80")

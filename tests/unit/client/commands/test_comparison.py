@@ -1,12 +1,12 @@
-"""Two scripted name servers compared: what differs is named, what settles is not told."""
+"""Comparison of two scripted name servers: lasting differences are named, temporary ones are not."""
 
 import json
 from collections.abc import Sequence
 
 from namesrv_stream.client.commands.compare import Comparison, compare
-from namesrv_stream.remoting.command import RemotingCommand, RequestCode
-from tests.support.scripted_name_server import Answers, ScriptedNameServer
-from tests.support.scripted_routes import ScriptedRoutes
+from namesrv_stream.remoting.command import RequestCode
+from namesrv_stream.remoting.command import RemotingCommand
+from tests.support.scripted_name_server import Answers, ScriptedNameServer, ScriptedRoutes
 from tests.unit.client.commands.test_commands import Run, run
 
 __all__ = ["run"]
@@ -28,7 +28,7 @@ async def test_equal_servers_have_no_difference() -> None:
     assert found.compared == {"cluster": 1, "broker": 2, "topic": 2, "kv": 1}
 
 
-async def test_only_the_facts_that_differ_are_told() -> None:
+async def test_only_differing_values_are_reported() -> None:
     left_routes, right_routes = {"t": {"a": 4, "b": 4}}, {"t": {"a": 4, "b": 8}}
     async with (
         ScriptedNameServer(ScriptedRoutes(left_routes)) as left,
@@ -40,7 +40,7 @@ async def test_only_the_facts_that_differ_are_told() -> None:
     ]
 
 
-async def test_what_one_server_does_not_know_is_told_with_all_its_facts() -> None:
+async def test_item_unknown_to_one_server_is_reported_with_all_its_values() -> None:
     async with (
         ScriptedNameServer(ScriptedRoutes({"t": {"a": 4}})) as left,
         ScriptedNameServer(ScriptedRoutes()) as right,
@@ -51,7 +51,7 @@ async def test_what_one_server_does_not_know_is_told_with_all_its_facts() -> Non
     assert all(values[1] is None for *_, values in told)
 
 
-async def test_a_registration_that_is_still_under_way_at_one_server_is_no_difference() -> None:
+async def test_registration_in_progress_at_one_server_is_no_difference() -> None:
     late = ScriptedRoutes()
 
     def settles(request: RemotingCommand) -> Answers:
@@ -65,7 +65,7 @@ async def test_a_registration_that_is_still_under_way_at_one_server_is_no_differ
     assert found.differences == []
 
 
-async def test_the_command_prints_a_table_and_says_by_its_exit_code_that_they_differ(run: Run) -> None:
+async def test_command_prints_a_table_and_returns_an_exit_code_for_differences(run: Run) -> None:
     async with (
         ScriptedNameServer(ScriptedRoutes({"t": {"a": 4}})) as left,
         ScriptedNameServer(ScriptedRoutes({"t": {"a": 5}})) as right,

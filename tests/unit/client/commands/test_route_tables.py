@@ -1,4 +1,4 @@
-"""Tables that are as wide as their content, or as the terminal."""
+"""Tables are as wide as their content or as the terminal."""
 
 import pytest
 

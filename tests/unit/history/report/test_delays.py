@@ -1,4 +1,4 @@
-"""Delays: each from columns that the tables have."""
+"""Delays, computed from columns of the tables."""
 
 import math
 from pathlib import Path
@@ -23,7 +23,7 @@ UNTIL = MONDAY_MS + 10_000_000
 
 
 def records_of(*records: tuple[int, int, int]) -> pa.Table:
-    """Of (partition, offset, at_ms)."""
+    """Return a table of records, given as (partition, offset, at_ms)."""
     return pa.Table.from_pylist([dict(zip(RECORDS.names, record, strict=True)) for record in records], RECORDS)
 
 
@@ -32,13 +32,13 @@ def commit_delays(records: pa.Table, commits: list[JobCommit]) -> Row:
 
 
 def spread(durations_ms: list[int]) -> Row:
-    """Of silences that long."""
+    """Return the spread of silences of these lengths."""
     down_ms = MONDAY_MS + 1_000_000
     sessions = [a_session(MONDAY_MS, down_ms, "disconnected", last_heard_ms=down_ms - ms) for ms in durations_ms]
     return ask_delays(sessions, UNTIL)["silence"]
 
 
-def test_an_expiry_is_late_by_what_is_above_the_timeout() -> None:
+def test_delay_of_an_expiry_is_the_silence_beyond_the_timeout() -> None:
     sessions = [
         a_session(MONDAY_MS, MONDAY_MS + 500_000, last_heard_ms=MONDAY_MS + 379_400, timeout_ms=120_000),
         a_session(MONDAY_MS, MONDAY_MS + 500_000, last_heard_ms=MONDAY_MS + 469_000, timeout_ms=30_000),
@@ -47,7 +47,7 @@ def test_an_expiry_is_late_by_what_is_above_the_timeout() -> None:
     assert (expiry["count"], expiry["p50_ms"], expiry["max_ms"]) == (2, 600, 1_000)
 
 
-def test_who_asked_for_no_timeout_has_the_default_of_that_moment() -> None:
+def test_broker_without_a_timeout_has_the_default_of_that_time() -> None:
     sessions = [
         a_session(MONDAY_MS, MONDAY_MS + at_ms, last_heard_ms=MONDAY_MS + at_ms - 61_000)
         for at_ms in (100_000, 300_000)
@@ -57,7 +57,7 @@ def test_who_asked_for_no_timeout_has_the_default_of_that_moment() -> None:
 
 
 @pytest.mark.parametrize("cause", ["unregistered", "disconnected", "server_lost"])
-def test_who_did_not_expire_was_not_due(cause: str) -> None:
+def test_broker_that_did_not_expire_has_no_delay(cause: str) -> None:
     session = a_session(MONDAY_MS, MONDAY_MS + 500_000, cause, last_heard_ms=MONDAY_MS)
     assert ask_delays([session], UNTIL)["expiry"]["count"] == 0
 
@@ -69,7 +69,7 @@ def test_a_record_is_in_the_table_with_the_first_commit_above_it() -> None:
     assert (found["p50_ms"], found["max_ms"]) == (100, 600)
 
 
-def test_what_was_committed_before_all_that_is_known_is_left_out() -> None:
+def test_records_committed_before_the_known_commits_are_ignored() -> None:
     commits = [JobCommit(1_000, {0: 10}), JobCommit(2_000, {0: 12})]
     assert commit_delays(records_of((0, 3, 500), (0, 12, 1_900), (1, 0, 700)), commits)["count"] == 0
 
@@ -79,7 +79,7 @@ def test_what_was_committed_before_all_that_is_known_is_left_out() -> None:
     st.lists(st.tuples(st.integers(1, 5), st.integers(1, 2_000)), min_size=1, max_size=30),
     st.integers(0, 3),
 )
-def test_delays_are_what_a_walk_along_the_commits_says(steps: list[tuple[int, int]], forgotten: int) -> None:
+def test_delays_equal_those_computed_commit_by_commit(steps: list[tuple[int, int]], forgotten: int) -> None:
     at_ms, offset = 0, 0
     commits, records, expected = [], [], []
     for number, (count, after_ms) in enumerate(steps):
@@ -118,7 +118,7 @@ def test_commits_are_read_from_deltas_log(tmp_path: Path) -> None:
     assert (delays["count"], delays["max_ms"]) == (1, found[1].at_ms - tables.log.now_ms)
 
 
-def test_no_more_of_the_log_is_read_than_was_asked_for(tmp_path: Path) -> None:
+def test_only_the_wanted_part_of_the_log_is_read(tmp_path: Path) -> None:
     tables = TablesOfLog(tmp_path)
     for _ in range(3):
         tables.log.register(a_registration(), after_ms=1_000)
@@ -127,7 +127,7 @@ def test_no_more_of_the_log_is_read_than_was_asked_for(tmp_path: Path) -> None:
     assert job_commits(open_changes(tables.settings), whole[-1].at_ms) == whole[-1:]
 
 
-def test_a_spread_is_of_real_values() -> None:
+def test_spread_has_count_mean_and_nearest_rank_quantiles() -> None:
     found = spread(list(range(1, 101)))
     figures = ("count", "mean_ms", "p50_ms", "p95_ms", "p99_ms", "max_ms")
     assert [found[key] for key in figures] == [100, 50.5, 50, 95, 99, 100]
@@ -137,7 +137,7 @@ def test_a_spread_is_of_real_values() -> None:
 
 @settings(max_examples=examples(30), deadline=None)
 @given(st.lists(st.integers(-100, 10_000), min_size=1))
-def test_so_many_do_not_exceed_a_quantile(durations: list[int]) -> None:
+def test_quantile_is_not_exceeded_by_its_share(durations: list[int]) -> None:
     found = spread(durations)
     for share, value in ((0.5, found["p50_ms"]), (0.95, found["p95_ms"]), (0.99, found["p99_ms"])):
         assert value == sorted(durations)[math.ceil(share * len(durations)) - 1]

@@ -1,4 +1,4 @@
-"""Figures of sessions against truth that was computed by hand: each definition of docs/report.md."""
+"""Every definition in docs/report.md: figures of sessions against values computed by hand."""
 
 import pytest
 
@@ -11,45 +11,45 @@ MINUTE_MS = 60_000
 
 
 def at(hours: float) -> int:
-    """Hours after the begin."""
+    """Return an instant some hours after the begin."""
     return MONDAY_MS + round(hours * HOUR_MS)
 
 
-def test_availability_is_up_time_by_the_time_from_the_first_session_on() -> None:
+def test_availability_is_up_time_divided_by_time_since_the_first_session() -> None:
     # 240 h, of which the broker comes after 40; away from 100 to 110 and from 150 to 160: 180 of 200.
     sessions = [a_session(at(40), at(100)), a_session(at(110), at(150)), a_session(at(160))]
     (broker,) = figures_of(sessions, SINCE, UNTIL).rows["brokers"]
     assert (broker["known_ms"], broker["down_ms"], broker["availability"]) == (200 * HOUR_MS, 20 * HOUR_MS, 0.9)
 
 
-def test_what_lies_before_the_time_counts_not() -> None:
+def test_events_before_the_period_do_not_count() -> None:
     sessions = [a_session(at(-100), at(-2)), a_session(at(6))]
     (broker,) = figures_of(sessions, SINCE, UNTIL).rows["brokers"]
     assert (broker["known_ms"], broker["down_ms"]) == (240 * HOUR_MS, 6 * HOUR_MS)
 
 
-def test_mttr_is_the_mean_of_absences_that_ended() -> None:
+def test_mttr_is_the_mean_of_ended_absences() -> None:
     sessions = [a_session(at(0), at(10)), a_session(at(12), at(20)), a_session(at(26), at(200))]
     found = figures_of(sessions, SINCE, UNTIL)
     assert found.rows["brokers"][0]["mttr_ms"] == 4 * HOUR_MS  # of 2 h and 6 h; the third goes on
     assert found.total["mttr_ms"] == 4 * HOUR_MS
 
 
-def test_mtbf_is_up_time_by_interruptions() -> None:
+def test_mtbf_is_up_time_divided_by_interruptions() -> None:
     sessions = [a_session(at(0), at(10)), a_session(at(12), at(20), "unregistered"), a_session(at(26), at(200))]
     found = figures_of(sessions, SINCE, UNTIL)
     assert found.rows["brokers"][0]["interruptions"] == 3
     assert found.rows["brokers"][0]["mtbf_ms"] == pytest.approx((10 + 8 + 174) / 3 * HOUR_MS)
 
 
-def test_a_final_unregistration_is_no_interruption_and_no_outage() -> None:
+def test_final_unregistration_is_neither_interruption_nor_outage() -> None:
     found = figures_of([a_session(at(0), at(10), "unregistered")], SINCE, UNTIL)
     assert (found.total["interruptions"], found.total["mtbf_ms"], found.total["availability"]) == (0, None, 1.0)
     assert found.rows["outages"] == []
     assert [(e["cause"], e["count"], e["down_ms"]) for e in found.rows["session_ends"]] == [("unregistered", 1, 0)]
 
 
-def test_brokers_that_left_without_unregistering_are_counted_apart() -> None:
+def test_brokers_lost_without_unregistration_are_counted_separately() -> None:
     sessions = [
         a_session(at(0), at(10), "unregistered"),
         a_session(at(11), at(20), "expired"),
@@ -71,7 +71,7 @@ def test_a_cluster_is_the_sum_of_its_brokers() -> None:
     assert (c1["cluster"], c1["availability"]) == ("c1", 1.0)
 
 
-def test_a_cluster_is_dark_while_none_of_its_brokers_is_up() -> None:
+def test_cluster_is_down_while_none_of_its_brokers_is_up() -> None:
     sessions = [
         a_session(at(0), at(10)),
         a_session(at(14)),
@@ -85,7 +85,7 @@ def test_a_cluster_is_dark_while_none_of_its_brokers_is_up() -> None:
     assert found.total["dark_ms"] == 6 * HOUR_MS
 
 
-def test_a_cluster_that_unregistered_is_not_dark() -> None:
+def test_cluster_that_unregistered_is_not_down() -> None:
     sessions = [
         a_session(at(0), at(10), "unregistered"),
         a_session(at(0), at(11), "unregistered", addr="b:1", broker_id=1),
@@ -94,7 +94,7 @@ def test_a_cluster_that_unregistered_is_not_dark() -> None:
     assert cluster["dark_ms"] == 0
 
 
-def test_a_cause_has_its_sessions_its_down_time_and_its_returns() -> None:
+def test_every_cause_has_sessions_down_time_and_returns() -> None:
     sessions = [
         a_session(at(0), at(10), "expired", last_heard_ms=at(9)),
         a_session(at(12), at(20), "expired", last_heard_ms=at(17)),
@@ -108,7 +108,7 @@ def test_a_cause_has_its_sessions_its_down_time_and_its_returns() -> None:
     assert expired["down_share"] == pytest.approx(8 / 13)
 
 
-def test_silences_beyond_what_was_counted_are_not_guessed() -> None:
+def test_silences_outside_the_counted_time_are_not_estimated() -> None:
     sessions = [a_session(at(0), at(10), last_heard_ms=at(1))]
     found = figures_of(sessions, SINCE, UNTIL, counted_to_ms={0: at(9)})
     assert found.rows["session_ends"][0]["silence_max_ms"] is None
@@ -132,7 +132,7 @@ def test_a_day_has_its_own_availability() -> None:
     assert [row["ended_by_cause"] for row in segments[:2]] == [{"expired": 1}, {}]
 
 
-def test_the_verdict_says_what_matters() -> None:
+def test_summary_names_the_main_findings() -> None:
     sessions = [
         a_session(at(0), at(10)),
         a_session(at(34)),

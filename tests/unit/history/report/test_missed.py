@@ -1,4 +1,4 @@
-"""Missed heartbeats: by hand, and against going through the gaps one by one."""
+"""Missed heartbeats, against values computed by hand and gap by gap."""
 
 import math
 from collections.abc import Sequence
@@ -38,7 +38,7 @@ def a_minute(
     server_id: str = "ns1",
     addr: str = "10.0.0.1:10911",
 ) -> dict[str, Any]:
-    """A row of ``heartbeat_minutes``; first and last within the minute."""
+    """Return a row of ``heartbeat_minutes``; first and last heartbeat are within the minute."""
     begin_ms = MONDAY_MS + number * MINUTE_MS
     return {
         "cluster": "c0",
@@ -69,13 +69,13 @@ def database_of(
 
 
 def day(rows: Sequence[Row], downs_ms: Sequence[int] = (), addr: str = "10.0.0.1:10911") -> list[Row]:
-    """What Monday's rows come to, with sessions of the broker at that address that ended then."""
+    """Return the sums of Monday's rows, with sessions of the broker that ended at these times."""
     database = database_of(rows, [a_session(MONDAY_MS, down_ms, addr=addr) for down_ms in downs_ms])
     return database.rows("heartbeats_of_day", day=instant_of(MONDAY_MS).date(), cluster=None)
 
 
 def sums(rows: Sequence[Row]) -> tuple[int, int, int | None]:
-    """Missed, in how many silences, the longest."""
+    """Return missed heartbeats, number of silences, and the longest one."""
     longest = [row["longest_ms"] for row in rows if row["longest_ms"] is not None]
     return sum(row["missed"] for row in rows), sum(row["silences"] for row in rows), max(longest, default=None)
 
@@ -83,7 +83,7 @@ def sums(rows: Sequence[Row]) -> tuple[int, int, int | None]:
 @pytest.mark.parametrize(
     ("gap_ms", "missed"), [(30_000, 0), (44_999, 0), (45_000, 1), (60_000, 1), (74_999, 1), (75_000, 2), (115_000, 3)]
 )
-def test_as_many_are_missed_as_would_have_fitted(gap_ms: int, missed: int) -> None:
+def test_missed_heartbeats_are_those_that_fit_into_the_gap(gap_ms: int, missed: int) -> None:
     rows = [a_minute(n, 30_000) for n in range(5)] + [a_minute(7, gap_ms)]
     assert sums(day(rows))[0] == missed
 
@@ -95,7 +95,7 @@ def test_the_usual_gap_is_the_median_of_the_days_longest_gaps() -> None:
     assert sums(found) == (8, 1, 9_900)
 
 
-def test_a_silence_in_which_the_session_ended_is_an_absence() -> None:
+def test_silence_that_ended_the_session_is_an_absence() -> None:
     rows = [a_minute(n, 30_000) for n in range(5)] + [a_minute(20, 600_000, first_ms=5_000)]
     end_ms = MONDAY_MS + 20 * MINUTE_MS + 5_000
     assert sums(day(rows, [end_ms - 300_000]))[0] == 0
@@ -109,14 +109,14 @@ def test_another_brokers_end_does_not_matter() -> None:
     assert sums(day(rows, [MONDAY_MS + 15 * MINUTE_MS], addr="10.0.0.9:10911"))[0] == 19
 
 
-def test_each_server_is_a_listener_of_its_own() -> None:
+def test_missed_heartbeats_are_counted_per_server() -> None:
     rows = [a_minute(n, 30_000, server_id=s) for n in range(5) for s in ("ns1", "ns2")]
     rows.append(a_minute(7, 90_000, server_id="ns2"))
     found = sorted(day(rows), key=lambda row: row["server_id"])
     assert [(row["missed"], row["heartbeats"]) for row in found] == [(0, 10), (2, 12)]
 
 
-def test_they_are_counted_in_the_hour_in_which_the_silence_ended() -> None:
+def test_missed_heartbeats_count_in_the_hour_in_which_the_silence_ended() -> None:
     rows = [a_minute(n, 30_000) for n in range(5)] + [a_minute(61, 90_000)]
     found = sorted(day(rows), key=lambda row: row["number"])
     assert [(row["number"], row["missed"], row["heartbeats"]) for row in found] == [(1, 0, 10), (2, 2, 2)]
@@ -133,7 +133,7 @@ def test_a_first_heartbeat_has_no_gap() -> None:
     ),
     st.sets(st.integers(0, 4 * HOUR_MS), max_size=5),
 )
-def test_they_are_what_going_through_the_gaps_says(gaps: list[tuple[int, int]], downs: set[int]) -> None:
+def test_missed_heartbeats_equal_those_counted_gap_by_gap(gaps: list[tuple[int, int]], downs: set[int]) -> None:
     usual = median(gap for _, gap in gaps)
     downs_ms = {MONDAY_MS + down for down in downs}
     missed = []
@@ -148,7 +148,7 @@ def test_they_are_what_going_through_the_gaps_says(gaps: list[tuple[int, int]], 
 
 
 def past_of(data_dir: Path, rows: Sequence[Row], reaches_ms: int) -> Past:
-    """Tables of one broker that came up on Monday and stayed, with these minutes instead of its own."""
+    """Tables of one broker that is up from Monday on, with the given minutes instead of its own."""
     tables = HistoryOfLogs(data_dir, Log())
     tables.write_all()
     mark = encode_mark(HistoryMark(TOPIC_ID, "", {0: 1}, {0: reaches_ms}))
@@ -162,7 +162,7 @@ def past_of(data_dir: Path, rows: Sequence[Row], reaches_ms: int) -> Past:
 
 
 def read(past: Past, since_ms: int, until_ms: int) -> list[Row]:
-    """What the days of a time come to."""
+    """Return the sums of the days of a period."""
     window = Window(since_ms, until_ms)
     past.set_period(sessions_table([a_session(since_ms)]), window)
     read_heartbeats(past, window, None)
@@ -183,13 +183,13 @@ def test_days_are_added_up(tmp_path: Path) -> None:
     )
 
 
-def test_nothing_outside_of_the_time_is_counted(tmp_path: Path) -> None:
+def test_nothing_outside_the_period_is_counted(tmp_path: Path) -> None:
     past = past_of(tmp_path, [a_minute(n, 30_000) for n in range(60)], MONDAY_MS + HOUR_MS)
     (server,) = read(past, MONDAY_MS + 10 * MINUTE_MS, MONDAY_MS + 19 * MINUTE_MS)
     assert server["heartbeats"] == 20
 
 
-def test_it_is_said_from_when_to_when_heartbeats_are_known(tmp_path: Path) -> None:
+def test_period_with_known_heartbeats_is_reported(tmp_path: Path) -> None:
     past = past_of(tmp_path, [a_minute(n, 30_000) for n in range(60, 90)], MONDAY_MS + 2 * HOUR_MS)
     assert past.heartbeat_window(Window(MONDAY_MS, MONDAY_MS + DAY_MS)) == Window(
         MONDAY_MS + HOUR_MS, MONDAY_MS + 2 * HOUR_MS
@@ -197,7 +197,7 @@ def test_it_is_said_from_when_to_when_heartbeats_are_known(tmp_path: Path) -> No
     assert past.heartbeat_window(Window(MONDAY_MS, MONDAY_MS + HOUR_MS)) is None
 
 
-def test_of_a_real_log_it_counts_what_was_heard(morning: HistoryOfLogs) -> None:
+def test_heartbeats_of_a_real_log_are_counted(morning: HistoryOfLogs) -> None:
     begin_ms = morning.logs[0].records[0].at_ms
     past, window = Past(morning.settings), Window(begin_ms, begin_ms + 3 * HOUR_MS)
     past.set_period(sessions_between(past, window), window)

@@ -1,4 +1,4 @@
-"""Figures of lives by chance against computing them hour by hour, the slow way."""
+"""Figures of random sessions against a slow computation hour by hour."""
 
 import itertools
 from collections.abc import Sequence
@@ -20,7 +20,7 @@ _BROKERS = (("c0", "a", 1), ("c0", "a", 2), ("c0", "b", 0), ("c1", "x", 0))
 
 @st.composite
 def lives(draw: st.DrawFn) -> list[Row]:
-    """Of each broker sessions one after the other, each at any of three addresses, the last of which may last.
+    """Random sessions of each broker, one after the other, each at one of three addresses; the last may be open.
 
     One at an address that is not seen again may end later than the next one begins.
     """
@@ -49,7 +49,7 @@ def lives(draw: st.DrawFn) -> list[Row]:
 
 
 def brokers_of(sessions: Sequence[Row]) -> list[list[Row]]:
-    """The sessions of each broker that was up in the time, or went in it: who had gone before is not counted."""
+    """Return the sessions of each broker that was up or ended in the period; brokers down before it do not count."""
     of_broker = [
         [s for s in sessions if (s["cluster"], s["broker_name"], s["broker_id"]) == broker] for broker in _BROKERS
     ]
@@ -61,7 +61,7 @@ def is_up(sessions: Sequence[Row], at_ms: int) -> bool:
 
 
 def is_awaited(sessions: Sequence[Row], at_ms: int) -> bool:
-    """Whether the broker had come, and will come back or has gone without unregistering."""
+    """Whether the broker had started, and will return or has ended without unregistration."""
     if not any(s["up_ms"] <= at_ms for s in sessions):
         return False
     if any(s["down_ms"] is None for s in sessions):
@@ -71,14 +71,14 @@ def is_awaited(sessions: Sequence[Row], at_ms: int) -> bool:
 
 
 def absences_of(sessions: Sequence[Row], until_ms: int) -> list[tuple[int, int | None]]:
-    """Hours at which it was up no more, each with that at which it was again."""
+    """Return pairs of hours: when the broker was no longer up, and when it was up again."""
     hours = range(MONDAY_MS + _BEGIN * HOUR_MS, until_ms + 1, HOUR_MS)
     begins = [at_ms for at_ms in hours if is_up(sessions, at_ms - HOUR_MS) and not is_up(sessions, at_ms)]
     return [(begin, next((h for h in hours if h > begin and is_up(sessions, h)), None)) for begin in begins]
 
 
 def with_period(sessions: Sequence[Row]) -> tuple[list[list[Row]], Database]:
-    """The brokers that count, and a database to ask."""
+    """Return the brokers that count, and a database."""
     database = period_of(sessions, SINCE, UNTIL)
     database.register("counted", pa.table({"partition": pa.array([0], pa.int32()), "at_ms": [FAR_MS]}))
     register_heartbeats(database)
@@ -87,7 +87,7 @@ def with_period(sessions: Sequence[Row]) -> tuple[list[list[Row]], Database]:
 
 @settings(max_examples=examples(40), deadline=None)
 @given(lives())
-def test_figures_are_what_counting_hours_says(sessions: list[Row]) -> None:
+def test_figures_equal_those_counted_hour_by_hour(sessions: list[Row]) -> None:
     counted, database = with_period(sessions)
     hours = range(SINCE, UNTIL, HOUR_MS)
     known = sum(is_awaited(own, at_ms) for own in counted for at_ms in hours)
@@ -113,7 +113,7 @@ def test_figures_are_what_counting_hours_says(sessions: list[Row]) -> None:
 
 @settings(max_examples=examples(40), deadline=None)
 @given(lives())
-def test_hours_are_what_looking_at_each_says(sessions: list[Row]) -> None:
+def test_hours_equal_those_computed_one_by_one(sessions: list[Row]) -> None:
     counted, database = with_period(sessions)
     if not counted:
         return
@@ -132,7 +132,7 @@ def test_hours_are_what_looking_at_each_says(sessions: list[Row]) -> None:
 
 @settings(max_examples=examples(40), deadline=None)
 @given(lives())
-def test_a_cluster_is_dark_in_the_hours_in_which_none_is_up(sessions: list[Row]) -> None:
+def test_cluster_is_down_in_the_hours_in_which_no_broker_is_up(sessions: list[Row]) -> None:
     counted, database = with_period(sessions)
     for row in database.rows("clusters", objective=0.999)[:-1] if counted else ():
         own = [s for s in sessions if s["cluster"] == row["cluster"]]

@@ -1,4 +1,4 @@
-"""The objective and its error budget."""
+"""The availability objective and its error budget."""
 
 import pytest
 
@@ -14,14 +14,14 @@ def test_the_budget_of_a_month_of_three_nines_is_43_minutes() -> None:
     assert row["budget_left"] == pytest.approx(33.2 / 43.2)
 
 
-def test_more_than_the_budget_is_below_nothing_left() -> None:
+def test_exceeded_budget_has_a_negative_rest() -> None:
     missed = total([a_session(MONDAY_MS, MONDAY_MS + 700)], MONDAY_MS + 1_000, 0.9)
     assert missed["budget_left"] == pytest.approx(-2)
     assert not missed["met"]
     assert total([a_session(MONDAY_MS, MONDAY_MS + 901)], MONDAY_MS + 1_000, 0.9)["met"]
 
 
-def test_of_no_time_nothing_is_missed() -> None:
+def test_empty_period_uses_no_budget() -> None:
     row = total([a_session(MONDAY_MS + 1_000)], MONDAY_MS + 1_000, 0.9)
     assert (row["known_ms"], row["budget_left"], row["met"]) == (0, None, True)
 

@@ -1,4 +1,4 @@
-"""The page: whole in itself, readable for everybody, and no prey for names."""
+"""The report page is self-contained, accessible, and safe against hostile names."""
 
 import re
 import tomllib
@@ -14,7 +14,7 @@ from namesrv_stream.history.answer import Window
 from namesrv_stream.history.database import Row
 from namesrv_stream.history.report.page import page
 from namesrv_stream.history.report.report_tables import answer_of
-from tests.support.report_figures import DAY_MS, HOUR_MS, MONDAY_MS, Heard, a_session, figures_of
+from tests.support.report_figures import DAY_MS, HOUR_MS, MONDAY_MS, Heartbeats, a_session, figures_of
 from tests.support.settings_tables import REPOSITORY
 
 SINCE, UNTIL = MONDAY_MS, MONDAY_MS + 10 * DAY_MS
@@ -31,7 +31,7 @@ EVIL = (
 
 
 class Elements(HTMLParser):
-    """What a page has: elements with their attributes, and its text."""
+    """Elements of a page with their attributes, and its text."""
 
     def __init__(self, html: str) -> None:
         super().__init__()
@@ -51,7 +51,7 @@ class Elements(HTMLParser):
 
 
 def lives(name: str, cluster: str, addr: str, cause: str = "expired", server_id: str = "ns1") -> tuple[str, Elements]:
-    """The page of a broker of that name that flapped, missed heartbeats and went; and what it has."""
+    """Return the page of a broker with this name that flapped, missed heartbeats and ended, and its elements."""
     ups = [SINCE + n * HOUR_MS // 4 for n in range(6)]
     sessions = [a_session(up_ms, up_ms + 60_000, cause, name=name, cluster=cluster, addr=addr) for up_ms in ups]
     sessions.append(a_session(SINCE + DAY_MS, name=name, cluster=cluster, addr=addr))
@@ -63,14 +63,14 @@ def made(sessions: Sequence[Row], server_id: str = "ns1", objective: float = 0.9
     process = {key: sessions[0][key] for key in ("cluster", "broker_name", "broker_addr")}
     figures = {"heartbeats": 100, "missed": 7, "silences": 3, "longest_ms": 90_000, "usual_ms": 30_000.0, "number": 1}
     minutes = range(SINCE, UNTIL, 60_000)
-    heard = Heard([process | figures | {"server_id": server_id}], minutes, Window(SINCE, UNTIL))
+    heard = Heartbeats([process | figures | {"server_id": server_id}], minutes, Window(SINCE, UNTIL))
     found = figures_of(sessions, SINCE, UNTIL, heard=heard, objective=objective, cluster=process["cluster"])
     html = page(found, answer_of(found), UNTIL)
     return html, Elements(html)
 
 
 @pytest.mark.parametrize("evil", EVIL, ids=range(len(EVIL)))
-def test_a_name_is_text_whatever_it_says(evil: str) -> None:
+def test_names_are_escaped(evil: str) -> None:
     html, found = lives(evil, evil, evil, evil, evil)
     _, plain = lives("broker", "cluster", "address", "cause", "server")
     assert {tag for tag, _ in found.found} == {tag for tag, _ in plain.found}
@@ -81,17 +81,17 @@ def test_a_name_is_text_whatever_it_says(evil: str) -> None:
     assert not re.search("[\u202e\x00\x1b]", html)
 
 
-def test_a_name_is_shown_as_it_is() -> None:
+def test_names_are_shown_unchanged() -> None:
     _, found = lives("<b>broker & co</b>", "c", "a")
     assert "<b>broker & co</b>" in found.text
 
 
-def test_a_long_name_is_cut() -> None:
+def test_long_names_are_truncated() -> None:
     html, _ = lives("x" * 100_000, "c", "a")
     assert len(html) < 300_000
 
 
-def test_nothing_is_fetched_and_nothing_runs() -> None:
+def test_page_loads_nothing_and_runs_no_script() -> None:
     html, found = lives("broker", "cluster", "address")
     assert {tag for tag, _ in found.found} & {"script", "link", "img", "iframe", "object", "form", "base"} == set()
     attributes = [(key, value or "") for _, of in found.found for key, value in of.items()]
@@ -110,7 +110,7 @@ def test_links_lead_to_places_on_the_page() -> None:
     assert {(of["href"] or "")[1:] for of in found.of("a")} <= places
 
 
-def test_it_can_be_read_without_seeing_it() -> None:
+def test_page_is_accessible_to_screen_readers() -> None:
     html, found = lives("broker", "cluster", "address")
     assert found.of("html") == [{"lang": "en"}]
     assert len(found.of("h1")) == 1
@@ -123,7 +123,7 @@ def test_it_can_be_read_without_seeing_it() -> None:
     assert 'name="viewport"' in html
 
 
-def test_text_stands_out_from_its_ground() -> None:
+def test_text_has_enough_contrast() -> None:
     html, _ = lives("broker", "cluster", "address")
     themes = re.findall(r":root \{(.*?)\}", html, re.DOTALL)
     light, dark, printed = (dict(re.findall(r"--([\w-]+): (#[0-9a-f]+)", theme)) for theme in themes)
@@ -135,20 +135,20 @@ def test_text_stands_out_from_its_ground() -> None:
             assert contrast(theme[text], theme[ground]) >= 4.5, (text, ground, theme)
 
 
-def test_it_says_whether_the_objective_was_met() -> None:
+def test_page_says_whether_the_objective_was_met() -> None:
     assert "was met" in made([a_session(SINCE)])[1].text
     html, found = made([a_session(SINCE, SINCE + DAY_MS)])
     assert "was missed" in found.text
     assert 'class="verdict bad"' in html
 
 
-def test_a_quiet_time_makes_a_page_too() -> None:
+def test_period_without_events_has_a_page_too() -> None:
     _, found = made([a_session(SINCE)])
     assert "No broker was down." in found.text
     assert "no broker flapped" in found.text
 
 
-def test_a_short_table_says_how_many_there_are() -> None:
+def test_shortened_table_shows_the_total_number() -> None:
     sessions = [
         session
         for n in range(300)
@@ -172,7 +172,7 @@ def test_the_templates_and_the_sql_are_part_of_the_package() -> None:
 
 
 def contrast(one: str, other: str) -> float:
-    """As WCAG 2 defines it."""
+    """Return the contrast as WCAG 2 defines it."""
     low, high = sorted((luminance(one), luminance(other)))
     return (high + 0.05) / (low + 0.05)
 

@@ -1,4 +1,4 @@
-"""``namesrv-stream report`` on real tables: the page, JSON, exit codes, one line for each failure."""
+"""``namesrv-stream report`` on real tables: page, JSON, exit codes, and one line for each failure."""
 
 import json
 import shutil
@@ -21,7 +21,7 @@ UNTIL = str(BEGIN_MS + 180 * MINUTE_MS)
 
 @pytest.fixture
 def run(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Run:
-    """Runs ``report``; returns (exit code, stdout, stderr)."""
+    """Returns a function that runs ``report`` and returns (exit code, stdout, stderr)."""
 
     def run_main(*arguments: str) -> tuple[int, str, str]:
         monkeypatch.setattr(sys, "argv", ["namesrv-stream", "report", *arguments])
@@ -34,7 +34,7 @@ def run(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> 
 
 @pytest.fixture
 def ask(run: Run, morning: HistoryOfLogs) -> Run:
-    """Of the morning."""
+    """Returns a function that runs ``report`` on the tables of the morning."""
 
     def ask_report(*arguments: str) -> tuple[int, str, str]:
         of_morning = ("--data-dir", str(morning.settings.data.dir), "--since", str(BEGIN_MS), "--until", UNTIL)
@@ -50,7 +50,7 @@ def report_of(ask: Run, *arguments: str) -> dict[str, Any]:
     return found
 
 
-def test_the_figures_of_a_morning_are_those_of_its_story(ask: Run) -> None:
+def test_report_has_the_figures_of_the_example_log(ask: Run) -> None:
     found = report_of(ask)
     (summary,) = found["summary"]
     # loner 5 times 2 min; broker-b 8 min 29 s and 4 min 6.5 s; both processes of broker-a some 4 min.
@@ -64,7 +64,7 @@ def test_the_figures_of_a_morning_are_those_of_its_story(ask: Run) -> None:
     assert [f["broker_name"] for f in found["flaps"]] == ["loner"]
 
 
-def test_an_expiry_is_measured_from_when_it_was_due(ask: Run) -> None:
+def test_delay_of_an_expiry_is_measured_from_its_deadline(ask: Run) -> None:
     delays = {d["delay"]: d for d in report_of(ask)["delays"]}
     assert (delays["expiry"]["count"], delays["expiry"]["max_ms"]) == (1, 1_000)
     assert delays["silence"]["count"] == 9
@@ -78,31 +78,31 @@ def test_a_page_is_written(ask: Run, tmp_path: Path) -> None:
     assert "Broker availability" in path.read_text()
 
 
-def test_page_and_json_come_together(ask: Run, tmp_path: Path) -> None:
+def test_page_and_json_can_be_combined(ask: Run, tmp_path: Path) -> None:
     path = tmp_path / "report.html"
     found = report_of(ask, "--html", str(path))
     assert found["clusters"][0]["cluster"] in path.read_text()
 
 
-def test_without_a_page_it_is_tables(ask: Run) -> None:
+def test_without_a_page_tables_are_printed(ask: Run) -> None:
     code, out, _ = ask()
     assert code == 0
     assert "brokers by how long they were down" in out
 
 
-def test_a_cluster_alone_is_of_its_brokers(ask: Run) -> None:
+def test_report_of_a_cluster_has_only_its_brokers(ask: Run) -> None:
     found = report_of(ask, "--cluster", "c1")
     assert [b["broker_name"] for b in found["brokers"]] == ["loner"]
     assert {m["cluster"] for m in found["missed"]} <= {"c1"}
     assert sum(p["heartbeats"] for p in found["pieces"]) < sum(p["heartbeats"] for p in report_of(ask)["pieces"])
 
 
-def test_an_objective_is_per_cent(ask: Run) -> None:
+def test_objective_is_given_in_percent(ask: Run) -> None:
     for text in ("99.9%", " 99.9 "):
         assert report_of(ask, "--slo", text)["summary"][0]["objective"] == pytest.approx(0.999)
 
 
-def test_the_objective_decides_what_is_met(ask: Run) -> None:
+def test_objective_decides_whether_it_is_met(ask: Run) -> None:
     assert [c["met"] for c in report_of(ask, "--slo", "90")["clusters"]] == [True, True]
     assert [c["met"] for c in report_of(ask, "--slo", "95")["clusters"]] == [False, True]
 
@@ -139,7 +139,7 @@ def test_an_error_is_one_line(ask: Run, arguments: list[str], code: int, words: 
     assert found[2].count("\n") == 1
 
 
-def test_without_tables_it_is_said_where_they_would_be(run: Run, tmp_path: Path) -> None:
+def test_missing_tables_are_reported_with_their_place(run: Run, tmp_path: Path) -> None:
     code, out, errors = run("--data-dir", str(tmp_path))
     assert (code, out) == (1, "")
     assert f"there is no table route_archive in {tmp_path}/tables" in errors
@@ -167,7 +167,7 @@ def test_a_table_that_cannot_be_read_is_named(run: Run, morning: HistoryOfLogs, 
     assert errors.count("\n") == 1
 
 
-def test_hostile_names_get_through_all_of_it(run: Run, tmp_path: Path) -> None:
+def test_hostile_names_do_not_break_the_report(run: Run, tmp_path: Path) -> None:
     name = '<script>alert("1")</script>'
     broker = a_registration("10.0.0.1:10911", broker_name=name, cluster=name)
     log = Log()

@@ -1,55 +1,57 @@
-"""What is not known is said."""
+"""The report notes incomplete data."""
 
 from collections.abc import Sequence
 
 from namesrv_stream.history.answer import Extent, Window
 from namesrv_stream.history.database import Row
 from namesrv_stream.history.report.report_tables import answer_of, unobserved
-from tests.support.report_figures import DAY_MS, HOUR_MS, MONDAY_MS, Heard, a_session, figures_of
+from tests.support.report_figures import DAY_MS, HOUR_MS, MONDAY_MS, Heartbeats, a_session, figures_of
 
 MINUTE_MS = 60_000
 SINCE, UNTIL = MONDAY_MS, MONDAY_MS + 2 * DAY_MS
 
 
-def heard_in(minutes: Sequence[int], begin_ms: int = SINCE, end_ms: int = UNTIL, usual_ms: float = 30_000) -> Heard:
-    """Somebody was, in these minutes after the begin."""
+def heard_in(
+    minutes: Sequence[int], begin_ms: int = SINCE, end_ms: int = UNTIL, usual_ms: float = 30_000
+) -> Heartbeats:
+    """Return known heartbeats: some broker was heard in these minutes after the begin."""
     of = {"cluster": "c0", "broker_name": "broker-a", "broker_addr": "10.0.0.1:10911", "server_id": "ns1"}
     row = of | {"number": 1, "heartbeats": 1, "missed": 0, "silences": 0, "usual_ms": usual_ms}
     window = Window(begin_ms, end_ms) if end_ms > begin_ms else None
-    return Heard([row], [SINCE + n * MINUTE_MS for n in minutes], window)
+    return Heartbeats([row], [SINCE + n * MINUTE_MS for n in minutes], window)
 
 
 ALL = range(2 * 24 * 60)
 
 
-def unknown(sessions: Sequence[Row], heard: Heard | None = None, extent: Extent | None = None) -> Sequence[Row]:
+def unknown(sessions: Sequence[Row], heard: Heartbeats | None = None, extent: Extent | None = None) -> Sequence[Row]:
     return unobserved(figures_of(sessions, SINCE, UNTIL, heard=heard, extent=extent))
 
 
-def what(sessions: Sequence[Row], heard: Heard | None = None) -> list[str]:
+def what(sessions: Sequence[Row], heard: Heartbeats | None = None) -> list[str]:
     return [row["what"] for row in unknown(sessions, heard)]
 
 
-def blind_spans(heard: Heard, sessions: Sequence[Row]) -> list[tuple[int, int]]:
+def blind_spans(heard: Heartbeats, sessions: Sequence[Row]) -> list[tuple[int, int]]:
     return [(row["begin_ms"], row["end_ms"]) for row in unknown(sessions, heard) if row["what"] == "blind"]
 
 
-def test_where_all_is_known_nothing_is_said() -> None:
+def test_complete_data_gives_no_note() -> None:
     assert what([a_session(SINCE)], heard_in(ALL)) == []
 
 
-def test_a_history_that_begins_later_is_said() -> None:
+def test_late_begin_of_the_history_is_noted() -> None:
     (row,) = unknown([a_session(SINCE + HOUR_MS)], heard_in(ALL), Extent(SINCE + 7, UNTIL, UNTIL))
     assert (row["what"], row["begin_ms"], row["end_ms"]) == ("before the history", SINCE, SINCE + 7)
 
 
-def test_lost_changes_are_said() -> None:
+def test_lost_changes_are_noted() -> None:
     extent = Extent(0, SINCE + HOUR_MS, UNTIL, SINCE + 3 * HOUR_MS)
     (row,) = unknown([a_session(SINCE)], heard_in(ALL), extent)
     assert (row["what"], row["duration_ms"]) == ("lost changes", 2 * HOUR_MS)
 
 
-def test_sessions_that_were_rebuilt_are_said_once_an_instant() -> None:
+def test_rebuilt_sessions_are_noted_once_per_instant() -> None:
     at_ms = SINCE + HOUR_MS
     sessions = [
         a_session(SINCE, at_ms, "state_rebuilt"),
@@ -61,30 +63,30 @@ def test_sessions_that_were_rebuilt_are_said_once_an_instant() -> None:
     assert row["meaning"].startswith("3 sessions begin or end here")
 
 
-def test_brokers_that_had_gone_before_are_counted() -> None:
+def test_brokers_down_before_the_period_are_counted() -> None:
     sessions = [a_session(SINCE), a_session(SINCE - HOUR_MS, SINCE - 1, name="b")]
     (row,) = unknown(sessions, heard_in(ALL))
     assert row["meaning"].startswith("1 broker")
 
 
-def test_heartbeats_of_which_there_are_none_are_said() -> None:
+def test_missing_heartbeats_are_noted() -> None:
     assert what([a_session(SINCE)]) == ["heartbeats"]
     late = heard_in(range(600, 1200), SINCE + 600 * MINUTE_MS, SINCE + 1200 * MINUTE_MS)
     assert what([a_session(SINCE)], late) == ["heartbeats", "heartbeats"]
 
 
-def test_heartbeats_that_end_before_the_time_does_are_said() -> None:
+def test_early_end_of_the_heartbeats_is_noted() -> None:
     (row,) = unknown([a_session(SINCE)], heard_in(ALL, end_ms=UNTIL - 1_000))
     assert (row["what"], row["begin_ms"], row["end_ms"]) == ("heartbeats", UNTIL - 1_000, UNTIL)
 
 
-def test_of_a_time_before_the_first_broker_no_heartbeats_are_missing() -> None:
+def test_no_heartbeats_are_missing_before_the_first_broker() -> None:
     late = heard_in(range(600, 2 * 24 * 60), SINCE + 600 * MINUTE_MS)
     assert what([a_session(SINCE + 600 * MINUTE_MS)], late) == []
     assert what([a_session(SINCE)], late) == ["heartbeats"]
 
 
-def test_figures_of_heartbeats_say_over_which_time_they_are_counted() -> None:
+def test_heartbeat_figures_state_their_period() -> None:
     found = figures_of([a_session(SINCE)], SINCE, UNTIL, heard=heard_in(range(30), end_ms=SINCE + 30 * MINUTE_MS))
     answer = answer_of(found)
     (summary,) = answer.sections[0].rows
@@ -101,7 +103,7 @@ def test_a_time_without_heartbeats_of_live_brokers_is_blind() -> None:
     assert blind_spans(heard, [a_session(SINCE)]) == [(SINCE + 100 * MINUTE_MS, SINCE + 125 * MINUTE_MS)]
 
 
-def test_a_time_in_which_all_had_gone_is_not_blind() -> None:
+def test_period_without_live_brokers_is_not_blind() -> None:
     heard = heard_in([n for n in ALL if not 100 <= n < 125])
     sessions = [a_session(SINCE, SINCE + 102 * MINUTE_MS), a_session(SINCE + 125 * MINUTE_MS)]
     assert blind_spans(heard, sessions) == []

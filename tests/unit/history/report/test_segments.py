@@ -1,4 +1,4 @@
-"""A time in hours, days or weeks."""
+"""Division of a period into hours, days or weeks."""
 
 from datetime import UTC, datetime
 
@@ -16,7 +16,7 @@ def segments(since_ms: int, until_ms: int) -> list[Row]:
     return database.rows("segments", objective=None, heard_from_ms=None, heard_to_ms=None)
 
 
-def test_a_day_is_cut_into_hours() -> None:
+def test_day_is_divided_into_hours() -> None:
     found = segments(MONDAY_MS + 600_000, MONDAY_MS + 3 * HOUR_MS)
     assert {row["unit"] for row in found} == {"hour"}
     assert [((row["begin_ms"] - MONDAY_MS) // 60_000, row["end_ms"] - MONDAY_MS) for row in found] == [
@@ -26,14 +26,14 @@ def test_a_day_is_cut_into_hours() -> None:
     ]
 
 
-def test_a_month_is_cut_at_midnight() -> None:
+def test_month_is_divided_at_midnight() -> None:
     found = segments(MONDAY_MS + 5 * HOUR_MS, MONDAY_MS + 30 * DAY_MS)
     assert (found[0]["unit"], len(found)) == ("day", 30)
     inner = [datetime.fromtimestamp(row["begin_ms"] / 1000, UTC) for row in found[1:]]
     assert {(at.hour, at.minute) for at in inner} == {(0, 0)}
 
 
-def test_a_year_is_cut_into_weeks() -> None:
+def test_year_is_divided_into_weeks() -> None:
     found = segments(MONDAY_MS, MONDAY_MS + 364 * DAY_MS)
     assert (found[0]["unit"], len(found)) == ("week", 52)
 

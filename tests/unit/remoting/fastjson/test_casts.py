@@ -1,4 +1,4 @@
-"""What fastjson makes of a value that has another type than its property."""
+"""fastjson's casts of values with another type than their property."""
 
 import pytest
 
@@ -30,7 +30,7 @@ def test_an_integer_is_cast(value: object, expected: int | None) -> None:
 @pytest.mark.parametrize(
     "value", ["x", "1_000", "\uff11", " 7", "0x7", "7.5", "9" * 33, [], {}, 2**31, 1e300, "2147483648"]
 )
-def test_what_is_no_integer_is_refused(value: object) -> None:
+def test_invalid_integer_is_refused(value: object) -> None:
     with pytest.raises(ValueError, match=r"is not a number|does not fit 32 bits"):
         as_integer(value, 32)
 
@@ -50,7 +50,7 @@ def test_a_text_is_cast(value: object, expected: str | None) -> None:
 
 
 @pytest.mark.parametrize("value", [[], {}, ["a"]])
-def test_a_container_is_no_text(value: object) -> None:
+def test_container_is_not_cast_to_text(value: object) -> None:
     with pytest.raises(ValueError, match="is not a text"):
         as_text(value)
 
@@ -72,11 +72,11 @@ def test_a_container_is_no_text(value: object) -> None:
         (None, None),
     ],
 )
-def test_a_truth_value_is_cast(value: object, expected: bool | None) -> None:
+def test_boolean_is_cast(value: object, expected: bool | None) -> None:
     assert as_boolean(value) is expected
 
 
 @pytest.mark.parametrize("value", ["yes", [], {}])
-def test_what_is_no_truth_value_is_refused(value: object) -> None:
+def test_invalid_boolean_is_refused(value: object) -> None:
     with pytest.raises(ValueError, match="neither"):
         as_boolean(value)

@@ -41,7 +41,7 @@ FASTJSON_VALUES = st.recursive(
 
 
 def check_reads(text: str, expected: Any) -> None:
-    """Both readers read the text so."""
+    """Assert that both readers read the text as expected."""
     assert loads(text.encode()) == expected
     assert loads_lenient(text.encode()) == expected
     assert loads_lenient(text) == expected
@@ -129,7 +129,7 @@ def test_the_dialect_is_read(text: str, expected: Any) -> None:
         '{"a":1}\x00',
     ],
 )
-def test_what_is_not_in_the_dialect_is_refused(text: str) -> None:
+def test_text_outside_the_dialect_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match="at character"):
         loads(text)
     with pytest.raises(ValueError, match="at character"):
@@ -197,7 +197,7 @@ def test_every_captured_json_body_is_read_alike_by_both_readers() -> None:
 
 @settings(max_examples=examples(100), deadline=None)
 @given(value=JSON_VALUES)
-def test_json_is_read_as_python_does(value: Any) -> None:
+def test_json_is_read_as_by_python(value: Any) -> None:
     text = json.dumps(value)
 
     assert _same(loads(text), value)
@@ -206,7 +206,7 @@ def test_json_is_read_as_python_does(value: Any) -> None:
 
 @settings(max_examples=examples(100), deadline=None)
 @given(value=FASTJSON_VALUES)
-def test_what_the_writer_writes_is_read(value: Any) -> None:
+def test_output_of_the_writer_is_read(value: Any) -> None:
     written = dumps_legacy(value)
 
     assert loads(written) == loads_lenient(written) == _with_text_keys(value)
@@ -253,7 +253,7 @@ def test_a_document_of_too_many_values_is_refused_before_it_is_read() -> None:
         loads(b"[" + b"0," * MAX_VALUES + b"0]")
 
 
-def test_only_what_is_short_is_read_leniently() -> None:
+def test_only_short_texts_are_read_leniently() -> None:
     assert len(loads(b"['a'" + b" " * (MAX_LENIENT_BYTES - 5) + b"]")) == 1
 
     with pytest.raises(ValueError, match="exceed the limit for the lenient reader"):

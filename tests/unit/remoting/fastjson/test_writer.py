@@ -164,7 +164,7 @@ def test_fractions_are_written() -> None:
 
 
 @pytest.mark.parametrize("value", [object(), b"bytes", {"a": {1, 2}}, {(1, 2): 3}, {None: 1}, {True: 1}])
-def test_what_has_no_place_in_a_body_is_refused(value: object) -> None:
+def test_unsupported_values_are_refused(value: object) -> None:
     with pytest.raises(TypeError):
         dumps_legacy(value)
     with pytest.raises(TypeError):
@@ -204,7 +204,7 @@ def test_both_forms_read_back_as_what_was_written(text: str) -> None:
 
 @settings(max_examples=examples(150), deadline=None)
 @given(text=st.text(alphabet=st.characters(max_codepoint=0x2100), max_size=12), number=st.integers(-(2**70), 2**70))
-def test_the_fast_way_writes_what_the_slow_way_writes(text: str, number: int) -> None:
+def test_fast_and_slow_writer_give_equal_output(text: str, number: int) -> None:
     value = {text: [text, number, True, (text,)]}
 
     # An int key anywhere keeps orjson out.
@@ -217,7 +217,7 @@ def _wants_strict(request: RemotingCommand) -> bool:
 
 
 def _as_java_has_it(value: Any) -> Any:
-    """A parsed body with the int keys that Java's maps have."""
+    """Return a parsed body with int keys, as in Java's maps."""
     if isinstance(value, list):
         return [_as_java_has_it(item) for item in value]
     if isinstance(value, dict):

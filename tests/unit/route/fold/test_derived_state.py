@@ -1,4 +1,4 @@
-"""What is alive with more partitions is what would be alive had there always been as many."""
+"""After a repartition the same brokers are alive as if there had always been as many partitions."""
 
 from collections.abc import Iterator
 from random import Random
@@ -29,7 +29,7 @@ _BEATS = 240
 
 
 class _Topic:
-    """Partitions that are folded as they are written, all by one clock."""
+    """Partitions that are folded as they are written, with a common clock."""
 
     def __init__(self, states: list[FoldState]) -> None:
         self.states = states
@@ -45,7 +45,7 @@ class _Topic:
             folding.fold(state, self.groups, record, self.output)
 
     def hear_early(self, server: Origin, seconds: int) -> None:
-        """The server writes to the first partition before all others, whose clocks are behind from then on."""
+        """Write a record to the first partition before all others, whose clocks are then behind."""
         for tick in range(2 * seconds):
             record = Record(
                 0, self.states[0].next_offset, BEGIN_MS - 500 * (2 * seconds - tick), encode_event(Tick(server))
@@ -61,7 +61,7 @@ class _Topic:
 
 
 def _life(random: Random) -> Iterator[tuple[int, Event]]:
-    """Two servers tick each half second; brokers register, beat, fall silent, unregister or disconnect."""
+    """Random events: two servers tick every half second; brokers register, send heartbeats, fall silent or end."""
     silent: set[int] = set()
     for beat in range(_BEATS):
         at_ms = BEGIN_MS + 500 * beat
@@ -87,7 +87,7 @@ def _states(partitions: int) -> list[FoldState]:
 
 @pytest.mark.parametrize("seed", range(8))
 @pytest.mark.parametrize(("before", "after"), [(1, 3), (2, 4), (4, 6)])
-def test_brokers_go_on_as_old_as_they_were(before: int, after: int, seed: int) -> None:
+def test_brokers_keep_their_age(before: int, after: int, seed: int) -> None:
     grown, always = _Topic(_states(before)), _Topic(_states(after))
     grown.hear_early(S1, 30)
     grown.hear_early(S2, 7)
@@ -106,7 +106,7 @@ def test_brokers_go_on_as_old_as_they_were(before: int, after: int, seed: int) -
     assert grown.output.dead_letters == []
 
 
-def test_what_was_closed_just_now_is_remembered_where_the_name_goes() -> None:
+def test_recent_closes_move_to_the_new_partition_of_the_name() -> None:
     topic = _Topic(_states(1))
     for broker in _FLEET[:4]:
         topic.say(BrokerRegistered(over(S1, 1), broker), BEGIN_MS)
@@ -118,8 +118,8 @@ def test_what_was_closed_just_now_is_remembered_where_the_name_goes() -> None:
     assert gone == closes
 
 
-def test_what_a_name_says_afterwards_is_later_whatever_kafkas_clock_says() -> None:
-    """Rows of a key are in the order of their times, for it may be in a partition with a lower number now."""
+def test_later_rows_of_a_name_have_later_times_despite_kafkas_clock() -> None:
+    """The new partition may have a lower number, so the rows of a key are ordered by their times."""
     topic = _Topic(_states(3))
     for broker in _FLEET:
         topic.say(BrokerRegistered(over(S1, 1), broker), BEGIN_MS)

@@ -1,4 +1,4 @@
-"""Laws of the fold on short random logs: nothing depends on where it is cut, and its parts always agree."""
+"""Properties of the fold on short random logs: interruptions change nothing, and its parts always agree."""
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -32,14 +32,14 @@ def logged(entries: list[Entry]) -> Log:
 
 
 def restarted(state: FoldState, rows: list[RouteChange]) -> tuple[FoldState, GroupDict]:
-    """What a job without its checkpoint starts from: the stored state and the groups of the rows alone."""
+    """Restart the fold from the stored state and from the groups of the rows, as a job without checkpoint does."""
     table = RouteTable()
     apply(table, rows)
     return decode_state(encode_state(state)), GroupDict(table.groups)
 
 
 def folded(records: list[Record], cut: int, every: bool = False) -> tuple[FoldOutput, FoldState]:
-    """The fold of records, interrupted before offset ``cut``, or before every record."""
+    """Fold records, with a restart before offset ``cut``, or before every record."""
     state, groups, output = FoldState(0, 1, settings=FAST), GroupDict(), FoldOutput()
     for record in records:
         if every or record.offset == cut:
@@ -50,7 +50,7 @@ def folded(records: list[Record], cut: int, every: bool = False) -> tuple[FoldOu
 
 @settings(max_examples=examples(60))
 @given(_LOGS, st.integers(0, 59))
-def test_a_fold_continued_from_its_stored_state_is_the_fold_never_interrupted(entries: list[Entry], cut: int) -> None:
+def test_fold_continued_from_its_stored_state_equals_an_uninterrupted_fold(entries: list[Entry], cut: int) -> None:
     whole = logged(entries)
 
     output, state = folded(whole.records, cut % len(entries))
@@ -61,7 +61,7 @@ def test_a_fold_continued_from_its_stored_state_is_the_fold_never_interrupted(en
 
 @settings(max_examples=examples(60))
 @given(_LOGS)
-def test_a_fold_interrupted_before_every_record_is_the_fold_never_interrupted(entries: list[Entry]) -> None:
+def test_fold_interrupted_before_every_record_equals_an_uninterrupted_fold(entries: list[Entry]) -> None:
     whole = logged(entries)
 
     output, _ = folded(whole.records, 0, every=True)
@@ -107,7 +107,7 @@ def test_leases_live_entries_and_routes_always_agree(entries: list[Entry]) -> No
 
 @settings(max_examples=examples(60))
 @given(_LOGS)
-def test_each_broker_has_a_holder_or_the_guard_holds_it(entries: list[Entry]) -> None:
+def test_every_live_broker_has_a_holder_or_is_held_by_the_guard(entries: list[Entry]) -> None:
     log = Log(FAST)
     for entry in entries:
         log.append(entry.value, entry.after_ms)
@@ -118,7 +118,7 @@ def test_each_broker_has_a_holder_or_the_guard_holds_it(entries: list[Entry]) ->
 
 @settings(max_examples=examples(60))
 @given(_LOGS)
-def test_rows_are_numbered_without_holes(entries: list[Entry]) -> None:
+def test_rows_are_numbered_without_gaps(entries: list[Entry]) -> None:
     log = logged(entries)
     numbers: dict[int, list[int]] = {}
     for row in log.output.changes:

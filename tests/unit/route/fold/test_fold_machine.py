@@ -1,4 +1,4 @@
-"""Liveness against a naive oracle that scans all events again, each time, from the first."""
+"""Liveness against a naive oracle that scans all events on each call."""
 
 from itertools import pairwise
 from typing import ClassVar, NamedTuple
@@ -22,8 +22,8 @@ _SERVERS = st.sampled_from(sorted(SERVERS))
 _AFTER_MS = st.sampled_from((0, 1, 499, 500, 1_000, 2_000, 2_001, 60_000, -300))
 
 
-class Heard(NamedTuple):
-    """What the oracle knows of one record."""
+class LogEvent(NamedTuple):
+    """One record, as the oracle stores it."""
 
     at_ms: int
     server_id: str
@@ -33,10 +33,10 @@ class Heard(NamedTuple):
 
 
 class Oracle:
-    """Liveness by the definition: nothing is kept but the events."""
+    """Computes liveness by its definition; it stores only the events."""
 
     def __init__(self) -> None:
-        self.events: list[Heard] = []
+        self.events: list[LogEvent] = []
 
     def observed_ms(self, server_id: str, since: int, until: int) -> int:
         """Observed time at a server between two of the log's events."""
@@ -44,8 +44,8 @@ class Oracle:
         steps = [(i, self.events[i].at_ms - self.events[j].at_ms) for j, i in pairwise(mine)]
         return sum(max(0, min(step, MAX_GAP_MS)) for i, step in steps if i > since)
 
-    def holds(self, addr: str, server_id: str) -> bool:
-        """Whether the server holds the broker after all events."""
+    def has_lease(self, addr: str, server_id: str) -> bool:
+        """Whether the server has_lease the broker after all events."""
         heard, connection = -1, 0
         for i, event in enumerate(self.events):
             if event.server_id != server_id:
@@ -64,11 +64,11 @@ class Oracle:
         return heard >= 0
 
     def alive(self) -> set[str]:
-        return {addr for addr in BROKERS for server_id in SERVERS if self.holds(addr, server_id)}
+        return {addr for addr in BROKERS for server_id in SERVERS if self.has_lease(addr, server_id)}
 
 
 class LivenessMachine(RuleBasedStateMachine):
-    """Two servers, three brokers, no server ever silent."""
+    """Two servers that never fall silent, and three brokers."""
 
     never: ClassVar[int] = 10**12
 
@@ -77,33 +77,33 @@ class LivenessMachine(RuleBasedStateMachine):
         self.log = Log(FoldSettings(max_gap_ms=MAX_GAP_MS, server_silent_ms=self.never, server_lost_ms=self.never))
         self.oracle = Oracle()
 
-    def note(self, server_id: str, kind: str, addr: str = "", connection: int = 0) -> None:
-        self.oracle.events.append(Heard(self.log.now_ms, server_id, kind, addr, connection))
+    def record_event(self, server_id: str, kind: str, addr: str = "", connection: int = 0) -> None:
+        self.oracle.events.append(LogEvent(self.log.now_ms, server_id, kind, addr, connection))
 
     @rule(addr=_ADDRS, server_id=_SERVERS, connection=st.integers(1, 2), after_ms=_AFTER_MS)
     def register(self, addr: str, server_id: str, connection: int, after_ms: int) -> None:
         self.log.register(BROKERS[addr], SERVERS[server_id], connection, after_ms)
-        self.note(server_id, "register", addr, connection)
+        self.record_event(server_id, "register", addr, connection)
 
     @rule(addr=_ADDRS, server_id=_SERVERS, connection=st.integers(1, 2), after_ms=_AFTER_MS)
-    def prove(self, addr: str, server_id: str, connection: int, after_ms: int) -> None:
+    def register_unchanged(self, addr: str, server_id: str, connection: int, after_ms: int) -> None:
         self.log.heard(BROKERS[addr], SERVERS[server_id], connection, after_ms)
-        self.note(server_id, "proof", addr, connection)
+        self.record_event(server_id, "proof", addr, connection)
 
     @rule(addr=_ADDRS, server_id=_SERVERS, after_ms=_AFTER_MS)
     def beat(self, addr: str, server_id: str, after_ms: int) -> None:
         self.log.beat(BROKERS[addr], SERVERS[server_id], after_ms)
-        self.note(server_id, "beat", addr)
+        self.record_event(server_id, "beat", addr)
 
     @rule(addr=_ADDRS, server_id=_SERVERS, connection=st.integers(1, 2))
     def disconnect(self, addr: str, server_id: str, connection: int) -> None:
         self.log.disconnect(BROKERS[addr], SERVERS[server_id], connection)
-        self.note(server_id, "leave", addr, connection)
+        self.record_event(server_id, "leave", addr, connection)
 
     @rule(server_id=_SERVERS, after_ms=_AFTER_MS)
     def tick(self, server_id: str, after_ms: int) -> None:
         self.log.tick(after_ms, SERVERS[server_id])
-        self.note(server_id, "tick")
+        self.record_event(server_id, "tick")
 
     @rule(ms=st.sampled_from((2_500, 4_000, 7_000)), server_id=_SERVERS)
     def wait(self, ms: int, server_id: str) -> None:
@@ -116,7 +116,7 @@ class LivenessMachine(RuleBasedStateMachine):
             self.log.redeliver(record)
 
     @invariant()
-    def the_fold_says_what_the_oracle_says(self) -> None:
+    def fold_equals_oracle(self) -> None:
         assert self.log.alive() == self.oracle.alive()
 
 

@@ -1,4 +1,4 @@
-"""Small registrations, operators' events and poison."""
+"""Unchanged registrations, operators' events and invalid records."""
 
 from collections.abc import Iterable, Iterator
 
@@ -72,7 +72,7 @@ def test_an_unchanged_registration_brings_an_expired_broker_back() -> None:
     assert {r.cause for r in rows} == {Cause.RETURNED}
 
 
-def test_a_mere_heartbeat_restores_no_broker() -> None:
+def test_heartbeat_without_registration_does_not_restore_a_broker() -> None:
     log = expired(Log())
 
     assert log.beat(broker) == []
@@ -119,7 +119,7 @@ def test_a_wiped_permission_is_lost_with_the_broker() -> None:
     assert topics_of(log.group()) == {"TopicTest": RW}
 
 
-def test_an_unknown_hash_asks_for_the_body_and_counts_as_life() -> None:
+def test_unknown_hash_requests_the_body_and_counts_as_heartbeat() -> None:
     log = Log()
     log.register(broker)
     log.pass_time(5_000)
@@ -133,7 +133,7 @@ def test_an_unknown_hash_asks_for_the_body_and_counts_as_life() -> None:
     assert log.alive() == {broker.broker_addr}
 
 
-def test_an_unknown_hash_of_a_removed_broker_asks_and_restores_no_broker() -> None:
+def test_unknown_hash_of_a_removed_broker_requests_the_body_and_restores_nothing() -> None:
     log = expired(Log())
 
     rows = log.heard(broker, registration_hash="other")
@@ -142,12 +142,12 @@ def test_an_unknown_hash_of_a_removed_broker_asks_and_restores_no_broker() -> No
     assert log.alive() == set()
 
 
-def test_a_broker_never_seen_asks_for_its_body() -> None:
+def test_unknown_broker_requests_its_body() -> None:
     assert [r.kind for r in Log().heard(broker)] == ["registration_wanted"]
 
 
 def test_the_hash_of_the_registration_before_is_folded_as_its_body() -> None:
-    """As Java: an older DataVersion is another one, so it rewrites."""
+    """As in Java, an older DataVersion is a different one, so it rewrites the topics."""
     log = Log()
     log.register(broker)
     newer = a_registration(
@@ -184,7 +184,7 @@ def test_setting_delete_topic_applies_to_unchanged_registrations() -> None:
 
 
 @pytest.mark.parametrize(("after_ms", "retained"), [(DAY_MS, True), (DAY_MS + 1, False)])
-def test_the_registration_of_a_gone_broker_is_kept_a_day_of_log_time(after_ms: int, retained: bool) -> None:
+def test_registration_of_a_removed_broker_is_kept_for_a_day_of_log_time(after_ms: int, retained: bool) -> None:
     log = expired(Log())
 
     rows = log.tick(after_ms)
@@ -194,7 +194,7 @@ def test_the_registration_of_a_gone_broker_is_kept_a_day_of_log_time(after_ms: i
     assert bool(log.alive()) is retained
 
 
-def test_a_broker_that_is_back_is_not_forgotten() -> None:
+def test_broker_that_returned_is_not_forgotten() -> None:
     log = expired(Log())
     log.heard(broker, after_ms=DAY_MS)
     log.pass_time(4_000)
@@ -203,7 +203,7 @@ def test_a_broker_that_is_back_is_not_forgotten() -> None:
     assert log.group().registrations.keys() == {a_key()}
 
 
-def test_a_forgotten_group_leaves_nothing() -> None:
+def test_forgotten_group_leaves_no_state() -> None:
     log = expired(Log())
     log.tick(DAY_MS + 1)
 
@@ -223,7 +223,7 @@ def test_a_stale_registration_ends_its_process_with_a_row() -> None:
     assert [k.live_key.broker_addr for k in log.state.leases] == ["10.0.0.9:1"]
 
 
-def test_a_refused_registration_is_a_row_and_nothing_else() -> None:
+def test_refused_registration_writes_a_row_and_changes_nothing() -> None:
     log = Log()
 
     rows = log.register(a_registration(topics={"one": RW}))
@@ -247,7 +247,7 @@ def test_a_topic_is_deleted_in_one_cluster_only() -> None:
 
 
 @pytest.mark.parametrize("order", [("b", "a"), ("a", "b")])
-def test_rows_of_a_deleted_topic_have_one_order_whatever_the_store(order: tuple[str, str]) -> None:
+def test_order_of_rows_of_a_deleted_topic_does_not_depend_on_the_store(order: tuple[str, str]) -> None:
     log = Log()
     for name in order:
         log.register(a_registration(f"{name}:1", broker_name=name))
@@ -266,7 +266,7 @@ def test_settings_from_the_configuration_are_two_rows() -> None:
     ]
 
 
-def test_settings_from_a_person_name_them_and_leave_the_configuration() -> None:
+def test_settings_of_an_operator_have_a_name_and_keep_the_configuration() -> None:
     rows = Log().change_settings(source="ada", delete_topic_with_broker_registration=True)
 
     assert [(r.namespace, r.value, r.detail) for r in rows] == [("effective", "true", "by ada, was false")]
@@ -371,7 +371,7 @@ def test_items_of_another_partition_are_dead_letters_and_the_others_apply() -> N
     assert [r.seq for r in rows] == list(range(len(mine)))
 
 
-def test_a_wrong_item_leaves_no_hole_in_the_rows_of_its_record() -> None:
+def test_invalid_item_leaves_no_gap_in_the_rows_of_its_record() -> None:
     log = Log()
 
     rows = log.append(heartbeats_with([a_proof(broker)], 5))
@@ -391,7 +391,7 @@ def test_a_record_folded_before_is_skipped() -> None:
 
 
 class BrokenStore:
-    """A store whose reads fail, as Spark's does when its process is gone."""
+    """A store whose reads fail, like Spark's when its process has ended."""
 
     def get(self, broker_name: str) -> BrokerGroup | None:
         raise ValueError(f"no connection for {broker_name}")
@@ -403,7 +403,7 @@ class BrokenStore:
         raise ValueError("no connection")
 
 
-def test_a_failing_store_is_no_fault_of_the_record() -> None:
+def test_failing_store_does_not_make_a_dead_letter() -> None:
     output = FoldOutput()
     record = Record(0, 0, 1, encode_event(BrokerRegistered(S1, broker)))
 

@@ -41,8 +41,8 @@ def test_a_state_of_another_version_is_refused() -> None:
         decode_state(orjson.dumps(fields))
 
 
-def test_a_state_from_before_the_guard_goes_on() -> None:
-    """As the first version wrote it: servers with names of their fields, leases with their holders last."""
+def test_state_from_before_the_guard_is_continued() -> None:
+    """The first version wrote servers with field names, and leases with their holders last."""
     log = a_log()
     fields = orjson.loads(encode_state(log.state))
     names = ("server_epoch", "observed_ms", "previous_at_ms", "partition_ms", "silent", "lost")
@@ -66,8 +66,8 @@ def test_leases_are_found_by_broker_name() -> None:
     assert list(state.leases_of("nobody")) == []
 
 
-def test_brokers_due_at_one_record_come_in_one_order_after_a_restart() -> None:
-    """The queue of a fold that ran on is lazy, that of one restarted is exact; the rows may not tell."""
+def test_order_of_brokers_due_at_one_record_survives_a_restart() -> None:
+    """The queue of a running fold is lazy, that of a restarted one is exact; the rows must be equal."""
     log = Log()
     early, late = a_registration("10.0.0.9:1", 0, timeout_ms=3_000), a_registration("10.0.0.8:1", 1, timeout_ms=2_900)
     log.register(early)

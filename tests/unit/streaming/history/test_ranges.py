@@ -1,4 +1,4 @@
-"""Steps through ranges of offsets: small enough, and always on."""
+"""Steps through ranges of offsets are small enough and always advance."""
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -11,7 +11,7 @@ _RANGES = st.dictionaries(
 
 
 @given(_RANGES, st.integers(1, 50))
-def test_steps_cover_each_range_once_and_none_is_too_large(ranges: dict[int, tuple[int, int]], limit: int) -> None:
+def test_steps_cover_every_range_once_and_are_small_enough(ranges: dict[int, tuple[int, int]], limit: int) -> None:
     begin = {p: first for p, (first, _) in ranges.items()}
     end = {p: last for p, (_, last) in ranges.items()}
     seen: list[tuple[int, int]] = []

@@ -1,4 +1,4 @@
-"""The fold starts with the newest state that the tables cover, and with the log from there on."""
+"""The fold starts from the newest state that the tables cover, and continues with the log."""
 
 from pathlib import Path
 
@@ -31,7 +31,7 @@ def _register(tables: TablesOfLog, number: int) -> None:
 
 
 def _resumed(initial: InitialState, log: Log) -> Log:
-    """A log that goes on from a start, at the offset of its state."""
+    """Return a log that continues from a start, at the offset of its state."""
     [content] = [content for _, name, content in initial if name is None]
     resumed = Log()
     resumed.state = decode_state(content)
@@ -41,7 +41,7 @@ def _resumed(initial: InitialState, log: Log) -> Log:
     return resumed
 
 
-def test_it_goes_on_from_route_state(tmp_path: Path) -> None:
+def test_fold_continues_from_route_state(tmp_path: Path) -> None:
     tables = TablesOfLog(tmp_path)
     for number in range(3):
         _register(tables, number)
@@ -54,12 +54,12 @@ def test_it_goes_on_from_route_state(tmp_path: Path) -> None:
     assert resumed.groups.groups == tables.log.groups.groups
 
 
-def test_an_empty_table_begins_where_the_log_begins(tmp_path: Path) -> None:
+def test_fold_of_an_empty_table_begins_where_the_log_begins(tmp_path: Path) -> None:
     assert _start(TablesOfLog(tmp_path), _extent(7, 500)) == StartPoint({0: 7}, [])
 
 
 def test_a_state_that_is_ahead_of_route_changes_is_passed_over_for_an_older_one(tmp_path: Path) -> None:
-    """As after a restore of ``route_changes``: from the newer state its rows would never be written again."""
+    """After a restore of ``route_changes``, a start from the newer state would never write the missing rows."""
     tables = TablesOfLog(tmp_path)
     _register(tables, 0)
     tables.compact()
@@ -76,7 +76,7 @@ def test_without_a_state_the_whole_log_is_folded_again(tmp_path: Path) -> None:
     assert _start(tables, _extent(0, 500)) == StartPoint({0: 0}, [])
 
 
-def test_without_a_state_and_with_a_cut_log_it_is_refused(tmp_path: Path) -> None:
+def test_truncated_log_without_a_state_is_refused(tmp_path: Path) -> None:
     tables = TablesOfLog(tmp_path)
     _register(tables, 0)
     with pytest.raises(StateMissing, match="namesrv-stream rebuild") as refused:
@@ -104,7 +104,7 @@ def test_a_state_of_a_newer_program_is_refused_with_the_way_out(tmp_path: Path) 
         _start(tables, _extent(0, 500))
 
 
-def test_a_route_changes_that_was_lost_does_not_begin_behind_what_the_state_holds(tmp_path: Path) -> None:
+def test_lost_route_changes_are_not_rebuilt_from_after_the_state(tmp_path: Path) -> None:
     tables = TablesOfLog(tmp_path)
     _register(tables, 0)
     tables.compact()

@@ -1,4 +1,4 @@
-"""An edited configuration is noticed, an unchanged one says nothing."""
+"""An edited configuration is logged, an unchanged one is not."""
 
 from dataclasses import asdict
 
@@ -18,13 +18,13 @@ def test_defaults_that_were_never_logged_are_no_change() -> None:
     assert changed_settings(Settings(), {}) == {}
 
 
-def test_a_first_start_logs_what_is_not_the_default() -> None:
+def test_first_start_logs_settings_that_are_not_the_default() -> None:
     settings = _settings(default_timeout_ms=5_000, delete_topic_with_broker_registration=True)
     expected = {"default_timeout_ms": 5_000, "delete_topic_with_broker_registration": True}
     assert changed_settings(settings, {}) == expected
 
 
-def test_what_was_logged_before_is_not_logged_again() -> None:
+def test_logged_settings_are_not_logged_again() -> None:
     logged = {"default_timeout_ms": "5000", "delete_topic_with_broker_registration": "true"}
     settings = _settings(default_timeout_ms=5_000, delete_topic_with_broker_registration=True)
     assert changed_settings(settings, logged) == {}
@@ -49,7 +49,7 @@ def test_a_partition_that_an_earlier_start_did_not_reach_has_no_settings_yet() -
     assert configured_settings(table, 1) == {}
 
 
-def test_what_was_changed_at_run_time_is_not_the_configurations() -> None:
+def test_change_at_run_time_is_not_a_change_of_the_configuration() -> None:
     table = RouteTable()
     table.replace_settings(0, {("effective", "delete_topic_with_broker_registration"): "true"})
 

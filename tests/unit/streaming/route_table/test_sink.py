@@ -1,4 +1,4 @@
-"""What the job counts."""
+"""The counters of the job."""
 
 from namesrv_stream.streaming.route_table.fold_query import BatchFigures
 

@@ -1,4 +1,4 @@
-"""Spark's processor without a JVM: it does what the fold does, however the log is cut into calls."""
+"""Spark's stateful processor without a JVM equals the fold, however the log is divided into calls."""
 
 from collections.abc import Iterable
 from typing import Any
@@ -50,7 +50,7 @@ def _log(entries: list[Entry]) -> Log:
 
 @settings(max_examples=examples(50))
 @given(logs(), st.integers(0, 30))
-def test_any_log_cut_anywhere_gives_the_folds_rows_and_state(entries: list[Entry], cut: int) -> None:
+def test_rows_and_state_do_not_depend_on_how_the_log_is_split(entries: list[Entry], cut: int) -> None:
     log = _log(entries)
     tester = _tester()
     outputs = [o for part in (log.records[:cut], log.records[cut:]) if part for o in tester.test(0, _rows(part))]
@@ -69,7 +69,7 @@ def test_records_are_folded_by_offset_whatever_their_order() -> None:
     assert _changes(_tester().test(0, _rows(reversed(log.records)))) == log.output.changes
 
 
-def test_the_hot_state_is_put_out_first_and_whenever_log_time_passes_the_interval() -> None:
+def test_state_is_emitted_first_and_whenever_log_time_passes_the_interval() -> None:
     log = Log(begin_ms=BEGIN_MS // _INTERVAL_MS * _INTERVAL_MS)
     for _ in range(4):
         log.tick(_INTERVAL_MS // 2)
@@ -92,7 +92,7 @@ def test_an_initial_state_is_continued_exactly() -> None:
     assert _changes(_tester(initial).test(0, _rows(log.records[1:]))) == log.output.changes[before:]
 
 
-def test_the_last_row_says_whether_direct_publishers_have_brokers_there() -> None:
+def test_last_row_says_whether_direct_producers_have_brokers_in_the_partition() -> None:
     log = Log()
     log.register(a_registration())
     log.register(a_registration("10.0.0.2:10911", 1), DIRECT_ORIGIN)
@@ -109,7 +109,7 @@ def test_a_dead_letter_names_record_and_reason() -> None:
     assert letter["reason"].startswith("not JSON")
 
 
-def test_many_changes_are_put_out_in_pieces() -> None:
+def test_many_changes_are_emitted_in_pieces() -> None:
     log = Log()
     topics = {f"topic-{n}": a_registration().topics["baseTopic"] for n in range(15_000)}
     for name in ("a", "b"):
@@ -127,36 +127,36 @@ def _letter(item: int, value: bytes) -> dict[str, Any]:
     return fields
 
 
-def test_an_item_is_given_alone() -> None:
+def test_dead_letter_of_an_item_has_only_the_item() -> None:
     assert _letter(1, b'{"items":[1,{"a":2}]}')["value"] == {"a": 2}
 
 
-def test_the_only_event_of_a_record_is_given_whole() -> None:
+def test_dead_letter_of_a_single_event_has_the_whole_record() -> None:
     assert _letter(0, b'{"kind":"tick"}')["value"] == {"kind": "tick"}
 
 
-def test_what_is_no_json_is_given_as_text() -> None:
+def test_invalid_json_is_stored_as_text() -> None:
     assert _letter(-1, b"{")["value_text"] == "{"
 
 
-def test_what_is_no_text_is_given_in_base64() -> None:
+def test_invalid_utf_8_is_stored_in_base64() -> None:
     assert _letter(-1, b"\xff")["value_base64"] == "/w=="
 
 
-def test_a_long_record_is_cut_and_its_length_stated() -> None:
+def test_long_record_is_truncated_with_its_length() -> None:
     fields = _letter(-1, b"x" * 3_000_000)
     assert len(fields["value_text"]) == 1 << 20
     assert fields["value_bytes"] == 3_000_000
 
 
-def test_an_item_too_deep_to_be_written_as_json_is_given_as_text() -> None:
+def test_too_deeply_nested_item_is_stored_as_text() -> None:
     # orjson reads 1,024 levels and writes 254: such an item must not stop the job.
     for depth in (250, 252, 254, 300):
         item = b"[" * depth + b"]" * depth
         assert {"value", "value_text"} & _letter(0, b'{"items":[' + item + b"]}").keys()
 
 
-def test_a_long_reason_is_cut() -> None:
+def test_long_reason_is_truncated() -> None:
     letters = encode_dead_letters([DeadLetter(0, 0, -1, "x" * 20_000_000)], {0: b"{"})
     (record,) = decode_dead_letters(letters)
     assert len(record.value) < 2_000
@@ -170,7 +170,7 @@ def test_many_failed_items_of_a_large_record_cost_no_more_than_the_record() -> N
     assert orjson.loads(records[-1].value)["value"] == items[-1]
 
 
-def test_many_large_records_are_not_gathered_whole() -> None:
+def test_many_large_records_are_not_collected_in_memory() -> None:
     values = dict.fromkeys(range(200), b"x" * 1_000_000)
     data = encode_dead_letters([DeadLetter(0, offset, -1, "why") for offset in values], values)
     assert len(data) < 40_000_000

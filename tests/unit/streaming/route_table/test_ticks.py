@@ -1,4 +1,4 @@
-"""Which partitions the job ticks."""
+"""The partitions that the job ticks."""
 
 from namesrv_stream.streaming.route_table.ticks import TickNeeds
 
@@ -16,7 +16,7 @@ def test_until_something_is_folded_all_partitions_are_ticked() -> None:
     assert needs.at(100.5) == [0]
 
 
-def test_a_partition_without_direct_publishers_is_ticked_only_where_nothing_else_comes() -> None:
+def test_partition_without_direct_producers_is_ticked_only_without_other_records() -> None:
     needs = _needs()
     for now_s in (100.0, 100.5, 101.0):
         needs.folded(0, has_direct=False, now_s=now_s)

@@ -1,4 +1,4 @@
-"""The agent against name servers that behave, refuse, fall silent, close and come back."""
+"""The agent with name servers that answer, refuse, fall silent, close connections and return."""
 
 import asyncio
 import json
@@ -22,7 +22,7 @@ UNREGISTER = RequestCode.UNREGISTER_BROKER
 async def running(
     *servers: ScriptedNameServer, clock: ManualClock | None = None, **changes: Any
 ) -> AsyncIterator[BrokerAgent]:
-    """A started agent that registers once and then only when it has a reason to."""
+    """Run an agent that registers once, and later only for a reason."""
     defaults: dict[str, Any] = {"heartbeat_interval_ms": 3_600_000, "max_back_off_ms": 20, "unregister_timeout_ms": 500}
     addrs = ";".join(server.addr for server in servers)
     agent = BrokerAgent(AgentConfig(addrs, **{**defaults, **changes}), clock)
@@ -46,7 +46,7 @@ async def test_every_broker_registers_with_every_name_server() -> None:
             assert {(request.ext_fields or {})["brokerName"] for request in server.requests} == set(agent.brokers)
 
 
-async def test_a_name_server_that_is_away_delays_nobody_elsewhere() -> None:
+async def test_unreachable_name_server_does_not_delay_others() -> None:
     async with ScriptedNameServer() as good, ScriptedNameServer() as gone:
         await gone.stop()
         async with running(good, gone, brokers=2, heartbeat_interval_ms=20) as agent:
@@ -55,7 +55,7 @@ async def test_a_name_server_that_is_away_delays_nobody_elsewhere() -> None:
         await gone.start()
 
 
-async def test_a_silent_name_server_delays_nobody_elsewhere() -> None:
+async def test_silent_name_server_does_not_delay_others() -> None:
     async with (
         ScriptedNameServer() as good,
         ScriptedNameServer(say_nothing) as silent,
@@ -115,7 +115,7 @@ async def test_changes_while_an_answer_is_awaited_are_sent_together() -> None:
         assert await agent.wait_registered(10_000)
         server.script = hold
         changes = [asyncio.ensure_future(agent.change(add=[f"t{number}"])) for number in range(5)]
-        await until(lambda: held, "the first change is under way")
+        await until(lambda: held, "the first change is being sent")
         server.script = lambda request: [response_to(held[0], 0), response_to(request, 0)]
         server.drop_connections()
         await asyncio.gather(*changes)
@@ -138,7 +138,7 @@ async def test_a_name_server_that_comes_back_is_registered_with() -> None:
     async with ScriptedNameServer() as server, running(server) as agent:
         assert await agent.wait_registered(10_000)
         await server.stop()
-        await until(lambda: agent.tally.registered == 0, "noticed")
+        await until(lambda: agent.tally.registered == 0, "the agent notices")
         await server.start()
         assert await agent.wait_registered(10_000)
 
@@ -159,7 +159,7 @@ async def test_a_refused_registration_is_tried_again_at_the_next_interval(caplog
     assert "code 1: no\\nway" in told[0]
 
 
-async def test_an_answer_that_does_not_come_costs_the_connection() -> None:
+async def test_missing_answer_closes_the_connection() -> None:
     async with ScriptedNameServer(say_nothing) as server, running(server, register_timeout_ms=30) as agent:
         await until(lambda: server.connections >= 2, "connected again")
         assert agent.tally.timed_out >= 1
@@ -175,16 +175,16 @@ async def test_stopping_unregisters_everywhere() -> None:
             assert server.codes() == [REGISTER, REGISTER, UNREGISTER, UNREGISTER]
 
 
-async def test_stopping_tells_a_server_that_lost_the_connection() -> None:
+async def test_agent_unregisters_from_a_server_that_lost_its_connection() -> None:
     async with ScriptedNameServer() as server, running(server, max_back_off_ms=3_600_000) as agent:
         assert await agent.wait_registered(10_000)
         server.drop_connections()
-        await until(lambda: not agent.is_registered, "noticed")
+        await until(lambda: not agent.is_registered, "the agent notices")
         assert await agent.stop() == 1
         assert server.codes()[-1] == UNREGISTER
 
 
-async def test_stopping_says_who_did_not_take_note() -> None:
+async def test_stop_reports_servers_that_did_not_confirm() -> None:
     async with (
         ScriptedNameServer() as good,
         ScriptedNameServer() as silent,
@@ -195,7 +195,7 @@ async def test_stopping_says_who_did_not_take_note() -> None:
         assert await agent.stop() == 1
 
 
-async def test_stopping_before_anything_was_reached_is_quick_and_fine() -> None:
+async def test_stop_without_any_connection_is_quick() -> None:
     async with ScriptedNameServer() as server:
         await server.stop()
         async with running(server) as agent:
@@ -203,7 +203,7 @@ async def test_stopping_before_anything_was_reached_is_quick_and_fine() -> None:
         await server.start()
 
 
-async def test_killing_drops_the_connections_without_a_word() -> None:
+async def test_kill_closes_connections_without_unregistration() -> None:
     async with ScriptedNameServer() as server, running(server, brokers=2) as agent:
         assert await agent.wait_registered(10_000)
         await agent.kill()
@@ -211,7 +211,7 @@ async def test_killing_drops_the_connections_without_a_word() -> None:
         assert agent.tally.connected == 0
 
 
-async def test_a_timeout_is_told_to_the_name_server() -> None:
+async def test_timeout_is_sent_to_the_name_server() -> None:
     async with ScriptedNameServer() as server, running(server, timeout_ms=5_000) as agent:
         assert await agent.wait_registered(10_000)
         assert (server.requests[0].ext_fields or {})["heartbeatTimeoutMillis"] == "5000"

@@ -1,4 +1,4 @@
-"""Names, addresses and topics of simulated brokers, and values that cannot work."""
+"""Names, addresses and topics of simulated brokers, and impossible values."""
 
 from typing import Any
 
@@ -32,13 +32,13 @@ def test_ten_thousand_brokers_have_as_many_addresses() -> None:
     assert len({broker.broker_addr for broker in config(brokers=10_000).identities()}) == 10_000
 
 
-def test_a_host_name_has_no_next_one() -> None:
+def test_host_names_cannot_be_numbered() -> None:
     with pytest.raises(ConfigError) as caught:
         list(config(brokers=2, broker_addr="h:65530").identities())
     assert caught.value.key == "--addr"
 
 
-def test_all_brokers_have_the_same_topics_unless_told_otherwise() -> None:
+def test_all_brokers_have_the_same_topics_by_default() -> None:
     assert config(topics=2).topics_of(0) == config(topics=2).topics_of(7) == ("Topic0", "Topic1")
 
 
@@ -61,7 +61,7 @@ def test_a_fleet_of_a_thousand_puts_each_topic_on_four_brokers() -> None:
     assert set(holders.values()) == {4}
 
 
-def test_named_topics_come_on_top() -> None:
+def test_named_topics_are_added() -> None:
     assert config(topics=0, topic_names=("orders",)).topics_of(0) == ("orders",)
 
 
@@ -79,7 +79,7 @@ def test_named_topics_come_on_top() -> None:
         ({"name_servers": "h"}, "h"),
     ],
 )
-def test_what_cannot_work_is_refused_by_name(changes: dict[str, Any], key: str) -> None:
+def test_impossible_values_are_refused_by_name(changes: dict[str, Any], key: str) -> None:
     with pytest.raises(ConfigError) as caught:
         config(**changes)
     assert caught.value.key == key

@@ -1,4 +1,4 @@
-"""Registrations as RocketMQ 5.3.3 writes them, byte for byte where a captured one is compared."""
+"""Registrations as RocketMQ 5.3.3 writes them, byte for byte like captured ones."""
 
 import json
 import zlib

@@ -9,7 +9,7 @@ def test_quantiles_are_of_the_latencies_seen() -> None:
     assert (tally.latency_ms(0.5), tally.latency_ms(0.99), tally.latency_ms(1.0)) == (50.0, 99.0, 99.0)
 
 
-def test_before_the_first_registration_the_latency_is_nought() -> None:
+def test_latency_is_zero_before_the_first_registration() -> None:
     assert Tally().latency_ms(0.99) == 0.0
 
 

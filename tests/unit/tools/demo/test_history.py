@@ -24,7 +24,7 @@ def a_history(data_dir: Path, *rows: dict[str, Any]) -> History:
     return History(data_dir)
 
 
-def test_before_the_table_exists_nothing_has_happened(tmp_path: Path) -> None:
+def test_missing_table_gives_no_rows(tmp_path: Path) -> None:
     assert History(tmp_path).brokers() == []
 
 
@@ -35,13 +35,13 @@ def test_rows_about_broker_processes_come_in_the_order_of_the_log(tmp_path: Path
     assert history.count() == 4
 
 
-def test_an_end_is_a_row_that_says_gone(tmp_path: Path) -> None:
+def test_removed_broker_is_a_row_with_gone(tmp_path: Path) -> None:
     end = a_row(offset=3, gone=True, cause="expired")
     rows = a_history(tmp_path, a_row(), end, a_row(offset=4, broker_name="other", gone=True)).brokers()
     assert [row["cause"] for row in ends_of(rows, "b")] == ["expired"]
 
 
-def test_a_row_is_shown_with_its_time_of_day_and_what_went() -> None:
+def test_row_is_shown_with_time_and_broker() -> None:
     shown = dict(zip(COLUMNS, cells(a_row(gone=True, cause="expired", detail="silent")), strict=True))
     assert shown == {
         "at": "22:13:20.123",

@@ -1,4 +1,4 @@
-"""What the doctor says of what Kafka says."""
+"""Findings of the doctor about Kafka and its topics."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -36,13 +36,13 @@ def _findings(tmp_path: Path, log: InspectedLog, grade: Grade) -> list[Finding]:
     return [f for f in event_log(settings_in(tmp_path), log) if f.grade is grade]
 
 
-def test_a_topic_as_it_should_be_is_fine(tmp_path: Path) -> None:
+def test_correct_topic_has_no_findings(tmp_path: Path) -> None:
     log = _log(_topic())
     assert not _findings(tmp_path, log, Grade.FAULT)
     assert not _findings(tmp_path, log, Grade.WARNING)
 
 
-def test_a_topic_that_is_not_there_yet_is_no_fault(tmp_path: Path) -> None:
+def test_missing_topic_is_no_fault(tmp_path: Path) -> None:
     assert len(_findings(tmp_path, _log(None), Grade.NOTE)) == 2
     assert not _findings(tmp_path, _log(None), Grade.FAULT)
 
@@ -92,10 +92,10 @@ def test_a_fresh_record_shows_that_clocks_agree() -> None:
     assert _clock(800, is_job_running=True) is Grade.FINE
 
 
-def test_an_old_record_says_something_only_while_a_job_ticks() -> None:
+def test_old_record_is_a_finding_only_while_a_job_ticks() -> None:
     assert _clock(60_000, is_job_running=True) is Grade.WARNING
     assert _clock(60_000, is_job_running=False) is Grade.NOTE
 
 
-def test_an_empty_log_says_nothing_of_clocks() -> None:
+def test_empty_log_gives_no_finding_about_clocks() -> None:
     assert list(kafka_clock(_log(_topic()), _NOW_MS, is_job_running=True)) == []

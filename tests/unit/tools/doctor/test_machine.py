@@ -1,4 +1,4 @@
-"""The machine as the doctor sees it; each fault is made, not imagined."""
+"""Findings of the doctor about the machine; the tests create each fault."""
 
 import os
 import pickle
@@ -62,7 +62,7 @@ def test_a_java_home_without_java_is_a_fault(tmp_path: Path, monkeypatch: pytest
     assert next(machine.java_and_jars(_settings(tmp_path))).grade is Grade.FAULT
 
 
-def test_a_directory_that_is_not_there_yet_is_looked_at_where_it_would_be_made(tmp_path: Path) -> None:
+def test_missing_directory_is_checked_at_its_parent(tmp_path: Path) -> None:
     (found,) = machine.disk(_settings(tmp_path / "not" / "yet"))
     assert found.grade is not Grade.FAULT
 
@@ -75,7 +75,7 @@ def test_a_directory_that_cannot_be_written_is_a_fault(tmp_path: Path) -> None:
 
 @pytest.fixture
 def public_folder() -> Iterator[Path]:
-    """One that other users reach."""
+    """A folder that other users can reach."""
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         folder.chmod(0o777)
@@ -83,7 +83,7 @@ def public_folder() -> Iterator[Path]:
 
 
 def _disk_without_privileges(settings: Settings) -> list[Finding]:
-    """What a user finds who is not root, for whom permissions count."""
+    """Return the findings for a user who is not root, so that permissions apply."""
     reader, writer = os.pipe()
     child = os.fork()
     if child == 0:
@@ -124,7 +124,7 @@ def test_tables_that_are_not_there_and_cannot_be_made_are_a_fault(public_folder:
     assert _disk_without_privileges(_settings(public_folder, data__tables=tables))[1].grade is Grade.FAULT
 
 
-def test_the_kernels_opinion_of_the_clock_is_told() -> None:
+def test_clock_state_of_the_kernel_is_reported() -> None:
     assert machine.clock_sync().area == "clock"
     assert machine.clock_sync().grade in (Grade.FINE, Grade.NOTE)
 

@@ -1,4 +1,4 @@
-"""Ports, processes and servers, with real sockets."""
+"""Findings of the doctor about ports, processes and servers, with real sockets."""
 
 import json
 import socket
@@ -74,7 +74,7 @@ def _grades(found: Iterator[Finding]) -> list[Grade]:
         (b"[]", 200, Grade.FAULT),
     ],
 )
-def test_a_servers_own_word_counts(tmp_path: Path, body: bytes, status: int, grade: Grade) -> None:
+def test_health_page_of_a_server_is_used(tmp_path: Path, body: bytes, status: int, grade: Grade) -> None:
     with _server(body, status) as url:
         assert _grades(servers(settings_in(tmp_path), (url,))) == [grade]
 
@@ -87,12 +87,12 @@ def test_a_server_with_another_time_is_a_warning(tmp_path: Path, ahead_s: int) -
         assert ("ahead of" if ahead_s > 0 else "behind") in clock.text
 
 
-def test_a_server_that_names_another_one_is_not_that_one(tmp_path: Path) -> None:
+def test_server_with_another_id_is_not_the_expected_one(tmp_path: Path) -> None:
     with _server(_READY) as ready, _server(b"", 302, location=f"{ready}/readyz") as url:
         assert _grades(servers(settings_in(tmp_path), (url,))) == [Grade.FAULT]
 
 
-def test_a_port_that_speaks_no_http_is_a_fault_that_says_so(tmp_path: Path) -> None:
+def test_port_without_http_is_a_fault(tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as listener:
 
         def answer() -> None:
@@ -113,7 +113,7 @@ def test_a_server_that_does_not_answer_is_a_fault(tmp_path: Path) -> None:
     assert _grades(servers(settings_in(tmp_path), (f"http://127.0.0.1:{free_port()}",))) == [Grade.FAULT]
 
 
-def test_a_port_that_somebody_listens_on_is_a_fault_that_names_the_key(tmp_path: Path) -> None:
+def test_used_port_is_a_fault_that_names_the_key(tmp_path: Path) -> None:
     settings = settings_in(tmp_path)
     with socket.create_server(("127.0.0.1", 0)) as taken:
         http = settings.http.model_copy(update={"listen_port": taken.getsockname()[1]})
@@ -125,7 +125,7 @@ def test_a_port_that_somebody_listens_on_is_a_fault_that_names_the_key(tmp_path:
     assert found["http port"].text.startswith("http.listen_port: ")
 
 
-def test_a_run_file_of_a_process_that_is_not_ours_counts_for_nothing(tmp_path: Path) -> None:
+def test_run_file_of_a_foreign_process_is_ignored(tmp_path: Path) -> None:
     settings = settings_in(tmp_path)
     # The writer is this process: pytest.
     write_run_file(settings.data.run_dir / "serve.json", {"http": "127.0.0.1:1"})
@@ -134,7 +134,7 @@ def test_a_run_file_of_a_process_that_is_not_ours_counts_for_nothing(tmp_path: P
 
 @contextmanager
 def _ours() -> Iterator[int]:
-    """A process whose command line is as ours."""
+    """A process with a command line of the product."""
     script = "import sys; print(flush=True); sys.stdin.read()"
     command = [sys.executable, "-c", script, "namesrv_stream", "serve"]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
@@ -154,7 +154,7 @@ def test_a_server_without_a_job_is_a_warning(tmp_path: Path) -> None:
     assert _grades(processes(settings)) == [Grade.NOTE]
 
 
-def test_this_directorys_own_server_is_asked_by_https_where_it_speaks_that(tmp_path: Path) -> None:
+def test_own_server_is_asked_over_https_if_it_uses_tls(tmp_path: Path) -> None:
     settings = settings_in(tmp_path)
     settings = settings.model_copy(update={"http": settings.http.model_copy(update={"tls": True})})
     pair = Authority(tmp_path / "certs").issue()
@@ -187,7 +187,7 @@ def test_a_remoting_port_that_is_open_to_everybody_is_a_warning_that_names_the_s
     assert ("admin.broker_networks" in found.remedy) is (grade is Grade.WARNING)
 
 
-def test_a_remoting_port_with_a_certificate_is_no_warning() -> None:
+def test_remoting_port_with_required_certificates_gives_no_warning() -> None:
     settings = load_settings(environ={}).settings
     tls = settings.tls.model_copy(update={"cert_file": "cert.pem", "key_file": "key.pem"})
     assert _grades(exposure(settings.model_copy(update={"tls": tls}))) == [Grade.FINE]

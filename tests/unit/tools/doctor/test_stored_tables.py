@@ -1,4 +1,4 @@
-"""What the doctor says of real tables, and of tables and log together."""
+"""Findings of the doctor about real tables, and about tables and log together."""
 
 import shutil
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""`config history` and `config show --running` on real tables; `config set` where it cannot work."""
+"""`config history` and `config show --running` on real tables; failures of `config set`."""
 
 import json
 import sys
@@ -17,7 +17,7 @@ Run = Callable[..., tuple[int, str, str]]
 
 @pytest.fixture
 def run(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> Run:
-    """Runs the command line on the data directory of the test; returns (exit code, stdout, stderr)."""
+    """Returns a function that runs the command line and returns (exit code, stdout, stderr)."""
 
     def run_main(*arguments: str) -> tuple[int, str, str]:
         monkeypatch.setattr(sys, "argv", ["namesrv-stream", *arguments, "--data-dir", str(tmp_path)])
@@ -37,7 +37,7 @@ def tables(tmp_path: Path) -> TablesOfLog:
     return tables
 
 
-def test_the_history_says_who_when_from_what_to_what(run: Run, tables: TablesOfLog) -> None:
+def test_settings_history_shows_operator_time_and_values(run: Run, tables: TablesOfLog) -> None:
     code, out, _ = run("config", "history")
     assert code == 0
     expected = ["2023-11-14", "22:13:20Z", "liveness.default_timeout_ms", "120000", "60000", "ada", "0:0"]
@@ -57,7 +57,7 @@ def test_the_history_says_who_when_from_what_to_what(run: Run, tables: TablesOfL
     assert json.loads(run("config", "history", "advanced.liveness.max_gap_ms", "--json")[1]) == []
 
 
-def test_what_holds_is_shown_beside_what_the_file_says(run: Run, tables: TablesOfLog, tmp_path: Path) -> None:
+def test_values_in_force_are_shown_next_to_the_file(run: Run, tables: TablesOfLog, tmp_path: Path) -> None:
     conf = tmp_path / "mine.toml"
     conf.write_text("[liveness]\ndefault_timeout_ms = 90000\n")
     code, out, _ = run("config", "show", "--running", "-c", str(conf))
@@ -76,13 +76,13 @@ def test_what_holds_is_shown_beside_what_the_file_says(run: Run, tables: TablesO
     }
 
 
-def test_without_tables_the_defaults_hold_and_there_is_no_history(run: Run) -> None:
+def test_without_tables_defaults_apply_and_there_is_no_history(run: Run) -> None:
     assert json.loads(run("config", "history", "--json")[1]) == []
     found = json.loads(run("config", "show", "--running", "--json")[1])
     assert found["liveness.default_timeout_ms"]["running"] == "120000"
 
 
-def test_a_value_that_holds_already_needs_no_kafka(run: Run, tables: TablesOfLog) -> None:
+def test_unchanged_value_needs_no_kafka(run: Run, tables: TablesOfLog) -> None:
     assert run("config", "set", "liveness.default_timeout_ms", "60000") == (
         0,
         "liveness.default_timeout_ms is already 60000\n",
@@ -91,7 +91,7 @@ def test_a_value_that_holds_already_needs_no_kafka(run: Run, tables: TablesOfLog
 
 
 @pytest.mark.parametrize("key", ["default_timout_ms", "liveness.default_timout_ms", "remoting.listen_port"])
-def test_the_history_of_a_setting_that_never_changes_is_a_mistake(run: Run, tables: TablesOfLog, key: str) -> None:
+def test_history_of_a_fixed_setting_is_a_usage_error(run: Run, tables: TablesOfLog, key: str) -> None:
     code, out, err = run("config", "history", key)
     assert (code, out, err.count("\n")) == (2, "", 1)
     assert key in err
@@ -129,7 +129,7 @@ def test_all_settings_as_json(run: Run, tmp_path: Path, monkeypatch: pytest.Monk
     assert "123456789" not in out
 
 
-def test_a_change_without_kafka_fails_at_once_and_says_how_to_name_an_installation(run: Run) -> None:
+def test_change_without_kafka_fails_at_once_with_a_hint_about_installations(run: Run) -> None:
     port = choose_port("127.0.0.1")
     code, _, err = run("config", "set", "default_timeout_ms", "60000", "--set", f"embedded_kafka.listen_port={port}")
     assert code == 3

@@ -1,4 +1,4 @@
-"""What may be made of a setting at run time, and what is said where it may not."""
+"""Changes of settings at run time, and their errors."""
 
 import re
 from pathlib import Path
@@ -68,20 +68,20 @@ def test_a_mistake_names_the_setting(key: str, text: str, words: str) -> None:
     assert caught.value.key.endswith(key.rpartition(".")[2])
 
 
-def test_a_mistake_in_the_file_is_the_files(tmp_path: Path) -> None:
+def test_error_in_the_file_names_the_file(tmp_path: Path) -> None:
     conf = tmp_path / "mine.toml"
     conf.write_text("[remoting]\nlisten_port = 'x'\n")
     with pytest.raises(ConfigError, match=re.escape("mine.toml: remoting.listen_port")):
         check_change(Configuration(conf), default_texts(), "liveness.default_timeout_ms", "60000")
 
 
-def test_a_value_is_held_against_what_holds_now_and_not_against_the_file() -> None:
+def test_value_is_checked_against_the_settings_in_force() -> None:
     with pytest.raises(ConfigError, match="must lie between"):
         _checked("default_timeout_ms", "60000", min_timeout_ms="70000")
     assert _checked("default_timeout_ms", "7200000", max_timeout_ms="7200000")[1] == 7_200_000
 
 
-def test_what_holds_is_what_was_logged_else_the_default() -> None:
+def test_setting_in_force_is_the_logged_value_or_the_default() -> None:
     table = RouteTable()
     table.replace_settings(1, {("effective", "default_timeout_ms"): "5000", ("config", "max_gap_ms"): "9"})
     assert running_texts(table, 0) == default_texts()
@@ -95,7 +95,7 @@ def test_every_setting_of_the_fold_has_a_text_and_a_key() -> None:
 
 
 @pytest.mark.parametrize("by", ["", "  ", "config", "x" * 201, "a\nb"])
-def test_who_changes_something_has_a_name(by: str) -> None:
+def test_operator_of_a_change_has_a_name(by: str) -> None:
     with pytest.raises(ConfigError, match="--by"):
         check_operator(by)
     assert check_operator(" ada@host ") == "ada@host"

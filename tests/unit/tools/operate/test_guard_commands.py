@@ -1,4 +1,4 @@
-"""Held brokers as the command line shows them, asked over remoting of a server's own processors."""
+"""Held brokers on the command line, requested over remoting from a server's processors."""
 
 import asyncio
 import json
@@ -22,7 +22,7 @@ Run = Callable[..., Awaitable[tuple[int, str, str]]]
 
 @pytest.fixture
 def run(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Run:
-    """Runs the command line in a thread; returns (exit code, stdout, stderr)."""
+    """Returns a function that runs the command line in a thread and returns (exit code, stdout, stderr)."""
 
     async def run_main(*arguments: str) -> tuple[int, str, str]:
         monkeypatch.setattr(sys, "argv", ["namesrv-stream", *arguments])
@@ -62,14 +62,14 @@ async def test_held_brokers_are_listed_with_the_reason(run: Run) -> None:
 
 
 @pytest.mark.parametrize("command", ["clusters", "brokers"])
-async def test_they_are_marked_where_brokers_are_listed(run: Run, command: str) -> None:
+async def test_held_brokers_are_marked_in_the_list_of_brokers(run: Run, command: str) -> None:
     async with _server(held=True) as server:
         out = (await run(command, "-n", server.addr))[1]
     assert out.startswith("CLUSTER")
     assert [line.split()[:3] for line in out.splitlines()[4:]] == [["protected:", "c0", f"b{n}"] for n in range(3)]
 
 
-async def test_they_are_marked_below_the_route_of_a_topic(run: Run) -> None:
+async def test_held_brokers_are_marked_below_the_route_of_a_topic(run: Run) -> None:
     async with _server(held=True) as server:
         out = (await run("route", "TopicTest", "-n", server.addr))[1]
         found = json.loads((await run("route", "TopicTest", "--json", "-n", server.addr))[1])
@@ -78,7 +78,7 @@ async def test_they_are_marked_below_the_route_of_a_topic(run: Run) -> None:
     assert [b["broker_name"] for b in found["heldBrokers"]] == ["b0", "b1", "b2"]
 
 
-async def test_scripts_are_told_beside_what_java_answers(run: Run) -> None:
+async def test_json_has_held_brokers_next_to_javas_answer(run: Run) -> None:
     async with _server(held=True) as server:
         clusters = json.loads((await run("clusters", "--json", "-n", server.addr))[1])
         brokers = json.loads((await run("brokers", "--json", "--cluster", "c0", "-n", server.addr))[1])
@@ -86,7 +86,7 @@ async def test_scripts_are_told_beside_what_java_answers(run: Run) -> None:
     assert brokers["b1"]["held"][0]["broker_addr"] == "10.0.0.1:1"
 
 
-async def test_nothing_is_added_where_none_is_held(run: Run) -> None:
+async def test_output_is_unchanged_if_no_broker_is_held(run: Run) -> None:
     async with _server(held=False) as server:
         assert (await run("guard", "list", "-n", server.addr))[1] == "no broker is protected\n"
         assert "heldBrokers" not in json.loads((await run("clusters", "--json", "-n", server.addr))[1])
@@ -99,7 +99,7 @@ async def test_a_server_that_answers_nonsense_is_named(run: Run) -> None:
     assert (code, err.count("\n")) == (1, 1)
 
 
-def test_a_look_for_held_brokers_is_no_error_where_none_is_held() -> None:
+def test_listing_held_brokers_succeeds_if_none_is_held() -> None:
     for held in (True, False):
         log, exchange = _log(held=held), Exchange()
         exchange.view.commit(log.output.changes, {0: len(log.records)})

@@ -1,4 +1,4 @@
-"""Servers that ask each other nothing, compared over their real HTTP ports."""
+"""Comparison of servers over their real HTTP ports."""
 
 import asyncio
 import json
@@ -59,7 +59,7 @@ def _log() -> Log:
     return log
 
 
-async def test_servers_of_the_same_rows_serve_the_same() -> None:
+async def test_servers_with_equal_rows_have_no_difference() -> None:
     log = _log()
     async with _serving() as (a, b):
         a.commit_to(log.output.changes, 3)
@@ -74,7 +74,7 @@ async def test_servers_of_the_same_rows_serve_the_same() -> None:
     assert ours.next_offsets == {0: 3}
 
 
-async def test_what_a_server_has_accepted_and_nobody_committed_is_no_skew() -> None:
+async def test_uncommitted_events_are_no_difference() -> None:
     log = _log()
     async with _serving() as (a, b):
         for server in (a, b):
@@ -88,7 +88,7 @@ async def test_what_a_server_has_accepted_and_nobody_committed_is_no_skew() -> N
     assert found.states[a.url].pending_events == 3
 
 
-async def test_one_that_is_behind_is_told_by_how_much() -> None:
+async def test_server_that_is_behind_is_reported_with_its_lag() -> None:
     log = _log()
     async with _serving() as (a, b):
         a.commit_to(log.output.changes, 3)
@@ -97,7 +97,7 @@ async def test_one_that_is_behind_is_told_by_how_much() -> None:
     assert (found.lags, found.differences, found.exit_code) == ([Lag(b.url, a.url, 0, 2)], [], 1)
 
 
-async def test_one_that_catches_up_is_waited_for() -> None:
+async def test_skew_waits_for_a_server_that_catches_up() -> None:
     log = _log()
     async with _serving() as (a, b):
         a.commit_to(log.output.changes, 3)
@@ -107,7 +107,7 @@ async def test_one_that_catches_up_is_waited_for() -> None:
         assert (await skew).is_none
 
 
-async def test_what_differs_at_equal_offsets_is_shown_by_rows() -> None:
+async def test_differences_at_equal_offsets_are_shown_as_rows() -> None:
     log = _log()
     async with _serving() as (a, b):
         a.commit_to(log.output.changes, 3)
@@ -128,19 +128,19 @@ async def test_the_age_is_counted_from_the_last_commit() -> None:
 
 
 @pytest.mark.parametrize("partition", ["x", "", "-1", "1", "01", "9" * 5_000])
-async def test_a_partition_that_is_none_is_refused(partition: str) -> None:
+async def test_unknown_partition_is_refused(partition: str) -> None:
     async with _serving(1) as (a,):
         for path in ("/state/keys", "/state/rows"):
             with pytest.raises(BadAnswer, match="with 400"):
                 await get(a.url, path, PartRows, partition=partition, kind="kv")
 
 
-async def test_a_part_that_is_none_has_no_rows() -> None:
+async def test_unknown_part_has_no_rows() -> None:
     async with _serving(1) as (a,):
         assert await get(a.url, "/state/rows", PartRows, partition=0, kind="kv", name="x") == PartRows({}, [])
 
 
-async def test_servers_that_answer_are_compared_beside_one_that_does_not() -> None:
+async def test_answering_servers_are_compared_despite_one_that_does_not_answer() -> None:
     silent = f"http://127.0.0.1:{choose_port('127.0.0.1')}"
     async with _serving() as (a, b):
         found = await find_skew([a.url, silent, b.url], 0)
@@ -164,7 +164,7 @@ _HEAD = b"HTTP/1.1 200 OK\r\n\r\n"
         _HEAD + b'{"next_offsets": 3}',
     ],
 )
-async def test_one_that_is_none_of_ours_is_named(answer: bytes) -> None:
+async def test_server_of_another_product_is_named(answer: bytes) -> None:
     async def reply(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await reader.readuntil(b"\r\n\r\n")
         writer.write(answer)
@@ -177,7 +177,7 @@ async def test_one_that_is_none_of_ours_is_named(answer: bytes) -> None:
     assert (found.exit_code, url in str(found.failures[url])) == (1, True)
 
 
-async def test_a_part_is_told_beside_the_servers_other_work(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_server_reports_a_part_while_it_does_other_work(monkeypatch: pytest.MonkeyPatch) -> None:
     threads = []
 
     def noted(content: TableContent, part: Part) -> Iterable[Difference]:
@@ -254,7 +254,7 @@ def test_anything_else_is_refused(text: str) -> None:
         parse_http_addrs(text)
 
 
-async def test_a_server_that_does_not_know_the_host_name_is_told_with_its_setting(
+async def test_unknown_host_name_is_reported_with_its_setting(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     resolve = socket.getaddrinfo

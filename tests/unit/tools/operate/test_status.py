@@ -1,4 +1,4 @@
-"""The state of an installation: which brokers need attention, what of several servers counts, what people see."""
+"""The status of an installation: brokers that need attention, answers of several servers, and the output."""
 
 import json
 import sys
@@ -78,7 +78,7 @@ def test_the_condition_of_a_broker(fields: dict[str, Any], condition: Condition)
     assert BrokerProcess("c", "b", "h:1", 60_000, **fields).condition is condition
 
 
-async def test_of_several_servers_the_one_that_heard_a_broker_last_counts() -> None:
+async def test_server_that_heard_a_broker_last_counts() -> None:
     first = _Server(_OK, _broker("a", age_ms=50_000), _broker("b", ended=_end("expired")), _broker("c", age_ms=None))
     second = _Server(_OK, _broker("a", age_ms=2_000), _broker("b", age_ms=3_000), _broker("c", ended=_end("expired")))
     with first, second:
@@ -120,7 +120,9 @@ def _run(monkeypatch: pytest.MonkeyPatch, *arguments: str) -> int:
     return main()
 
 
-def test_people_see_parts_brokers_and_ends(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+def test_status_shows_parts_brokers_and_recent_removals(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     monkeypatch.setattr("namesrv_stream.clock.SystemClock.now_ms", lambda _: NOW_MS + 192_000)
     brokers = [
         _broker("a", since_ms=NOW_MS),
@@ -149,7 +151,7 @@ def test_people_see_parts_brokers_and_ends(monkeypatch: pytest.MonkeyPatch, caps
     assert max(map(len, out.splitlines())) <= 80
 
 
-def test_a_large_fleet_is_cut_but_for_those_that_need_attention(
+def test_large_fleet_is_shortened_to_brokers_that_need_attention(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     brokers = [_broker(f"b{n:03d}", age_ms=31_000 if n == 99 else 1_000) for n in range(100)]
@@ -163,7 +165,7 @@ def test_a_large_fleet_is_cut_but_for_those_that_need_attention(
     assert "60 more alive; --all shows them" in out
 
 
-def test_scripts_get_json(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+def test_status_is_available_as_json(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     with _Server(_OK, _broker("a")) as server:
         assert _run(monkeypatch, "--json", "--http", server.url) == 0
     found = json.loads(capsys.readouterr().out)
@@ -172,7 +174,7 @@ def test_scripts_get_json(monkeypatch: pytest.MonkeyPatch, capsys: pytest.Captur
     assert [(b["broker_name"], b["condition"]) for b in found["brokers"]] == [("a", "alive")]
 
 
-def test_where_nothing_runs_it_says_how_to_name_an_installation(
+def test_status_without_running_parts_explains_how_to_name_an_installation(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
     port = choose_port("127.0.0.1")

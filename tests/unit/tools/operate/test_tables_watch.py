@@ -1,4 +1,4 @@
-"""Waiting until the tables have come to an offset."""
+"""Waiting until the tables have reached an offset."""
 
 import threading
 from pathlib import Path
@@ -30,7 +30,7 @@ def test_it_names_the_partitions_that_are_behind(tmp_path: Path) -> None:
         assert watch.wait({0: 1, 3: 0}, 0.05) == [0, 3]
 
 
-def test_there_may_be_no_tables(tmp_path: Path) -> None:
+def test_waiting_without_tables_is_possible(tmp_path: Path) -> None:
     with TablesWatch(settings_in(tmp_path)) as watch:
         assert not watch.exists
         assert watch.wait({0: 0}, 0) == [0]

@@ -1,4 +1,4 @@
-"""The archive gives back the records that it was made from, whatever order its rows lie in."""
+"""The archive returns the original records, whatever the order of its rows."""
 
 from pathlib import Path
 from random import Random
@@ -11,11 +11,10 @@ from namesrv_stream.table_errors import NotInHistory, TableSchemaMismatch
 from namesrv_stream.tables.layout import BROKER_EVENTS
 from namesrv_stream.tools.replay import log_archive as archive_module
 from namesrv_stream.tools.replay.log_archive import ArchivedEvents
-from tests.support.archived_log import write_archive
 from tests.support.builders import Log
-from tests.support.damage import rewrite_rows
-from tests.support.history_life import live_on
-from tests.support.history_tables import HistoryOfLogs
+from tests.support.history_tables import HistoryOfLogs, write_archive
+from tests.support.random_events import append_random_events
+from tests.support.table_edits import rewrite_rows
 from tests.support.tables import TOPIC_ID
 
 
@@ -24,9 +23,9 @@ def history(tmp_path_factory: pytest.TempPathFactory) -> HistoryOfLogs:
     """Two partitions with each kind of event, poison and a clock that jumps over days."""
     logs = [Log(partition=partition, partitions=2) for partition in (0, 1)]
     for log in logs:
-        live_on(log, Random(log.state.partition), 400)
+        append_random_events(log, Random(log.state.partition), 400)
         log.now_ms += 86_400_000
-        live_on(log, Random(log.state.partition + 2), 200)
+        append_random_events(log, Random(log.state.partition + 2), 200)
     return HistoryOfLogs(tmp_path_factory.mktemp("data"), *logs)
 
 
@@ -62,7 +61,7 @@ def test_reading_in_small_steps_gives_the_same(
     assert _read(archive, 1, 3, 500) == log.records[3:500]
 
 
-def test_an_instant_is_found_as_kafka_finds_it(history: HistoryOfLogs, archive: ArchivedEvents) -> None:
+def test_offset_of_an_instant_is_found_as_by_kafka(history: HistoryOfLogs, archive: ArchivedEvents) -> None:
     log = history.logs[0]
     for record in log.records[::37]:
         first = next(other.offset for other in log.records if other.at_ms >= record.at_ms)
@@ -71,12 +70,12 @@ def test_an_instant_is_found_as_kafka_finds_it(history: HistoryOfLogs, archive: 
     assert archive.offset_at(0, max(record.at_ms for record in log.records) + 1) is None
 
 
-def test_it_knows_its_topic_and_what_it_has(history: HistoryOfLogs, archive: ArchivedEvents) -> None:
+def test_archive_knows_its_topic_and_offsets(history: HistoryOfLogs, archive: ArchivedEvents) -> None:
     assert archive.topic_id == TOPIC_ID
     assert [archive.spans(p) for p in (0, 1, 2)] == [[(0, len(log.records))] for log in history.logs] + [[]]
 
 
-def test_what_is_missing_is_in_no_span(history: HistoryOfLogs, tmp_path: Path) -> None:
+def test_missing_offsets_are_in_no_span(history: HistoryOfLogs, tmp_path: Path) -> None:
     log = history.logs[0]
     own = HistoryOfLogs(tmp_path, log)
     write_archive(own.settings, [*log.records[5:40], *log.records[41:90], *log.records[200:]])
@@ -86,7 +85,7 @@ def test_what_is_missing_is_in_no_span(history: HistoryOfLogs, tmp_path: Path) -
         _read(found, 0, 35, 45)
 
 
-def test_rows_that_are_there_twice_are_refused(history: HistoryOfLogs, tmp_path: Path) -> None:
+def test_duplicate_rows_are_refused(history: HistoryOfLogs, tmp_path: Path) -> None:
     log = history.logs[0]
     own = HistoryOfLogs(tmp_path, log)
     write_archive(own.settings, log.records)
@@ -95,7 +94,7 @@ def test_rows_that_are_there_twice_are_refused(history: HistoryOfLogs, tmp_path:
         _read(ArchivedEvents.open(own.settings), 0, 0, 600)
 
 
-def test_an_empty_table_has_nothing(tmp_path: Path) -> None:
+def test_empty_table_has_no_span(tmp_path: Path) -> None:
     own = HistoryOfLogs(tmp_path, Log())
     write_archive(own.settings, [])
     found = ArchivedEvents.open(own.settings)
@@ -103,7 +102,7 @@ def test_an_empty_table_has_nothing(tmp_path: Path) -> None:
     assert found.offset_at(0, 0) is None
 
 
-def test_without_a_table_it_says_why(tmp_path: Path) -> None:
+def test_missing_archive_is_reported_with_its_reason(tmp_path: Path) -> None:
     with pytest.raises(NotInHistory, match="there is no table broker_events"):
         ArchivedEvents.open(HistoryOfLogs(tmp_path, Log()).settings)
 
@@ -119,7 +118,7 @@ def test_a_file_that_is_damaged_or_gone_names_the_table(history: HistoryOfLogs, 
             ask()
 
 
-def test_an_edited_row_is_given_as_it_is(history: HistoryOfLogs, tmp_path: Path) -> None:
+def test_edited_row_is_returned_unchanged(history: HistoryOfLogs, tmp_path: Path) -> None:
     log = history.logs[0]
     own = HistoryOfLogs(tmp_path, log)
     write_archive(own.settings, log.records)

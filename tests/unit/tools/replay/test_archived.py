@@ -1,4 +1,4 @@
-"""A replay or rebuild out of the archive is the one out of Kafka; what neither has is told and never folded over."""
+"""Replay and rebuild from the archive equal those from Kafka; records that neither has are reported."""
 
 from pathlib import Path
 from random import Random
@@ -19,13 +19,11 @@ from namesrv_stream.tools.replay.rebuild import Consent, rebuild
 from namesrv_stream.tools.replay.replay import Replay, ReplayRange, replay
 from namesrv_stream.tools.replay.replay_commands import parse_offsets
 from namesrv_stream.tools.replay.replay_report import Rebuild, replay_json, replay_text
-from namesrv_stream.tools.tool_options import Source
-from tests.support.archived_log import write_archive
 from tests.support.builders import Log
-from tests.support.damage import rewrite_rows
-from tests.support.history_life import live_on
-from tests.support.history_tables import HistoryOfLogs
+from tests.support.history_tables import HistoryOfLogs, write_archive
 from tests.support.log_source import opens, source_of
+from tests.support.random_events import append_random_events
+from tests.support.table_edits import rewrite_rows
 
 RECORDS: Final = 600
 COMPACTED: Final = 400  # where route_state was written
@@ -38,7 +36,7 @@ def tables(tmp_path: Path) -> HistoryOfLogs:
     tables = HistoryOfLogs(tmp_path, *logs)
     for records in (COMPACTED, RECORDS - COMPACTED):
         for log in logs:
-            live_on(log, Random(log.state.partition), records)
+            append_random_events(log, Random(log.state.partition), records)
         tables.commit()
         states = [log.state for log in logs]
         rows = {s.partition: FoldStateRow(s.next_offset, s.at_ms, encode_state(s)) for s in states}
@@ -47,12 +45,12 @@ def tables(tmp_path: Path) -> HistoryOfLogs:
 
 
 def _archive(tables: HistoryOfLogs, *spans: tuple[int, int]) -> None:
-    """Of both partitions the records of these offsets."""
+    """Archive the records of these offsets of both partitions."""
     write_archive(tables.settings, [r for log in tables.logs for begin, end in spans for r in log.records[begin:end]])
 
 
 def _opener(tables: HistoryOfLogs, source: Source, kafka: OpenLog | int, *, needs_kafka: bool = False) -> OpenLog:
-    """The log, of which Kafka has the records from an offset on."""
+    """Return an opener of the log; Kafka has the records from an offset on."""
     if isinstance(kafka, int):
         kafka = opens(source_of(*tables.logs, earliest=kafka))
     return log_opener(source, needs_kafka=needs_kafka, open_kafka=kafka)
@@ -78,9 +76,7 @@ def _facts(outcome: Replay) -> list[tuple[object, ...]]:
 
 
 @pytest.mark.parametrize("kafka_begin", [0, 250, 600])
-def test_out_of_the_archive_each_row_state_and_digest_is_as_out_of_kafka(
-    tables: HistoryOfLogs, kafka_begin: int
-) -> None:
+def test_replay_of_the_archive_equals_a_replay_of_kafka(tables: HistoryOfLogs, kafka_begin: int) -> None:
     expected = _replay(tables, Source.KAFKA)
     assert expected.is_equal
     assert all(part.dead_letters for part in expected.partitions)  # poison is among the records
@@ -93,7 +89,7 @@ def test_out_of_the_archive_each_row_state_and_digest_is_as_out_of_kafka(
     assert _stores(outcome) == [[("archive", 0, 500 if tail else RECORDS), *tail]] * 2
 
 
-def test_by_itself_it_reads_kafka_while_that_has_a_beginning_and_else_the_archive(tables: HistoryOfLogs) -> None:
+def test_replay_prefers_kafka_and_otherwise_reads_the_archive(tables: HistoryOfLogs) -> None:
     _archive(tables, (0, RECORDS))
     assert _stores(_replay(tables, Source.AUTO, 0)) == [[("kafka", 0, RECORDS)]] * 2
     from_state = _replay(tables, Source.AUTO, 300)
@@ -106,7 +102,7 @@ def test_by_itself_it_reads_kafka_while_that_has_a_beginning_and_else_the_archiv
     assert earlier.is_equal
 
 
-def test_without_kafka_it_replays_as_far_as_the_archive_goes_and_says_so(tables: HistoryOfLogs) -> None:
+def test_without_kafka_replay_ends_with_the_archive_and_reports_it(tables: HistoryOfLogs) -> None:
     _archive(tables, (0, 450))
     outcome = _replay(tables, Source.AUTO, _no_kafka)  # type: ignore[arg-type]
     assert outcome.is_equal
@@ -118,7 +114,7 @@ def test_without_kafka_it_replays_as_far_as_the_archive_goes_and_says_so(tables:
         _replay(tables, Source.KAFKA, _no_kafka)  # type: ignore[arg-type]
 
 
-def test_without_kafka_and_archive_it_is_kafka_that_is_missing(tables: HistoryOfLogs) -> None:
+def test_without_kafka_and_archive_the_error_is_about_kafka(tables: HistoryOfLogs) -> None:
     with pytest.raises(KafkaUnreachable):
         _replay(tables, Source.AUTO, _no_kafka)  # type: ignore[arg-type]
     with pytest.raises(NotInHistory):
@@ -130,7 +126,7 @@ def test_an_archive_that_is_asked_for_and_is_not_there_is_named(tables: HistoryO
         _replay(tables, Source.ARCHIVE)
 
 
-def test_a_gap_is_not_folded_over_but_named(tables: HistoryOfLogs) -> None:
+def test_gap_in_the_log_is_an_error(tables: HistoryOfLogs) -> None:
     _archive(tables, (0, 100), (200, 300))
     outcome = _replay(tables, Source.AUTO, 250, begin="450")
     gap = "partition 0: the records 100 to 199 are missing: Kafka removed them while the history did not run"
@@ -143,14 +139,14 @@ def test_a_gap_is_not_folded_over_but_named(tables: HistoryOfLogs) -> None:
     assert refused.value.possible == COMPACTED
 
 
-def test_what_lies_before_a_gap_can_be_replayed(tables: HistoryOfLogs) -> None:
+def test_records_before_a_gap_can_be_replayed(tables: HistoryOfLogs) -> None:
     _archive(tables, (0, 100), (200, 300))
     outcome = _replay(tables, Source.AUTO, 250, end="80")
     assert outcome.is_equal
     assert _stores(outcome) == [[("archive", 0, 80)]] * 2
 
 
-def test_records_that_were_removed_for_their_age_are_told(tables: HistoryOfLogs) -> None:
+def test_records_removed_by_retention_are_reported(tables: HistoryOfLogs) -> None:
     _archive(tables, (50, 300))
     outcome = _replay(tables, Source.ARCHIVE, 250, begin="450")
     assert outcome.is_equal
@@ -171,7 +167,7 @@ def test_an_edited_row_of_the_archive_is_found(tables: HistoryOfLogs) -> None:
     assert _replay(tables, Source.KAFKA).is_equal
 
 
-def test_a_row_that_was_taken_out_of_the_archive_is_a_gap(tables: HistoryOfLogs) -> None:
+def test_row_removed_from_the_archive_is_a_gap(tables: HistoryOfLogs) -> None:
     _archive(tables, (0, 77), (78, RECORDS))
     with pytest.raises(NoStartPoint, match="the records 77 to 77 are missing"):
         _replay(tables, Source.ARCHIVE, RECORDS, begin="90")
@@ -192,7 +188,7 @@ def _rebuild(tables: HistoryOfLogs, kafka: OpenLog | int, said: list[str]) -> Re
     return rebuild(tables.settings, consent, said.append, lambda p, done, total: None, opener)
 
 
-def test_tables_that_are_lost_are_rebuilt_from_the_archive_on_where_kafka_was_cut(tables: HistoryOfLogs) -> None:
+def test_lost_tables_are_rebuilt_from_the_archive_and_kafka(tables: HistoryOfLogs) -> None:
     digest = _replay(tables, Source.KAFKA).digest
     for name in (ROUTE_CHANGES, "route_state"):
         (tables.settings.data.tables_dir / name).rename(tables.settings.data.dir / name)

@@ -1,4 +1,4 @@
-"""``replay`` and ``rebuild`` on the command line: what ends them before they begin."""
+"""``replay`` and ``rebuild`` on the command line: errors before they begin."""
 
 import sys
 from pathlib import Path
@@ -15,7 +15,7 @@ def _run(monkeypatch: pytest.MonkeyPatch, *arguments: object) -> int:
     return main()
 
 
-def test_what_is_no_offset_or_no_time_is_bad_usage(
+def test_invalid_offset_or_time_is_a_usage_error(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert _run(monkeypatch, "replay", "--data-dir", tmp_path, "--from-offset", "soon") == 2
@@ -24,7 +24,7 @@ def test_what_is_no_offset_or_no_time_is_bad_usage(
     assert "error: command line: --to-time: 'soon'" in capsys.readouterr().err
 
 
-def test_a_replay_without_tables_says_what_makes_them(
+def test_replay_without_tables_names_their_writer(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert _run(monkeypatch, "replay", "--data-dir", tmp_path) == 2
@@ -43,7 +43,7 @@ def test_without_kafka_it_says_how_to_start_it(
         assert "`namesrv-stream kafka`" in capsys.readouterr().err
 
 
-def test_a_rebuild_beside_the_job_is_refused(
+def test_rebuild_command_is_refused_while_the_job_runs(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     with job_lock(tmp_path / "tables"):

@@ -1,4 +1,4 @@
-"""Tables of a topic that was given more partitions: what is in them, and what is folded from there on."""
+"""Tables of a topic that was given more partitions, and the fold after that."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -27,9 +27,9 @@ from namesrv_stream.tools.replay.replay_report import Rebuild
 from namesrv_stream.tools.replay.topic_repartition import carry_over
 from namesrv_stream.tools.what_if.log_analysis import analyse_log
 from tests.support.builders import Log
-from tests.support.history_life import live_on
 from tests.support.history_tables import HistoryOfLogs
 from tests.support.log_source import opens, source_of
+from tests.support.random_events import append_random_events
 from tests.support.tables import TOPIC_ID
 
 BEFORE, AFTER = 2, 5
@@ -37,14 +37,14 @@ RECORDS = 300
 
 
 class Grown(HistoryOfLogs):
-    """Logs of two partitions, folded and compacted midway, then of five, with tables that were carried over."""
+    """Logs of first two and then five partitions, with tables that were carried over."""
 
     def __init__(self, data_dir: Path) -> None:
         old = [Log(partition=partition, partitions=BEFORE) for partition in range(BEFORE)]
         super().__init__(data_dir, *old)
         for records in (RECORDS // 2, RECORDS // 2):
             for log in old:
-                live_on(log, Random(log.state.partition), records)
+                append_random_events(log, Random(log.state.partition), records)
             self.commit()
             StateWriter(tables_of(self.settings)).cover(state_rows([log.state for log in old]))
         self.before = load_snapshot(tables_of(self.settings)).table
@@ -56,7 +56,7 @@ class Grown(HistoryOfLogs):
         self._writer = ChangesWriter(tables_of(self.settings), 0)
 
     def _goes_on(self, old: Sequence[Log], partition: int) -> Log:
-        """The log of a partition with the state from which a job would start."""
+        """Return the log of a partition with the state from which a job would start."""
         log = Log(partition=partition, partitions=AFTER)
         extent = TopicExtent(TOPIC_ID, dict.fromkeys(range(AFTER), 0), self.begins)
         start = find_start_point(KeptStates(tables_of(self.settings)), self.begins, {}, extent)
@@ -69,10 +69,10 @@ class Grown(HistoryOfLogs):
             log.output = old[partition].output
         return log
 
-    def live_on(self) -> None:
-        """More of each log, folded; compacted at the end."""
+    def fold_more_records(self) -> None:
+        """Append more records to each log, fold them, and compact at the end."""
         for log in self.logs:
-            live_on(log, Random(log.state.partition + 7), RECORDS)
+            append_random_events(log, Random(log.state.partition + 7), RECORDS)
         self.commit()
         StateWriter(tables_of(self.settings)).cover(state_rows([log.state for log in self.logs]))
 
@@ -93,21 +93,21 @@ def _rebuild(tables: Grown, *, loss: bool = False) -> Rebuild:
     return rebuild(tables.settings, consent, lambda text: None, lambda p, done, total: None, opener)
 
 
-def test_readers_find_the_routes_that_there_were_and_the_job_goes_on_from_them(tables: Grown) -> None:
+def test_readers_find_the_carried_over_routes_and_the_job_continues(tables: Grown) -> None:
     loaded = load_snapshot(tables_of(tables.settings))
     assert loaded.table.groups == tables.before.groups
     assert loaded.table.kv == tables.before.kv
     assert loaded.next_offsets == tables.begins
     for partition in range(BEFORE, AFTER):
         assert loaded.table.settings_of(partition) == tables.before.settings_of(0)
-    tables.live_on()
+    tables.fold_more_records()
     after = load_snapshot(tables_of(tables.settings)).table
     assert after.groups == {name: group for log in tables.logs for name, group in log.groups.groups.items()}
     assert prepare_tables(tables.settings, TOPIC_ID) == []
 
 
 def test_a_replay_begins_where_there_were_as_many_partitions(tables: Grown) -> None:
-    tables.live_on()
+    tables.fold_more_records()
     outcome = _replay(tables)
     assert outcome.difference is None
     assert [part.folded_from for part in outcome.partitions] == [RECORDS, RECORDS, 0, 0, 0]
@@ -117,16 +117,16 @@ def test_a_replay_begins_where_there_were_as_many_partitions(tables: Grown) -> N
         _replay(tables, "0:5")
 
 
-def test_what_if_leaves_out_what_was_written_for_fewer_partitions(tables: Grown) -> None:
-    tables.live_on()
+def test_what_if_ignores_records_written_for_fewer_partitions(tables: Grown) -> None:
+    tables.fold_more_records()
     found = analyse_log(tables.settings, [], 0, open_log=opens(source_of(*tables.logs)))
     assert found.records == RECORDS * AFTER
     assert "the analysis begins at 300" in "".join(found.notes)
 
 
 @pytest.mark.parametrize("lost", [None, ROUTE_CHANGES])
-def test_a_rebuild_goes_on_from_what_was_carried_over(tables: Grown, lost: str | None) -> None:
-    tables.live_on()
+def test_rebuild_continues_from_the_carried_over_state(tables: Grown, lost: str | None) -> None:
+    tables.fold_more_records()
     digest = _replay(tables).digest
     if lost is not None:
         (tables.settings.data.tables_dir / lost).rename(tables.settings.data.dir / lost)
@@ -136,8 +136,8 @@ def test_a_rebuild_goes_on_from_what_was_carried_over(tables: Grown, lost: str |
     assert _replay(tables).is_equal
 
 
-def test_without_route_state_a_rebuild_loses_what_was_carried_over_and_says_so(tables: Grown) -> None:
-    tables.live_on()
+def test_rebuild_without_route_state_loses_the_carried_over_state_and_reports_it(tables: Grown) -> None:
+    tables.fold_more_records()
     (tables.settings.data.tables_dir / ROUTE_STATE).rename(tables.settings.data.dir / ROUTE_STATE)
     with pytest.raises(RebuildRefused, match="route_state is lost"):
         _rebuild(tables)

@@ -1,4 +1,4 @@
-"""Which store is read for which offsets, and what no store has."""
+"""Which store is read for which offsets, and which offsets no store has."""
 
 from itertools import pairwise
 
@@ -24,7 +24,7 @@ K, A = Store.KAFKA, Store.ARCHIVE
         ([], (5, 5), [(K, 5, 5)], [(K, 5, 5)]),
     ],
 )
-def test_what_both_have_is_read_from_the_one_that_comes_first(
+def test_offsets_in_both_stores_are_read_from_the_preferred_one(
     archived: list[tuple[int, int]],
     kafka: tuple[int, int],
     kafka_first: list[tuple[Store, int, int]],
@@ -60,7 +60,7 @@ def test_each_offset_that_either_has_is_in_one_piece_and_no_other_is(
     assert begin - 1 not in expected
 
 
-def test_without_kafka_there_is_what_the_archive_has() -> None:
+def test_without_kafka_only_the_archive_is_read() -> None:
     assert joined([Span(2, 5)], None, archive_first=True) == (Piece(A, 2, 5),)
     assert joined([], None, archive_first=True) == ()
 
@@ -71,7 +71,7 @@ def test_gaps_are_what_lies_before_and_between_the_pieces() -> None:
     assert [unbroken_from(pieces, end) for end in (12, 11, 10, 8, 6, 5, 4, 2)] == [10, 10, 10, 7, 6, 3, 3, 2]
 
 
-def test_a_range_is_cut_out_of_the_pieces() -> None:
+def test_range_selects_parts_of_the_pieces() -> None:
     pieces = joined([Span(0, 5)], Span(5, 9), archive_first=False)
     assert list(clipped(pieces, 3, 7)) == [(A, 3, 5), (K, 5, 7)]
     assert list(clipped(pieces, 5, 5)) == []

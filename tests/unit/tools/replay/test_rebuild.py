@@ -1,4 +1,4 @@
-"""A rebuild makes tables that say what the log says, and takes nothing away until it has proved them."""
+"""A rebuild makes tables that equal the log, and removes nothing before it has verified them."""
 
 import errno
 import shutil
@@ -30,10 +30,10 @@ from namesrv_stream.tables.stored_changes import KeptStates
 from namesrv_stream.tools.replay.rebuild import Consent, rebuild
 from namesrv_stream.tools.replay.replay_report import Rebuild, rebuild_json, rebuild_text
 from tests.support.builders import S1, S2, a_registration
-from tests.support.damage import drop_rows, rewrite_rows
 from tests.support.examples import examples
 from tests.support.log_source import opens, source_of
 from tests.support.strategies_route import Entry, logs
+from tests.support.table_edits import drop_rows, rewrite_rows
 from tests.support.tables import TOPIC_ID, TablesOfLog, settings_in
 
 _PLAN = "rebuild-swap.json"
@@ -56,7 +56,7 @@ def _folders(tables: TablesOfLog) -> set[str]:
 
 
 def _assert_as_the_log(tables: TablesOfLog) -> None:
-    """The tables are exactly what a job that folded all of the log would leave, and it goes on from them."""
+    """Assert that the tables equal those of a job that folded the whole log, and that it continues from them."""
     log = tables.log
     assert _rows(tables) == log.output.changes
     loaded = load_snapshot(tables.storage)
@@ -89,7 +89,7 @@ def tables(tmp_path: Path) -> TablesOfLog:
     return tables
 
 
-def test_both_tables_are_made_anew_and_cover_all_of_the_log(tables: TablesOfLog) -> None:
+def test_rebuild_makes_both_tables_from_the_whole_log(tables: TablesOfLog) -> None:
     outcome = _rebuild(tables)
     _assert_as_the_log(tables)
     assert (outcome.losses, outcome.difference) == ((), None)
@@ -106,7 +106,7 @@ def test_a_state_that_a_newer_program_wrote_is_replaced(tables: TablesOfLog) -> 
     _assert_as_the_log(tables)
 
 
-def test_the_old_tables_stay_beside_under_a_dated_name(tables: TablesOfLog) -> None:
+def test_old_tables_are_kept_under_a_dated_name(tables: TablesOfLog) -> None:
     before = _rows(tables)
     outcome = _rebuild(tables)
     kept = [Path(path) for path in outcome.kept]
@@ -133,7 +133,7 @@ def test_damaged_tables_are_made_from_the_log_alone(tables: TablesOfLog) -> None
     _assert_as_the_log(tables)
 
 
-def test_a_row_that_the_old_tables_have_otherwise_needs_consent(tables: TablesOfLog) -> None:
+def test_different_row_in_the_old_tables_needs_consent(tables: TablesOfLog) -> None:
     is_topic = pc.field("kind") == "broker_data"
     assert rewrite_rows(tables.dir, ROUTE_CHANGES, "zone_name", "elsewhere", is_topic)
     damaged = _rows(tables)
@@ -147,7 +147,7 @@ def test_a_row_that_the_old_tables_have_otherwise_needs_consent(tables: TablesOf
     _assert_as_the_log(tables)
 
 
-def test_of_a_log_that_was_cut_older_rows_are_taken_over(tables: TablesOfLog) -> None:
+def test_older_rows_are_kept_if_the_log_was_truncated(tables: TablesOfLog) -> None:
     outcome = _rebuild(tables, earliest=2)
     assert outcome.origins == {0: "route_state, version 1"}
     _assert_as_the_log(tables)
@@ -172,7 +172,7 @@ def test_a_gap_between_the_tables_and_the_log_needs_consent_and_leaves_brokers_a
     assert {holder.seen_ms for lease in state.leases.values() for holder in lease.holders.values()} == {0}
 
 
-def test_without_anything_it_begins_with_what_kafka_has_by_consent(tables: TablesOfLog) -> None:
+def test_rebuild_without_tables_and_with_a_truncated_log_needs_consent(tables: TablesOfLog) -> None:
     shutil.rmtree(tables.dir)
     with pytest.raises(RebuildRefused, match="the records 0 to 2 were removed"):
         _rebuild(tables, earliest=3)
@@ -182,7 +182,7 @@ def test_without_anything_it_begins_with_what_kafka_has_by_consent(tables: Table
     assert loaded.table.kv == {"ns": {"key": "other"}}
 
 
-def test_rows_of_records_that_kafka_has_lost_are_given_up_by_consent(tables: TablesOfLog) -> None:
+def test_rows_of_records_lost_in_kafka_are_dropped_with_consent(tables: TablesOfLog) -> None:
     covered = load_snapshot(tables.storage).next_offsets[0]
     with pytest.raises(RebuildRefused, match=f"Kafka has lost the records 6 to {covered - 1}"):
         _rebuild(tables, end=6)
@@ -208,7 +208,7 @@ def test_lost_rows_that_are_in_no_log_need_consent(tables: TablesOfLog) -> None:
     assert load_snapshot(tables.storage).table.groups == tables.log.groups.groups
 
 
-def test_what_route_state_alone_says_is_kept_where_the_log_begins_behind_it(tables: TablesOfLog) -> None:
+def test_rows_only_in_route_state_are_kept_if_the_log_begins_later(tables: TablesOfLog) -> None:
     shutil.rmtree(tables.dir / ROUTE_CHANGES)
     with pytest.raises(RebuildRefused, match="the records 4 to 5 were removed"):
         _rebuild(tables, earliest=6)
@@ -217,7 +217,7 @@ def test_what_route_state_alone_says_is_kept_where_the_log_begins_behind_it(tabl
     assert load_snapshot(tables.storage).table.groups.keys() == tables.log.groups.groups.keys()
 
 
-def test_a_state_of_another_log_is_not_gone_on_from(tables: TablesOfLog) -> None:
+def test_state_of_another_log_is_not_used(tables: TablesOfLog) -> None:
     shutil.rmtree(tables.dir / ROUTE_CHANGES)
     log = source_of(tables.log, earliest=2)
     other = replace(log, topic_id="another")
@@ -239,7 +239,7 @@ def test_where_the_new_tables_cannot_be_written_nothing_is_left_of_them(
     assert _folders(tables) == {ROUTE_CHANGES, ROUTE_STATE}
 
 
-def test_what_a_killed_rebuild_left_unproved_is_removed(tables: TablesOfLog) -> None:
+def test_unverified_files_of_a_killed_rebuild_are_removed(tables: TablesOfLog) -> None:
     before = _rows(tables)
     (tables.dir / REBUILT / ROUTE_CHANGES).mkdir(parents=True)
     assert not settle_swap(tables.storage)
@@ -286,7 +286,7 @@ def test_a_swap_is_finished_though_the_data_directory_was_moved(
     moved.rename(tmp_path)
 
 
-def test_while_the_job_runs_it_is_refused(tables: TablesOfLog) -> None:
+def test_rebuild_is_refused_while_the_job_runs(tables: TablesOfLog) -> None:
     with (
         job_lock(tables.settings.data.tables_dir),
         pytest.raises(ConfigError, match=r"another job runs here.* stop it"),
@@ -296,7 +296,7 @@ def test_while_the_job_runs_it_is_refused(tables: TablesOfLog) -> None:
 
 @pytest.mark.parametrize("stop_at", range(1, 9))
 def test_a_swap_that_was_killed_is_finished(tables: TablesOfLog, monkeypatch: pytest.MonkeyPatch, stop_at: int) -> None:
-    """Once all moves are written down: before each move, and before the rest of them is written down behind it."""
+    """The kill happens after all moves are recorded: before each move, and before the remaining moves are recorded."""
     done = -1
     move, write = Folder.move, Folder.write
 
@@ -358,7 +358,7 @@ def test_any_log_rebuilds_to_what_the_job_would_have_written(
     assert load_snapshot(tables.storage).table.groups == tables.log.groups.groups
 
 
-def test_what_was_done_is_told(tables: TablesOfLog) -> None:
+def test_rebuild_reports_what_it_did(tables: TablesOfLog) -> None:
     drop_rows(tables.dir, pc.field("kind") == "kv")
     outcome = _rebuild(tables, differences=True)
     text = rebuild_text(outcome)

@@ -1,4 +1,4 @@
-"""A replay finds the tables equal to the log, or the first thing in which they are not."""
+"""A replay finds the tables equal to the log, or their first difference."""
 
 import json
 from pathlib import Path
@@ -21,10 +21,10 @@ from namesrv_stream.tools.replay.replay import Replay, ReplayRange, replay
 from namesrv_stream.tools.replay.replay_commands import parse_offsets
 from namesrv_stream.tools.replay.replay_report import replay_json, replay_text
 from tests.support.builders import S1, S2, a_registration
-from tests.support.damage import add_rows, drop_rows, rewrite_rows
 from tests.support.examples import examples
 from tests.support.log_source import opens, source_of
 from tests.support.strategies_route import Entry, logs
+from tests.support.table_edits import add_rows, drop_rows, rewrite_rows
 from tests.support.tables import TablesOfLog
 
 _IS_ENTRY = pc.field("key").is_valid() & (pc.field("key") == "key")
@@ -104,11 +104,11 @@ def test_from_an_offset_it_folds_from_the_newest_kept_state_before_it(tables: Ta
     assert part.rows == sum(row.offset >= 6 for row in tables.log.output.changes)
 
 
-def test_from_offset_0_it_trusts_nothing_that_is_stored(tables: TablesOfLog) -> None:
+def test_replay_from_offset_0_uses_no_stored_state(tables: TablesOfLog) -> None:
     assert _replay(tables, begin="0").partitions[0].origin == "the beginning of the log"
 
 
-def test_of_a_log_that_was_cut_it_begins_with_the_oldest_state_that_it_goes_on_from(tables: TablesOfLog) -> None:
+def test_replay_of_a_truncated_log_begins_with_the_oldest_usable_state(tables: TablesOfLog) -> None:
     (part,) = _replay(tables, earliest=3).partitions
     assert (part.folded_from, part.difference) == (4, None)
     late = len(tables.log.records) - 3
@@ -149,7 +149,7 @@ def test_a_time_before_the_log_is_refused_for_nothing_would_be_compared(tables: 
         _replay(tables, end_ms=seconds)
 
 
-def test_an_end_before_all_that_can_be_folded_is_no_mistake_of_the_beginning(tables: TablesOfLog) -> None:
+def test_end_before_the_earliest_possible_start_is_an_error(tables: TablesOfLog) -> None:
     with pytest.raises(NoStartPoint, match=r"at or before offset 3 .* it can be from 4 on"):
         _replay(tables, end="3", earliest=3)
 
@@ -165,7 +165,7 @@ def _difference(tables: TablesOfLog) -> Difference:
     return found
 
 
-def test_a_row_that_says_otherwise_is_found_with_what_both_say(tables: TablesOfLog) -> None:
+def test_different_row_is_found_with_both_values(tables: TablesOfLog) -> None:
     row = next(r for r in tables.log.output.changes if r.kind == "queue_data" and r.topic == "TopicTest")
     is_it = (pc.field("offset") == row.offset) & (pc.field("seq") == row.seq)
     assert rewrite_rows(tables.dir, ROUTE_CHANGES, "perm", 2, is_it) == 1
@@ -186,7 +186,7 @@ def test_a_row_that_is_missing_is_found(tables: TablesOfLog) -> None:
     assert found.folded is not None
 
 
-def test_a_row_too_many_is_found(tables: TablesOfLog) -> None:
+def test_additional_row_is_found(tables: TablesOfLog) -> None:
     last = tables.log.output.changes[-1]
     stored = DeltaTable(tables.dir / ROUTE_CHANGES).to_pyarrow_table()
     rows = stored.filter(pc.field("offset") == last.offset).slice(0, 1)
@@ -196,14 +196,14 @@ def test_a_row_too_many_is_found(tables: TablesOfLog) -> None:
     assert (found.offset, found.seq, found.folded) == (last.offset, 99, None)
 
 
-def test_a_row_of_the_state_that_says_otherwise_is_found_though_all_changes_are_right(tables: TablesOfLog) -> None:
+def test_different_row_of_route_state_is_found(tables: TablesOfLog) -> None:
     assert rewrite_rows(tables.dir, ROUTE_STATE, "ha_server_addr", "9.9.9.9:1", pc.field("kind") == "broker_live")
     found = _difference(tables)
     assert (found.where, found.kind, found.columns) == ("table", "broker_live", ("ha_server_addr",))
     assert found.key["broker_addr"] == "10.0.0.1:10911"
 
 
-def test_a_fold_state_that_says_otherwise_is_found(tables: TablesOfLog) -> None:
+def test_different_fold_state_is_found(tables: TablesOfLog) -> None:
     path = tables.dir / ROUTE_STATE
     rows = DeltaTable(path).to_pyarrow_table().filter(pc.field("kind") == FOLD_STATE_KIND)
     state = json.loads(rows["state"][0].as_py())
@@ -213,7 +213,7 @@ def test_a_fold_state_that_says_otherwise_is_found(tables: TablesOfLog) -> None:
     assert (found.where, found.columns) == ("fold_state", ("observed_ms",))
 
 
-def test_of_a_fold_state_with_many_brokers_the_one_that_differs_is_shown(tables: TablesOfLog) -> None:
+def test_differing_broker_of_a_fold_state_is_shown(tables: TablesOfLog) -> None:
     for number in range(20):
         tables.log.register(a_registration(broker_name=f"broker-{number:02d}"))
     tables.commit()
@@ -266,7 +266,7 @@ def test_a_log_that_lost_its_end_is_refused(tables: TablesOfLog) -> None:
         replay(tables.settings, wanted, lambda partition, done, total: None, opens(log))
 
 
-def test_the_text_says_equal_or_what_differs(tables: TablesOfLog) -> None:
+def test_text_shows_equality_or_the_difference(tables: TablesOfLog) -> None:
     equal = _replay(tables)
     assert f"equal, digest {equal.digest}" in replay_text(equal)
     rewrite_rows(tables.dir, ROUTE_CHANGES, "value", "damaged", _IS_ENTRY)
@@ -276,7 +276,7 @@ def test_the_text_says_equal_or_what_differs(tables: TablesOfLog) -> None:
     assert "folded: value=value" in text
 
 
-def test_the_json_says_the_same(tables: TablesOfLog) -> None:
+def test_json_shows_equality_or_the_difference(tables: TablesOfLog) -> None:
     fields = replay_json(_replay(tables))
     assert (fields["equal"], fields["first_difference"]) == (True, None)
     rewrite_rows(tables.dir, ROUTE_CHANGES, "value", "damaged", _IS_ENTRY)
@@ -292,6 +292,6 @@ def test_offsets_are_of_all_partitions_or_of_one(texts: tuple[str, ...], expecte
 
 
 @pytest.mark.parametrize("text", ["", "x", "1:", ":1", "-1", "0:x"])
-def test_what_is_no_offset_is_refused(text: str) -> None:
+def test_invalid_offset_is_refused(text: str) -> None:
     with pytest.raises(ConfigError, match="--from-offset"):
         parse_offsets("--from-offset", [text])

@@ -1,4 +1,4 @@
-"""The receiver of docs/webhook.md understands what is sent, and the page names every event."""
+"""The receiver in docs/webhook.md understands the reports, and the page names every event."""
 
 import re
 from pathlib import Path
@@ -33,7 +33,7 @@ def _receiver() -> dict[str, Any]:
     return names
 
 
-def test_its_receiver_raises_an_alert_and_resolves_the_same_one() -> None:
+def test_receiver_raises_an_alert_and_resolves_it() -> None:
     report = orjson.loads(orjson.dumps(message([*events_of(_ROWS, WebhookSettings()), lost_events("why", 1)])))
     raised, resolved = _receiver()["alerts"](report)
     assert raised["labels"] == resolved["labels"]
@@ -41,7 +41,7 @@ def test_its_receiver_raises_an_alert_and_resolves_the_same_one() -> None:
     assert raised["startsAt"] == resolved["endsAt"] == "1970-01-01T00:00:01.000Z"
 
 
-def test_its_receiver_takes_our_signature_and_no_other() -> None:
+def test_receiver_accepts_only_valid_signatures() -> None:
     receiver = _receiver()
     receiver["is_genuine"].__globals__["SECRET"] = b"key"
     assert receiver["is_genuine"](b"body", signature(b"key", b"body"))

@@ -1,4 +1,4 @@
-"""Which rows become which events, and that every report is as the schema says."""
+"""The events of each row; every report conforms to the schema."""
 
 import json
 from pathlib import Path
@@ -49,7 +49,7 @@ def _names(settings: WebhookSettings) -> list[str]:
     return [event["event"] for event in events_of(_ROWS, settings)]
 
 
-def test_a_death_says_who_when_and_why() -> None:
+def test_report_of_a_removed_broker_has_name_time_and_cause() -> None:
     (event,) = events_of(_ROWS, WebhookSettings(events=("broker_down",)))
     assert event == {
         **_BROKER,
@@ -70,7 +70,7 @@ def test_every_event_is_made_of_one_row_and_is_valid() -> None:
     assert set(_SCHEMA["$defs"]["event"]["properties"]["event"]["enum"]) == {*_ALL.events, "events_lost"}
 
 
-def test_only_what_is_wanted_is_asked_for_and_reported() -> None:
+def test_only_configured_events_are_requested_and_reported() -> None:
     assert _names(WebhookSettings()) == ["broker_down", "broker_held", "broker_route"]
     assert kinds(WebhookSettings()) == "broker_data,broker_live,guard"
     assert _names(_ALL.model_copy(update={"clusters": ("c1",)})) == []
@@ -80,7 +80,7 @@ def test_only_what_is_wanted_is_asked_for_and_reported() -> None:
 
 
 @pytest.mark.parametrize(("count", "last"), [(20, "is down"), (21, "and 1 more")])
-def test_the_text_of_many_events_is_cut(count: int, last: str) -> None:
+def test_text_of_many_events_is_shortened(count: int, last: str) -> None:
     lines = message(events_of(_ROWS[:1] * count, _ALL))["text"].splitlines()
     assert len(lines) == min(count, 21)
     assert last in lines[-1]

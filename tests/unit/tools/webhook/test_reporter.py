@@ -1,4 +1,4 @@
-"""How the webhook follows a server: over HTTP with a scripted server, and a receiver on a real socket."""
+"""The webhook follows a scripted server over HTTP and reports to a receiver on a real socket."""
 
 import json
 import threading
@@ -16,7 +16,7 @@ from namesrv_stream.settings import Flag, Settings, load_settings
 from namesrv_stream.tools.webhook import reporter as module
 from namesrv_stream.tools.webhook.reporter import Reporter, run_webhook
 from tests.support.processes import free_port
-from tests.support.receiver import Receiver
+from tests.support.webhook_receiver import Receiver
 
 _ROW = {"partition": 0, "offset": 7, "seq": 0, "at_ms": 1_000, "kind": "broker_live", "gone": True, "cause": "expired"}
 _DEATH = {**_ROW, "cluster": "c0", "broker_name": "b0", "broker_addr": "10.0.0.1:10911"}
@@ -25,7 +25,7 @@ _Answer = tuple[int, dict[str, Any]]
 
 @contextmanager
 def _server(answers: dict[str, _Answer]) -> Iterator[tuple[str, list[str]]]:
-    """Answers /changes by ``since``; gives its URL and what it was asked."""
+    """Run a server that answers /changes by ``since``; yields its URL and its requests."""
     asked: list[str] = []
 
     class Handler(BaseHTTPRequestHandler):
@@ -72,7 +72,7 @@ class _Stop(Exception):
 
 
 def _run(settings: Settings, monkeypatch: pytest.MonkeyPatch, *, sleeps: int) -> None:
-    """Run until it has waited so often."""
+    """Run until it has waited ``waits`` times."""
     left = [sleeps]
 
     def sleep(_seconds: float) -> None:
@@ -85,28 +85,28 @@ def _run(settings: Settings, monkeypatch: pytest.MonkeyPatch, *, sleeps: int) ->
         Reporter(settings).run()
 
 
-def test_it_begins_with_the_present_and_writes_down_what_was_taken(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_webhook_begins_at_the_end_and_stores_its_position(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     answers = {"now": _changes("1.a.5"), "1.a.5": _changes("1.a.8", _DEATH), "1.a.8": (500, {})}
     with _server(answers) as (url, asked), Receiver() as receiver:
         _run(_settings(tmp_path, receiver, url), monkeypatch, sleeps=0)
-    assert [event["broker_addr"] for event in receiver.taken] == ["10.0.0.1:10911"]
+    assert [event["broker_addr"] for event in receiver.accepted_events] == ["10.0.0.1:10911"]
     assert "wait=0&kind=broker_data%2Cbroker_live%2Cguard" in asked[0]
     assert _position(tmp_path) == "1.a.8"
 
 
-def test_it_goes_on_where_it_was_and_says_what_is_lost(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_webhook_continues_at_its_position_and_reports_lost_events(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     (tmp_path / "webhook").mkdir()
     (tmp_path / "webhook" / "position.json").write_text('{"position": "1.a.8"}', encoding="utf-8")
     answers = {"1.a.8": (410, {"detail": "gone"}), "now": _changes("1.b.2"), "1.b.2": (503, {})}
     with _server(answers) as (url, _), Receiver() as receiver:
         _run(_settings(tmp_path, receiver, url), monkeypatch, sleeps=0)
-    assert [event["event"] for event in receiver.taken] == ["events_lost"]
+    assert [event["event"] for event in receiver.accepted_events] == ["events_lost"]
     assert _position(tmp_path) == "1.b.2"
 
 
-def test_before_there_are_tables_nothing_is_lost(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_event_is_lost_before_tables_exist(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with _server({"now": _changes("1.0.")}) as (url, asked), Receiver() as receiver:
         _run(_settings(tmp_path, receiver, url), monkeypatch, sleeps=2)
     assert len(asked) == 3
@@ -128,7 +128,7 @@ def test_many_events_are_several_reports(tmp_path: Path, monkeypatch: pytest.Mon
     with _server(answers) as (url, _), Receiver() as receiver:
         _run(_settings(tmp_path, receiver, url), monkeypatch, sleeps=0)
     assert [len(report.events) for report in receiver.reports] == [100, 50]
-    assert [event["id"] for event in receiver.taken] == [f"0:{offset}:0" for offset in range(150)]
+    assert [event["id"] for event in receiver.accepted_events] == [f"0:{offset}:0" for offset in range(150)]
 
 
 def test_without_a_url_it_does_not_start(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""Reports to a receiver on a real socket: signed, in order, again until they are taken, and not for ever."""
+"""Reports to a receiver on a real socket are signed, ordered, and repeated for a limited time until accepted."""
 
 import hashlib
 import hmac
@@ -12,7 +12,7 @@ from namesrv_stream.settings import WebhookSettings
 from namesrv_stream.tools.webhook import reports as module
 from namesrv_stream.tools.webhook.reports import SIGNATURE_HEADER, Sender, lost_events, message
 from tests.support.processes import free_port
-from tests.support.receiver import Receiver
+from tests.support.webhook_receiver import Receiver
 
 _MESSAGE = message([lost_events("why", 1)])
 
@@ -27,7 +27,7 @@ def _settings(url: str, **changes: Any) -> WebhookSettings:
     return WebhookSettings(url=url, **changes)
 
 
-def test_a_report_is_signed_with_the_secret_of_now(tmp_path: Path) -> None:
+def test_report_is_signed_with_the_current_secret(tmp_path: Path) -> None:
     secret = tmp_path / "secret"
     secret.write_text("first\n", encoding="utf-8")
     with Receiver() as receiver:
@@ -46,7 +46,7 @@ def test_without_a_secret_there_is_no_signature() -> None:
     assert SIGNATURE_HEADER not in receiver.reports[0].headers
 
 
-def test_it_is_sent_again_until_it_is_taken() -> None:
+def test_report_is_sent_again_until_it_is_accepted() -> None:
     with Receiver() as receiver:
         receiver.statuses = [500, 404, 302]
         assert Sender(_settings(receiver.url)).send(_MESSAGE)
@@ -54,7 +54,7 @@ def test_it_is_sent_again_until_it_is_taken() -> None:
     assert len({report.body for report in receiver.reports}) == 1
 
 
-def test_it_is_dropped_with_an_error_in_the_log_after_a_while(caplog: pytest.LogCaptureFixture) -> None:
+def test_report_is_dropped_with_an_error_in_the_log_after_a_while(caplog: pytest.LogCaptureFixture) -> None:
     url = f"http://127.0.0.1:{free_port()}/"
     assert not Sender(_settings(url, give_up_ms=50)).send(_MESSAGE)
     assert "report dropped" in caplog.text

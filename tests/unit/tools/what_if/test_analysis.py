@@ -1,4 +1,4 @@
-"""The runs are the fold: thinning the log changes nothing about who goes when."""
+"""The runs equal the fold: skipping events that do not matter changes no removal."""
 
 from collections.abc import Collection, Iterable, Sequence
 
@@ -24,7 +24,7 @@ Gone = list[tuple[int, str, str, str]]
 
 
 def _folded(entries: list[Entry], settings: FoldSettings, without: Collection[str] = ()) -> tuple[Log, Gone]:
-    """The whole fold, told nothing of some settings; and who went when and why."""
+    """Fold the whole log without some settings; returns the removals with time and cause."""
     log = Log(settings)
     for entry in entries:
         log.append(_without(entry.value, without), entry.after_ms)
@@ -47,7 +47,7 @@ def _without(value: bytes, names: Collection[str]) -> bytes:
 def _analysed(
     log: Log, overrides: Sequence[Override], settings: FoldSettings | None = None
 ) -> tuple[PartitionAnalysis, list[Silence]]:
-    """The analysis, and all silences that some run ended."""
+    """Return the analysis, and all silences that ended in some run."""
     over: list[Silence] = []
     analysis = PartitionAnalysis(0, 1, overrides, settings, on_over=over.append)
     for record in log.records:
@@ -72,7 +72,7 @@ def test_the_first_run_is_the_fold_of_the_log_as_it_is(entries: list[Entry]) -> 
 
 
 @given(logs(), st.lists(st.sampled_from((1_000, 2_500, 7_000)), min_size=1, max_size=2, unique=True))
-def test_a_run_of_every_broker_is_the_fold_with_that_timeout_only(entries: list[Entry], timeouts: list[int]) -> None:
+def test_run_with_one_timeout_equals_a_fold_with_it(entries: list[Entry], timeouts: list[int]) -> None:
     log, _ = _folded(entries, _SETTINGS)
     _, silences = _analysed(log, [Override(ms, of_every_broker=True) for ms in timeouts], _SETTINGS)
     for run, ms in enumerate(timeouts, 1):
@@ -81,7 +81,7 @@ def test_a_run_of_every_broker_is_the_fold_with_that_timeout_only(entries: list[
 
 
 @given(logs())
-def test_another_default_leaves_brokers_with_timeouts_of_their_own_alone(entries: list[Entry]) -> None:
+def test_other_default_does_not_affect_brokers_with_their_own_timeout(entries: list[Entry]) -> None:
     entries = [Entry(e.after_ms, _without(e.value, ("min_timeout_ms", "max_timeout_ms"))) for e in entries]
     log, _ = _folded(entries, _SETTINGS)
     _, silences = _analysed(log, [Override(2_500)], _SETTINGS)
@@ -100,7 +100,7 @@ def test_topics_are_not_folded(entries: list[Entry]) -> None:
         assert all(len(r.read().topics) <= 1 for g in run.groups.groups.values() for r in g.registrations.values())
 
 
-def test_a_broker_that_registered_before_the_log_begins_is_taken_from_elsewhere() -> None:
+def test_registration_before_the_begin_of_the_log_comes_from_the_tables() -> None:
     known = a_registration(registration_hash="older", timeout_ms=3_000)
     key = LeaseKey(NAME, known.live_key)
     log = Log()

@@ -1,4 +1,4 @@
-"""What-if reads the archive for what Kafka has no more, says so, and begins behind what neither has."""
+"""What-if reads records that Kafka no longer has from the archive, reports it, and begins after gaps."""
 
 import io
 from pathlib import Path
@@ -12,15 +12,14 @@ from namesrv_stream.tools.what_if import what_if_report
 from namesrv_stream.tools.what_if.log_analysis import LogAnalysis, analyse_log
 from namesrv_stream.tools.what_if.partition_analysis import Override
 from namesrv_stream.tools.what_if.what_if_report import cluster_reports
-from tests.support.archived_log import write_archive
 from tests.support.builders import S1, Log, a_registration
-from tests.support.history_tables import HistoryOfLogs
+from tests.support.history_tables import HistoryOfLogs, write_archive
 from tests.support.log_source import opens, source_of
 
 
 @pytest.fixture
 def tables(tmp_path: Path) -> HistoryOfLogs:
-    """Ten minutes of three brokers; one is silent for 50 s and keeps its connection."""
+    """Tables of ten minutes of three brokers; one is silent for 50 s and keeps its connection."""
     log = Log()
     fleet = [a_registration(f"10.0.0.{n}:1", broker_name=f"b{n}") for n in range(3)]
     log.started(S1)
@@ -52,7 +51,7 @@ def _said(analysis: LogAnalysis) -> str:
     return console.file.getvalue()
 
 
-def test_out_of_the_archive_all_figures_are_as_out_of_kafka(tables: HistoryOfLogs) -> None:
+def test_figures_from_the_archive_equal_those_from_kafka(tables: HistoryOfLogs) -> None:
     records = tables.logs[0].records
     expected = _analyse(tables, Source.KAFKA)
     reports = cluster_reports(expected.partitions, expected.limits)
@@ -68,14 +67,14 @@ def test_out_of_the_archive_all_figures_are_as_out_of_kafka(tables: HistoryOfLog
         assert line in _said(found)
 
 
-def test_an_instant_in_the_archive_is_where_it_begins(tables: HistoryOfLogs) -> None:
+def test_analysis_begins_at_an_instant_in_the_archive(tables: HistoryOfLogs) -> None:
     records = tables.logs[0].records
     write_archive(tables.settings, records)
     assert _analyse(tables, Source.AUTO, 900, records[500].at_ms).records == len(records) - 500
     assert _analyse(tables, Source.AUTO, 900, records[-1].at_ms + 1).records == 0
 
 
-def test_it_begins_behind_a_gap_and_says_so(tables: HistoryOfLogs) -> None:
+def test_analysis_begins_after_a_gap_and_reports_it(tables: HistoryOfLogs) -> None:
     records = tables.logs[0].records
     write_archive(tables.settings, [*records[:300], *records[400:900]])
     found = _analyse(tables, Source.AUTO, 800)

@@ -1,4 +1,4 @@
-"""What the runs come to, on a fleet of which it is known who was dead when."""
+"""The results of the runs, on a fleet with known failures."""
 
 import json
 from dataclasses import replace
@@ -35,7 +35,7 @@ SILENT = {
 
 @cache
 def _fleet_log() -> Log:
-    """Twenty minutes: one broker is frozen for 50 s, one dies, one is away for 70 s and comes back anew."""
+    """Return a log of 20 minutes: one broker is frozen for 50 s, one is killed, one restarts after 70 s."""
     log = Log()
     for broker in (*FLEET, OWN):
         log.register(broker)
@@ -61,7 +61,7 @@ def _report() -> ClusterReport:
     return report
 
 
-def test_false_expiries_are_told_from_real_ones() -> None:
+def test_false_expiries_are_distinguished_from_real_ones() -> None:
     assert [(r.timeout_ms, r.expiries, r.false, r.unclear, r.real) for r in _report().runs] == [
         (None, 1, 0, 0, 1),  # the dead one, after 120 s
         (20_000, 3, 1, 0, 2),
@@ -70,7 +70,7 @@ def test_false_expiries_are_told_from_real_ones() -> None:
     ]
 
 
-def test_deaths_are_seen_sooner_by_the_difference_of_the_timeouts() -> None:
+def test_failures_are_detected_earlier_by_the_difference_of_the_timeouts() -> None:
     of_timeout = {run.timeout_ms: run.sooner for run in _report().runs}
     assert of_timeout[None] is None
     # The dead broker 100 s sooner; the one that restarted when it was away for 20 s and not when it came back.
@@ -79,7 +79,7 @@ def test_deaths_are_seen_sooner_by_the_difference_of_the_timeouts() -> None:
     assert of_timeout[90_000] == EarlierDetection(1, 0, 30_000, 30_000)
 
 
-def test_a_death_that_the_log_as_it_is_never_saw_is_counted_apart() -> None:
+def test_failure_not_detected_in_the_log_is_counted_separately() -> None:
     log = Log()
     log.register(a_registration())
     log.pass_time(30_000)
@@ -107,7 +107,7 @@ def test_a_value_is_suggested_with_its_reason() -> None:
     assert "50 s, and a margin of one half" in suggestion.reason
 
 
-def test_partitions_come_together() -> None:
+def test_partitions_are_merged() -> None:
     (report,) = cluster_reports([_analysis(), PartitionAnalysis(1, 2, [Override(20_000)])])
     assert report == _report()
 
@@ -141,7 +141,7 @@ def test_the_suggestion_leaves_a_margin(
 
 
 def test_a_suggestion_does_not_depend_on_the_timeouts_asked_for() -> None:
-    """A broker moves to another server, 70 s after the first last heard it."""
+    """A broker moves to another server 70 s after its last heartbeat at the first."""
     log = Log()
     log.register(FLEET[0])
     for _ in range(101):
@@ -169,7 +169,7 @@ def test_only_the_longest_gaps_are_kept() -> None:
     assert [gap.ms for gap in _tally(*range(1, 20)).longest] == [19, 18, 17, 16, 15]
 
 
-def test_room_is_taken_by_deaths_only() -> None:
+def test_live_brokers_need_no_memory() -> None:
     log = Log()
     for broker in FLEET:
         log.register(broker)
@@ -184,7 +184,7 @@ def test_room_is_taken_by_deaths_only() -> None:
     assert cluster_reports([analysis])[0].runs[1].false == 20 * len(FLEET)
 
 
-def test_people_and_scripts_are_told_the_same() -> None:
+def test_text_and_json_have_the_same_content() -> None:
     analysis = LogAnalysis([_analysis()], len(_fleet_log().records), FoldSettings())
     reports = cluster_reports([_analysis()])
     console = Console(width=200)
@@ -205,7 +205,7 @@ def test_people_and_scripts_are_told_the_same() -> None:
     assert found["clusters"]["c0"]["suggested_timeout_ms"] == 75_000
 
 
-def test_a_log_without_records_is_said_to_be_so() -> None:
+def test_log_without_records_is_reported() -> None:
     console = Console(width=200)
     with console.capture() as capture:
         console.print(what_if_report.as_text(LogAnalysis([PartitionAnalysis(0, 1, [])], 0, FoldSettings()), []))

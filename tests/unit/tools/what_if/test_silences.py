@@ -1,4 +1,4 @@
-"""What a silence was, by how the broker came back."""
+"""The cause of a silence, derived from how the broker returned."""
 
 from collections.abc import Callable
 
@@ -63,7 +63,7 @@ def test_heard_again_over_another_connection_after_it_expired_is_unclear() -> No
     assert _verdicts(log) == [Verdict.UNCLEAR]
 
 
-def test_a_server_that_restarted_says_nothing_of_brokers() -> None:
+def test_restart_of_a_server_is_no_evidence_about_brokers() -> None:
     log = _registered()
     log.pass_time(30_000)
     log.started(a_server("s1", 2))
@@ -71,7 +71,7 @@ def test_a_server_that_restarted_says_nothing_of_brokers() -> None:
     assert _verdicts(log) == [Verdict.ALIVE]
 
 
-def test_first_heard_at_another_server_is_unclear() -> None:
+def test_broker_heard_first_at_another_server_is_unclear() -> None:
     log = _registered()
     log.pass_time(30_000, S1, S2)
     log.heard(_BROKER, S2, connection=1)
@@ -86,7 +86,7 @@ def test_the_silence_of_a_broker_whose_server_restarted_counts_as_one_of_a_live_
     assert _analysed(log).gaps.tallies["c0"].longest_ms == 30_000
 
 
-def test_a_connection_that_broke_at_one_server_says_nothing_where_another_still_has_its_own() -> None:
+def test_broken_connection_at_one_server_is_no_evidence_while_another_has_its_own() -> None:
     log = _registered()
     log.register(_BROKER, S2, connection=7)
     log.say(_closed(S1, 1, "closed by the peer"))
@@ -112,7 +112,7 @@ def test_a_broker_that_was_away_on_purpose_was_not_silent() -> None:
     assert "c0" not in _analysed(log).gaps.tallies
 
 
-def test_a_goodbye_and_a_return_is_restarted() -> None:
+def test_unregistration_and_return_is_restarted() -> None:
     log = _registered()
     log.unregister(_BROKER)
     log.pass_time(1_000)
@@ -120,13 +120,13 @@ def test_a_goodbye_and_a_return_is_restarted() -> None:
     assert _verdicts(log) == [Verdict.RESTARTED]
 
 
-def test_never_heard_again_is_gone() -> None:
+def test_broker_never_heard_again_is_gone() -> None:
     log = _registered()
     log.pass_time(30_000)
     assert _verdicts(log) == [Verdict.GONE]
 
 
-def test_a_producer_of_its_own_has_no_connection_to_lose() -> None:
+def test_direct_producer_has_no_connection_to_lose() -> None:
     log = Log()
     log.register(_BROKER, DIRECT_ORIGIN)
     for _ in range(60):
@@ -135,7 +135,7 @@ def test_a_producer_of_its_own_has_no_connection_to_lose() -> None:
     assert _verdicts(log) == [Verdict.ALIVE]
 
 
-def test_each_run_says_when_it_took_the_broker_out() -> None:
+def test_every_run_has_the_time_of_the_removal() -> None:
     log = _registered()
     log.pass_time(130_000)
     (silence,) = _silences(log)
@@ -146,7 +146,7 @@ def test_each_run_says_when_it_took_the_broker_out() -> None:
     assert (silence.seen_ms(1), silence.seen_ms(0), silence.seen_ms(2)) == (10_500, 120_500, None)
 
 
-def test_a_death_that_a_run_did_not_see_was_seen_when_the_broker_came_back() -> None:
+def test_failure_missed_by_a_run_is_detected_when_the_broker_returns() -> None:
     log = _registered()
     log.pass_time(30_000)
     log.heard(_BROKER, connection=2)
@@ -155,7 +155,7 @@ def test_a_death_that_a_run_did_not_see_was_seen_when_the_broker_came_back() -> 
 
 
 @pytest.mark.parametrize(("reason", "verdict"), [("closed by the peer", "restarted"), ("idle for too long", "unclear")])
-def test_who_closed_the_connection_decides(reason: str, verdict: str) -> None:
+def test_peer_that_closed_the_connection_decides(reason: str, verdict: str) -> None:
     log = _registered()
     log.pass_time(30_000)
     log.say(_closed(S1, 1, reason))

@@ -1,16 +1,16 @@
-"""The mass-expiry guard, on for one cluster whose network breaks: nobody goes, and all come back."""
+"""Scenario of the mass-expiry guard: the network of a cluster breaks; no broker is removed, and all return."""
 
 import subprocess
 import sys
 from typing import Final
 
 from namesrv_stream.route.changes import ChangeKind
+from tests.chaos.environment import Environment
 from tests.chaos.evidence import Evidence
 from tests.chaos.fleet_plan import GUARDED
 from tests.chaos.log_checks import Finding
 from tests.chaos.parts import JOB, SERVERS
 from tests.chaos.truth import BrokerKey
-from tests.chaos.world import World
 from tests.support.kafka import REPOSITORY
 from tests.support.processes import wait_until
 
@@ -18,24 +18,24 @@ _SETTLE_S: Final = 120.0
 _CHECK: Final = "the guard keeps a cluster that is cut off"
 
 
-def play(world: World) -> None:
-    """Switch the guard on, cut the cluster off from both servers until all of it is held, and mend that.
+def play(environment: Environment) -> None:
+    """Enable the guard, cut the cluster off from both servers until all its brokers are held, and repair the network.
 
     Raises:
         AssertionError: They are not held, or not let go.
     """
-    _switch_on(world)
+    _switch_on(environment)
     for server in SERVERS:
-        world.cut(server, GUARDED)
-    _wait_held(world, True)
+        environment.cut(server, GUARDED)
+    _wait_held(environment, True)
     for server in SERVERS:
-        world.heal(server, GUARDED)
-    _wait_held(world, False)
+        environment.heal(server, GUARDED)
+    _wait_held(environment, False)
 
 
-def _switch_on(world: World) -> None:
-    """As an operator does, who changes a running configuration."""
-    conf = world.work_dir / f"{JOB}.toml"
+def _switch_on(environment: Environment) -> None:
+    """Enable the guard by a setting at run time, as an operator does."""
+    conf = environment.work_dir / f"{JOB}.toml"
     command = [sys.executable, "-m", "namesrv_stream", "config", "set", "liveness.guard_share_percent", "50"]
     done = subprocess.run(
         [*command, "--conf", str(conf)], cwd=REPOSITORY, capture_output=True, text=True, timeout=120, check=False
@@ -43,13 +43,13 @@ def _switch_on(world: World) -> None:
     assert done.returncode == 0, done.stderr
 
 
-def _wait_held(world: World, are_held: bool) -> None:
+def _wait_held(environment: Environment, are_held: bool) -> None:
     def all_are() -> bool:
-        world.parts.tend()
-        found = [world.get(server, f"/brokers?cluster={GUARDED}") for server in SERVERS]
+        environment.parts.tend()
+        found = [environment.get(server, f"/brokers?cluster={GUARDED}") for server in SERVERS]
         return all(
             brokers is not None
-            and len(brokers) == world.scale.size.guarded
+            and len(brokers) == environment.scale.size.guarded
             and all((broker["held"] is not None) == are_held for broker in brokers)
             for brokers in found
         )
@@ -58,7 +58,7 @@ def _wait_held(world: World, are_held: bool) -> None:
 
 
 def check_guard(evidence: Evidence, brokers: int) -> list[Finding]:
-    """Every broker of the cluster was held once and heard again, and none went while the guard was on."""
+    """Check that every broker of the cluster was held and heard again, and none was removed while the guard was on."""
     rows = [row for row in evidence.stored if row.cluster == GUARDED]
     began = min((row.offset for row in evidence.stored if _is_switch(row.kind, row.key, row.value)), default=None)
     if began is None:

@@ -1,7 +1,7 @@
-"""A random history of a small fleet from a seed: each kind of event, duplicates, poison records, a clock that jumps.
+"""Appends random events of a small fleet to a log: every kind of event, duplicates, invalid records, clock jumps.
 
-Besides single events there are scenes: a fleet that falls silent, or is closed, all at once, so that the mass-expiry
-guard holds it; a name server that starts again; and a producer that sends what it has sent, in order, again.
+Besides single events there are sequences: all brokers fall silent, or all their connections close, so that the
+mass-expiry guard holds them; a name server restarts; a producer sends its newest records again, in order.
 """
 
 from collections.abc import Callable, Sequence
@@ -28,12 +28,12 @@ from namesrv_stream.route.model import QueueData, Registration
 from tests.support.builders import CLUSTER, Log, a_mapping, a_proof, a_registration, heartbeats_with, over
 
 _SERVER_IDS: Final = ("s1", "s1", "s1", "s2", "s3")
-#: A server has a new epoch after so many records.
+#: A server gets a new epoch after this number of records.
 _EPOCH_RECORDS: Final = 150
-#: At most, of a scene.
-_SCENE_RECORDS: Final = 40
+#: The most records of one sequence.
+_SEQUENCE_RECORDS: Final = 40
 _TOPICS: Final = ("t1", "t2", "t3", "t4", "t5")
-#: No broker registers it: it comes and goes by itself.
+#: No broker registers this topic: operators add and delete it.
 RARE_TOPIC: Final = "rare"
 _QUEUES: Final = (QueueData(8, 8, 6), QueueData(8, 8, 4), QueueData(4, 4, 6, 1))
 _POISON: Final = (
@@ -46,36 +46,36 @@ _POISON: Final = (
 )
 
 
-def names_of(partition: int, partitions: int, wanted: int, prefix: str = "broker") -> list[str]:
-    """The first names of a numbered kind whose events belong into a partition."""
+def names_in_partition(partition: int, partitions: int, wanted: int, prefix: str = "broker") -> list[str]:
+    """Return the first names ``prefix-N`` whose events belong to a partition."""
     numbered = (f"{prefix}-{number}" for number in count())
     return list(islice((name for name in numbered if partition_of(name, partitions) == partition), wanted))
 
 
-def live_on(log: Log, random: Random, records: int) -> None:
-    """Let so many records be added to the log of a partition."""
-    names = names_of(log.state.partition, log.state.partitions, 2)
+def append_random_events(log: Log, random: Random, records: int) -> None:
+    """Append exactly ``records`` random records to the log of a partition."""
+    names = names_in_partition(log.state.partition, log.state.partitions, 2)
     until = len(log.records) + records
     while len(log.records) < until:
         log.now_ms += random.choice((0, 0, 0, 1, 400, 500, 500, 1_000, 4_000))
         if random.random() < 0.02:
-            log.now_ms -= 700  # another broker of Kafka leads the partition, by its own clock
+            log.now_ms -= 700  # another Kafka broker leads the partition; its clock is slower
         if random.random() < 0.01:
             log.now_ms += random.choice((90_000, 3_600_000))
-        if random.random() < 0.02 and len(log.records) + _SCENE_RECORDS < until:
-            random.choice(_SCENES)(log, random, names)
-        _add(log, random, names)
+        if random.random() < 0.02 and len(log.records) + _SEQUENCE_RECORDS < until:
+            random.choice(_SEQUENCES)(log, random, names)
+        _append_one(log, random, names)
     assert len(log.records) == until
 
 
-def _add(log: Log, random: Random, names: list[str]) -> None:
+def _append_one(log: Log, random: Random, names: list[str]) -> None:
     server = _server(log, random)
     registration = _registration(random, names)
     what = random.random()
     if what < 0.35:
         log.tick(0, _server_of(log, "s1" if random.random() < 0.7 else "s2"))
     elif what < 0.60:
-        beats = [_beat(random, _registration(random, names), server) for _ in range(random.randint(1, 3))]
+        beats = [_heartbeat(random, _registration(random, names), server) for _ in range(random.randint(1, 3))]
         bad = [{"broker_name": names[0], "proof": "rumour"}, {"proof": "heartbeat"}] if random.random() < 0.1 else []
         log.append(heartbeats_with(beats, *bad))
     elif what < 0.80:
@@ -89,9 +89,9 @@ def _add(log: Log, random: Random, names: list[str]) -> None:
     elif what < 0.92:
         log.append(random.choice(_POISON))
     elif what < 0.94 and log.records:
-        log.append(random.choice(log.records).value)  # sent twice, long after
+        log.append(random.choice(log.records).value)  # a late duplicate
     elif what < 0.95 and log.records:
-        log.append(log.records[-1].value)  # sent twice, at once
+        log.append(log.records[-1].value)  # an immediate duplicate
     else:
         log.append(encode_event(_change(log, random, names)))
 
@@ -119,7 +119,7 @@ def _registration(random: Random, names: list[str]) -> Registration:
     )
 
 
-def _beat(random: Random, registration: Registration, server: Origin) -> BrokerHeartbeat:
+def _heartbeat(random: Random, registration: Registration, server: Origin) -> BrokerHeartbeat:
     if random.random() < 0.7:
         return a_proof(registration, server, random.randint(1, 2))
     return BrokerHeartbeat(over(server, 1), registration.broker_name, registration.live_key, Proof.HEARTBEAT)
@@ -127,7 +127,7 @@ def _beat(random: Random, registration: Registration, server: Origin) -> BrokerH
 
 def _change(log: Log, random: Random, names: list[str]) -> Event:
     server, topic, name = _server_of(log, "s1"), random.choice(_TOPICS), random.choice(names)
-    namespace, *others = names_of(log.state.partition, log.state.partitions, 2, "ns")
+    namespace, *others = names_in_partition(log.state.partition, log.state.partitions, 2, "ns")
     choices: tuple[Event, ...] = (
         TopicRegistered(server, name, topic, random.choice(_QUEUES)),
         TopicRegistered(server, name, RARE_TOPIC, random.choice(_QUEUES)),
@@ -148,8 +148,8 @@ def _a_fleet(names: Sequence[str]) -> list[Registration]:
     ]
 
 
-def _silence_of_all(log: Log, random: Random, names: list[str]) -> None:
-    """All register, then all fall silent: the guard holds them until they are released or send heartbeats again."""
+def _all_brokers_fall_silent(log: Log, random: Random, names: list[str]) -> None:
+    """All brokers register and then fall silent: the guard holds them until a release or their next heartbeat."""
     s1 = _server_of(log, "s1")
     for registration in _a_fleet(names):
         log.register(registration, s1)
@@ -162,8 +162,8 @@ def _silence_of_all(log: Log, random: Random, names: list[str]) -> None:
     log.pass_time(1_000, s1)
 
 
-def _close_of_all(log: Log, random: Random, names: list[str]) -> None:
-    """All come, and are closed in a moment: the first ones go, and are taken back."""
+def _all_connections_close(log: Log, random: Random, names: list[str]) -> None:
+    """All brokers register, and then all their connections close: the first ones are removed and restored."""
     s2 = _server_of(log, "s2")
     for registration in _a_fleet(names):
         log.register(registration, s2)
@@ -173,8 +173,8 @@ def _close_of_all(log: Log, random: Random, names: list[str]) -> None:
     log.pass_time(random.choice((1_000, 8_000)), s2)
 
 
-def _server_starts_again(log: Log, random: Random, names: list[str]) -> None:
-    """It says so, says what it heard in its new epoch, and then what it has already said."""
+def _server_restarts(log: Log, random: Random, names: list[str]) -> None:
+    """A server starts, logs registrations in its new epoch, and then logs all these records again."""
     began = len(log.records)
     s2 = Origin("s2", 100 + began)
     log.started(s2)
@@ -186,15 +186,15 @@ def _server_starts_again(log: Log, random: Random, names: list[str]) -> None:
     random.choice((log.resumed, log.stopped))(s2)
 
 
-def _sent_again(log: Log, random: Random, names: list[str]) -> None:
-    """The newest records once more, in order."""
+def _records_are_sent_again(log: Log, random: Random, names: list[str]) -> None:
+    """A producer sends its newest records again, in order."""
     for record in log.records[-random.randint(2, 15) :]:
         log.append(record.value, random.choice((0, 0, 1)))
 
 
-_SCENES: Final[tuple[Callable[[Log, Random, list[str]], None], ...]] = (
-    _silence_of_all,
-    _close_of_all,
-    _server_starts_again,
-    _sent_again,
+_SEQUENCES: Final[tuple[Callable[[Log, Random, list[str]], None], ...]] = (
+    _all_brokers_fall_silent,
+    _all_connections_close,
+    _server_restarts,
+    _records_are_sent_again,
 )

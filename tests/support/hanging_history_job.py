@@ -1,6 +1,7 @@
-"""``python -m tests.support.hanging_history TABLE FILE ARGUMENTS``: the history process, to be killed amid a commit.
+"""``python -m tests.support.hanging_history_job TABLE FILE ARGUMENTS``: runs the history process until a commit.
 
-Its second commit of data to the table does not come; it makes the file instead. It gives way to no other process.
+Instead of its second commit of data to the table it creates the file and hangs, so that a test can kill it there. It
+keeps the normal priority.
 """
 
 import sys

@@ -1,4 +1,4 @@
-"""The whole scene of one run: the parts, the fleet, the direct publishers, the liar."""
+"""The environment of one run: the parts, the fleet, the direct producers and the faulty producer."""
 
 import json
 import sys
@@ -11,8 +11,8 @@ from typing import Any, Final
 from namesrv_stream.ports import choose_port
 from namesrv_stream.settings import Flag, Settings, load_settings
 from tests.chaos import direct, fleet
+from tests.chaos.faulty_producer import FaultyProducer
 from tests.chaos.fleet_plan import CLUSTERS, DIRECT_CLUSTER, FleetSize
-from tests.chaos.liar import Liar
 from tests.chaos.machine_watch import MachineWatch
 from tests.chaos.parts import JOB, KAFKA, SERVERS, Parts
 from tests.chaos.small_disk import SmallDisk
@@ -25,7 +25,7 @@ _HTTP_S: Final = 20
 
 @dataclass(frozen=True, slots=True)
 class Scale:
-    """How much smaller than life a run is. Milliseconds.
+    """The scale of a run; all times are in milliseconds.
 
     Attributes:
         tick_ms: As ``liveness.tick_interval_ms``.
@@ -47,8 +47,8 @@ class Scale:
         return self.size.default_timeout_ms / 1000
 
 
-class World:
-    """A context manager of everything; must stay on one thread.
+class Environment:
+    """Everything that runs in a chaos test; a context manager that must stay on one thread.
 
     Args:
         work_dir: For all files of the run.
@@ -62,7 +62,7 @@ class World:
         self.scale = scale
         self.disk = SmallDisk(work_dir / JOB)
         self.parts = Parts(work_dir, _settings(work_dir, scale))
-        self.liar = Liar(self.parts.settings(JOB), seed)
+        self.faulty_producer = FaultyProducer(self.parts.settings(JOB), seed)
         self.settings = self.parts.settings(JOB)
         self._journals = {name: work_dir / f"{name}.jsonl" for name in ("fleet", "direct")}
         addrs = {name: ("127.0.0.1", self.parts.settings(name).remoting.listen_port) for name in SERVERS}
@@ -84,8 +84,8 @@ class World:
         self._cuts: dict[tuple[str, str], int] = {}
         self._cut_spans: list[Span] = []
 
-    def __enter__(self) -> "World":
-        """Start all; the fleet as soon as the servers listen.
+    def __enter__(self) -> "Environment":
+        """Start everything; the fleet starts when the servers listen.
 
         Raises:
             AssertionError: A part does not come up.
@@ -104,7 +104,7 @@ class World:
         self.close()
 
     def close(self) -> None:
-        """End all at once."""
+        """End everything at once."""
         self.machine.stop()
         for process in self._fleets.values():
             process.close()
@@ -114,17 +114,17 @@ class World:
     # ---- the fleet ----
 
     def calm(self) -> None:
-        """From now on no broker dies or comes back."""
+        """Stop the churn: from now on no broker ends or starts."""
         for name in self._fleets:
             self._tell(name, "calm")
 
     def cut(self, server: str, cluster: str = "") -> None:
-        """Brokers, all or of one cluster, reach that server no more."""
+        """Cut off brokers, of all clusters or of one, from a server."""
         self._cuts[server, cluster] = now_ms()
         self._tell("fleet", f"cut {server} {cluster or '*'}")
 
     def heal(self, server: str, cluster: str = "") -> None:
-        """They do again."""
+        """Repair the network after ``cut``."""
         self._tell("fleet", f"heal {server} {cluster or '*'}")
         self._cut_spans.append(Span("cut", server, self._cuts.pop((server, cluster)), now_ms(), cluster))
 
@@ -135,7 +135,7 @@ class World:
         process.stdin.flush()
 
     def truth(self) -> Truth:
-        """What is known of it so far."""
+        """Return the ground truth so far."""
         cuts = [Span("cut", server, since, now_ms(), cluster) for (server, cluster), since in self._cuts.items()]
         paths = [path for path in self._journals.values() if path.exists()]
         return read_truth(paths, [*self.parts.spans, *self.machine.spans, *self._cut_spans, *cuts])
@@ -143,28 +143,28 @@ class World:
     # ---- what the servers say ----
 
     def get(self, server: str, path: str) -> Any:
-        """JSON of a server's HTTP port; None where it does not answer."""
+        """Return the JSON at a path of a server's HTTP port; None if it does not answer."""
         port = self.parts.settings(server).http.listen_port
         with suppress(OSError), urllib.request.urlopen(f"http://127.0.0.1:{port}{path}", timeout=_HTTP_S) as answer:
             return json.load(answer)
         return None
 
     def served(self, server: str) -> set[BrokerKey] | None:
-        """The brokers that a server has; None where it does not answer."""
+        """Return the brokers of a server; None if it does not answer."""
         brokers = self.get(server, "/brokers")
         if brokers is None:
             return None
         return {BrokerKey(b["broker_name"], b["cluster"], b["broker_addr"]) for b in brokers}
 
     def is_settled(self) -> bool:
-        """Whether both servers have exactly the brokers that live, each heard where it speaks."""
+        """Whether both servers have exactly the living brokers, each held by its servers."""
         self.parts.tend()
         truth = self.truth()
         alive = {life.key for life in truth.lives if life.down_ms is None}
         return all(self.served(server) == alive for server in SERVERS)
 
     def has_tables(self) -> bool:
-        """Whether the tables of both servers hold brokers: without any, a server does not start while Kafka is away."""
+        """Whether the tables of both servers contain brokers: without any, a server does not start without Kafka."""
         self.parts.tend()
         answers = [
             self.get(server, f"/state/keys?partition={partition}")

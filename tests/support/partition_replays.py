@@ -1,4 +1,4 @@
-"""Replays of a whole topic, stopped at one instant after another; also of a topic that got more partitions."""
+"""Replays a whole topic up to one instant after another, also if the topic was given more partitions."""
 
 from collections import deque
 from collections.abc import Iterable, Sequence
@@ -14,41 +14,44 @@ from namesrv_stream.route.table import RouteTable
 from namesrv_stream.tools.replay.log_fold import FoldStart, LogFold, start_of_log
 
 
-class StoppedFolds:
-    """The fold of each partition, up to the same instant.
+class PartitionReplays:
+    """A replay of each partition; all of them stop at the same instant.
 
     Args:
-        records: Of each partition.
-        grown_at: Of each partition that there was before the topic got more, the offset at which it did.
+        records: The records of each partition.
+        repartitioned_at: For each original partition, the offset at which the topic was given more partitions.
 
     Attributes:
-        changes: The rows so far, of one partition after another in each step.
+        changes: All changes so far; within one step they are ordered by partition.
     """
 
-    def __init__(self, records: Sequence[Sequence[Record]], grown_at: Sequence[int]) -> None:
+    def __init__(self, records: Sequence[Sequence[Record]], repartitioned_at: Sequence[int]) -> None:
         self.changes: list[RouteChange] = []
-        self._folds = [_Fold(start_of_log(p, len(grown_at)), records[p][:end]) for p, end in enumerate(grown_at)]
-        begins = [*grown_at, *[0] * (len(records) - len(grown_at))]
+        self._replays = [
+            _PartitionReplay(start_of_log(p, len(repartitioned_at)), records[p][:end])
+            for p, end in enumerate(repartitioned_at)
+        ]
+        begins = [*repartitioned_at, *[0] * (len(records) - len(repartitioned_at))]
         self._more: list[Sequence[Record]] = [own[begin:] for own, begin in zip(records, begins, strict=True)]
 
-    def stopped_at(self, at_ms: int) -> RouteTable:
-        """All that they say after the last record whose clock is not later; instants must not go back."""
-        for fold in self._folds:
-            self.changes += fold.to(at_ms)
-        table = _joined(fold.log_fold.table() for fold in self._folds)
-        if self._more and all(fold.has_ended_before(at_ms) for fold in self._folds):
-            self._grow(table)
-            return self.stopped_at(at_ms)
+    def table_at(self, at_ms: int) -> RouteTable:
+        """Return the table after the last record whose clock is not later; instants must not go back."""
+        for replay in self._replays:
+            self.changes += replay.to(at_ms)
+        table = _merged(replay.log_fold.table() for replay in self._replays)
+        if self._more and all(replay.ends_before(at_ms) for replay in self._replays):
+            self._repartition(table)
+            return self.table_at(at_ms)
         return table
 
-    def _grow(self, table: RouteTable) -> None:
+    def _repartition(self, table: RouteTable) -> None:
         more, self._more = self._more, []
-        states = repartitioned([fold.log_fold.state for fold in self._folds], len(more))
-        starts = [FoldStart("test", s.next_offset, s, _part(table, s.partition, len(more))) for s in states]
-        self._folds = [_Fold(start, records) for start, records in zip(starts, more, strict=True)]
+        states = repartitioned([replay.log_fold.state for replay in self._replays], len(more))
+        starts = [FoldStart("test", s.next_offset, s, _part_of(table, s.partition, len(more))) for s in states]
+        self._replays = [_PartitionReplay(start, records) for start, records in zip(starts, more, strict=True)]
 
 
-class _Fold:
+class _PartitionReplay:
     def __init__(self, start: FoldStart, records: Iterable[Record]) -> None:
         self.log_fold = LogFold(start)
         self._left = deque(records)
@@ -59,12 +62,12 @@ class _Fold:
             records.append(self._left.popleft())
         return self.log_fold.fold(records)
 
-    def has_ended_before(self, at_ms: int) -> bool:
+    def ends_before(self, at_ms: int) -> bool:
         return not self._left and self.log_fold.state.at_ms < at_ms
 
 
-def _joined(tables: Iterable[RouteTable]) -> RouteTable:
-    """One table of those of all partitions."""
+def _merged(tables: Iterable[RouteTable]) -> RouteTable:
+    """Merge the tables of all partitions."""
     whole = RouteTable()
     for partition, table in enumerate(tables):
         whole.replace_groups(table.groups.values())
@@ -75,8 +78,8 @@ def _joined(tables: Iterable[RouteTable]) -> RouteTable:
     return whole
 
 
-def _part(whole: RouteTable, partition: int, partitions: int) -> RouteTable:
-    """What a table says in one of so many partitions."""
+def _part_of(whole: RouteTable, partition: int, partitions: int) -> RouteTable:
+    """Return the part of a table that belongs to one partition."""
 
     def is_here(name: str) -> bool:
         return partition_of(name, partitions) == partition
@@ -90,12 +93,12 @@ def _part(whole: RouteTable, partition: int, partitions: int) -> RouteTable:
     return table
 
 
-def content_of(table: RouteTable, partitions: int) -> Any:
-    """What can be compared of a table; registrations that are only remembered are not in the history.
+def comparable_content(table: RouteTable, partitions: int) -> Any:
+    """Return what can be compared of a table: the history has no rows of registrations that are only remembered.
 
     Args:
-        table: All that rows say.
-        partitions: How many the topic had first; what later ones took over of settings and servers has no rows.
+        table: The table.
+        partitions: The original number; later partitions have no rows of the settings and servers they took over.
     """
     groups = {name: replace(group, registrations={}) for name, group in table.groups.items()}
     known = {name: group for name, group in groups.items() if not is_nothing(group)}

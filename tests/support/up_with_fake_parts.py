@@ -1,8 +1,8 @@
-"""`up` with the real Kafka, and with processes of the test in the place of job and serve.
+"""Runs `up` with the real Kafka and with fake processes in place of the job and the server.
 
-``python -m tests.support.up_with_stand_ins FLAG…`` takes the flags of `up`; environment variables STAND_IN_SERVE and
-STAND_IN_JOB say how those two behave: ``good`` (the default), ``exit-2``, ``exit-1``, ``stubborn`` (ignores SIGTERM).
-Each stand-in starts a process of its own, as the job starts a JVM, and notes its own end in DATA/ends.
+``python -m tests.support.up_with_fake_parts FLAG…`` takes the flags of `up`; environment variables FAKE_SERVE and
+FAKE_JOB set their behaviour: ``good`` (the default), ``exit-2``, ``exit-1``, ``stubborn`` (ignores SIGTERM).
+Each fake process starts a child, as the job starts a JVM, and writes its name to DATA/ends when it stops.
 """
 
 import os
@@ -22,17 +22,17 @@ from namesrv_stream.up import launcher as up_main
 def _command_line(command: str, effective: Path) -> Sequence[str | Path]:
     if command == "kafka":
         return up_main.command_line(command, effective)
-    return (sys.executable, "-m", "tests.support.up_with_stand_ins", "--stand-in", command, str(effective))
+    return (sys.executable, "-m", "tests.support.up_with_fake_parts", "--fake-part", command, str(effective))
 
 
-def _stand_in(command: str, effective: Path) -> None:
+def _fake_part(command: str, effective: Path) -> None:
     die_with_parent()
     settings = load_settings(effective).settings
-    behaviour = os.environ.get(f"STAND_IN_{command.upper()}", "good")
+    behaviour = os.environ.get(f"FAKE_{command.upper()}", "good")
     if behaviour.startswith("exit-"):
         print("error: settings: x.y: will not do", flush=True)
         sys.exit(int(behaviour.removeprefix("exit-")))
-    subprocess.Popen(["/bin/sleep", "600"], process_group=0)  # left behind, as a JVM might be
+    subprocess.Popen(["/bin/sleep", "600"], process_group=0)  # stays behind, as a JVM might
 
     def end(_signal: int, _frame: FrameType | None) -> None:
         with (settings.data.dir / "ends").open("a") as ends:
@@ -47,9 +47,9 @@ def _stand_in(command: str, effective: Path) -> None:
 
 
 def main(arguments: list[str]) -> int:
-    """Run `up`, or a stand-in that it started."""
-    if arguments[0] == "--stand-in":
-        _stand_in(arguments[1], Path(arguments[2]))
+    """Run `up`, or a fake part that it started."""
+    if arguments[0] == "--fake-part":
+        _fake_part(arguments[1], Path(arguments[2]))
         return 0
     return up_main.run_up(load_settings(flags=[parse_set_flag(text) for text in arguments]).settings, _command_line)
 

@@ -1,4 +1,4 @@
-"""A faulty producer: records twice, old ones again and out of order, with wrong stamps, and poison."""
+"""A faulty producer: duplicates, old records again and out of order, wrong timestamps, and invalid records."""
 
 import random
 from collections.abc import Callable, Sequence
@@ -29,48 +29,48 @@ Send = Callable[[bytes, int], Any]
 
 @dataclass(frozen=True, slots=True)
 class Poison:
-    """A record that no fold can take, and where it went."""
+    """An invalid record, and its place in the log."""
 
     kind: str
     partition: int
     offset: int
 
 
-class Liar:
-    """Publishes what no server of ours would; each lie through a producer of its own, for Kafka may be gone after it.
+class FaultyProducer:
+    """Publishes records that no server would; each time with a new producer, since Kafka may be down afterwards.
 
     Attributes:
-        copies: Records published once more.
-        untold: Lies that Kafka did not take.
+        copies: Number of duplicates.
+        failures: Number of attempts that Kafka refused.
     """
 
     def __init__(self, settings: Settings, seed: int) -> None:
         self.poisons: list[Poison] = []
         self.copies = 0
-        self.untold = 0
+        self.failures = 0
         self._settings = settings
         self._draw = random.Random(f"{seed}/liar")
 
     def duplicate(self) -> None:
-        """The newest records of each partition again, in order: a producer that tries again without idempotence."""
+        """Publish the newest records of each partition again, like a producer that retries without idempotence."""
         self._republish(lambda records: records)
 
     def reorder(self) -> None:
-        """The same, in no order."""
+        """Publish the newest records again in random order."""
         self._republish(lambda records: self._draw.sample(records, len(records)))
 
     def poison(self) -> None:
-        """One record of each kind that cannot be folded."""
+        """Publish one record of each kind that the fold refuses."""
 
-        def tell(send: Send) -> None:
-            for kind, partition, value in _poisons(self._settings.kafka.partitions):
+        def produce(send: Send) -> None:
+            for kind, partition, value in _poison_records(self._settings.kafka.partitions):
                 offset = send(value, partition).get(timeout=_ACK_S).offset
                 self.poisons.append(Poison(kind, partition, offset))
 
-        self._tell(tell)
+        self._produce(produce)
 
     def _republish(self, order: Callable[[list[Record]], Sequence[Record]]) -> None:
-        def tell(send: Send) -> None:
+        def produce(send: Send) -> None:
             with LogReader(self._settings) as log:
                 for partition in range(self._settings.kafka.partitions):
                     begin, end = log.extent(partition)
@@ -80,14 +80,14 @@ class Liar:
                         future.get(timeout=_ACK_S)
                     self.copies += len(records)
 
-        self._tell(tell)
+        self._produce(produce)
 
-    def _tell(self, tell: Callable[[Send], None]) -> None:
+    def _produce(self, produce: Callable[[Send], None]) -> None:
         topic = self._settings.kafka.broker_events_topic
         try:
             producer = KafkaProducer(**producer_config(self._settings))
             try:
-                tell(
+                produce(
                     lambda value, partition: producer.send(
                         topic, value=value, partition=partition, timestamp_ms=now_ms() + self._draw.choice(JUMPS_MS)
                     )
@@ -95,11 +95,11 @@ class Liar:
             finally:
                 producer.close(timeout=1)
         except (KafkaUnreachable, KafkaError):
-            self.untold += 1
+            self.failures += 1
 
 
-def _poisons(partitions: int) -> list[tuple[str, int, bytes]]:
-    """(what is wrong, partition, value)."""
+def _poison_records(partitions: int) -> list[tuple[str, int, bytes]]:
+    """Return (fault, partition, value) of each kind of invalid record."""
     head = {"schema_version": 1, "server_id": "poisoner", "server_epoch": 1}
     registered = BrokerRegistered(Origin("poisoner", 1, 1), a_registration(broker_name="poisoned", cluster="poison"))
     own = partition_of("poisoned", partitions)
@@ -111,7 +111,7 @@ def _poisons(partitions: int) -> list[tuple[str, int, bytes]]:
         ("an unknown kind", 0, orjson.dumps(head | {"kind": "broker_exploded"})),
         ("a field of the wrong type", own, orjson.dumps(orjson.loads(encode_event(registered)) | {"broker_id": "x"})),
         ("an item that cannot be read", 0, orjson.dumps(head | {"kind": "broker_heartbeats", "items": [{"proof": 1}]})),
-        ("what only a server may tell", own, encode_event(BrokerRegistered(Origin(JOB, 1), registered.registration))),
+        ("an event for servers only", own, encode_event(BrokerRegistered(Origin(JOB, 1), registered.registration))),
     ]
     if partitions > 1:
         found.append(("the wrong partition", (own + 1) % partitions, encode_event(registered)))

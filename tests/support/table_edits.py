@@ -1,6 +1,8 @@
-"""Damage to rows of tables; everything else, such as the recorded progress, stays correct."""
+"""Edits Delta tables without the product: rows, while the recorded progress stays correct, and whole commits."""
 
+import json
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -12,12 +14,12 @@ from namesrv_stream.tables.delta.table_writer import TableWriter
 from namesrv_stream.tables.layout import ROUTE_CHANGES, ROUTE_STATE
 from namesrv_stream.tables.storage import Folder
 
-#: Tables whose commits the product verifies.
+#: Tables whose commits the product checks.
 _SCHEMAS = {ROUTE_CHANGES: CHANGES_SCHEMA, ROUTE_STATE: STATE_SCHEMA}
 
 
 def rewrite_rows(tables_dir: Path, name: str, column: str, value: object, where: pc.Expression) -> int:
-    """Give ``column`` of some rows another value; returns how many. ``where`` must not be null for any row."""
+    """Change ``column`` of the rows that match; returns their number. ``where`` must not be null for any row."""
     rows = _read(tables_dir, name)
     hit, at = rows.filter(where), rows.schema.get_field_index(column)
     field = rows.schema.field(column)
@@ -41,10 +43,17 @@ def _read(tables_dir: Path, name: str) -> pa.Table:
 
 
 def _replace(tables_dir: Path, name: str, rows: pa.Table) -> None:
-    if name not in _SCHEMAS:  # of the history, which verifies no writer
+    if name not in _SCHEMAS:  # history tables may have any writer
         write_deltalake(tables_dir / name, rows, mode="overwrite")
         return
     table = TableWriter(Folder(tables_dir) / name, _SCHEMAS[name])
     file = table.write_rows(rows.cast(_SCHEMAS[name]))
-    old = tuple(known for known in table.files() if known.path != file.path)  # one with the same rows has the same name
+    old = tuple(known for known in table.files() if known.path != file.path)  # equal rows give the same name
     table.commit(Change("OPTIMIZE", (file,) if len(old) == len(table.files()) else (), old))
+
+
+def write_commit(table: Path, version: int, *actions: dict[str, Any]) -> None:
+    """Write the log entry of a commit with these actions; creates the folder of the table if it is absent."""
+    log = table / "_delta_log"
+    log.mkdir(parents=True, exist_ok=True)
+    (log / f"{version:020d}.json").write_text("".join(json.dumps(action) + "\n" for action in actions))

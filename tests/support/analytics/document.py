@@ -1,4 +1,4 @@
-"""docs/analytics.md as a test reads it: its questions with their SQL, and the code with which it connects."""
+"""Reads docs/analytics.md: its questions with their SQL, and the code that connects an engine."""
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 from namesrv_stream.settings import project_home
-from tests.support.analytics_facts import Row
+from tests.support.analytics.expected_history import Row
 
 DOCUMENT: Final = project_home() / "docs" / "analytics.md"
 SPARK, DUCKDB, POLARS = "spark", "duckdb", "polars"
@@ -21,36 +21,38 @@ class Question(NamedTuple):
     """A question of the document.
 
     Attributes:
-        blocks: First line of a fenced block, its language and the engine where it is of one → its content.
+        blocks: First line of a fenced block (language, and engine if it is for one) → its content.
     """
 
     title: str
     blocks: Mapping[str, str]
 
     def sql(self, engine: str) -> str | None:
-        """The SQL for an engine; None where the document has none for it."""
+        """Return the SQL for an engine; None if the document has none."""
         return self.blocks.get(f"sql {engine}") or self.blocks.get("sql")
 
     @property
     def answer(self) -> str | None:
-        """As the document shows it."""
+        """The answer that the document shows."""
         return self.blocks.get("text")
 
 
 def questions(document: Path = DOCUMENT) -> list[Question]:
-    """The questions that have SQL, in the document's order."""
+    """Return the questions that have SQL, in the order of the document."""
     _, *parts = _QUESTION.split(document.read_text())
     found = [Question(name, dict(_BLOCK.findall(part))) for name, part in zip(parts[::2], parts[1::2], strict=True)]
     return [q for q in found if any(kind.startswith("sql") for kind in q.blocks)]
 
 
-def connecting(engine: str, tables_dir: Path, names: dict[str, Any], document: Path = DOCUMENT) -> dict[str, Any]:
-    """Run what the document says to connect with an engine: its ``python`` and its own block.
+def connect_as_documented(
+    engine: str, tables_dir: Path, names: dict[str, Any], document: Path = DOCUMENT
+) -> dict[str, Any]:
+    """Run the code of the document that connects an engine: its ``python`` block and the block of the engine.
 
     Args:
-        engine: Or another word that a block of Python is marked with.
-        tables_dir: Used in the place of ``DATA/tables``.
-        names: Namespace in which the code runs.
+        engine: The engine, or another word that marks a block of Python.
+        tables_dir: Replaces ``DATA/tables``.
+        names: Namespace in which the code runs; it is returned.
         document: The document.
     """
     blocks: dict[str, str] = {}
@@ -61,12 +63,12 @@ def connecting(engine: str, tables_dir: Path, names: dict[str, Any], document: P
     return names
 
 
-def plain(rows: Iterable[Sequence[Any]]) -> list[Row]:
-    """Rows of any engine, or of the oracle, so that equal ones compare equal."""
-    return [tuple(_plain(value) for value in row) for row in rows]
+def normalised(rows: Iterable[Sequence[Any]]) -> list[Row]:
+    """Normalise rows of any engine or of the oracle, so that equal rows compare equal."""
+    return [tuple(_normalised(value) for value in row) for row in rows]
 
 
-def _plain(value: Any) -> Any:
+def _normalised(value: Any) -> Any:
     if isinstance(value, datetime):
         return value.astimezone(UTC) if value.tzinfo else value.replace(tzinfo=UTC)
     if isinstance(value, float | Decimal):
@@ -74,8 +76,8 @@ def _plain(value: Any) -> Any:
     return value
 
 
-def shown(columns: Sequence[str], rows: Sequence[Row]) -> str:
-    """Rows as the document shows them: of many the first."""
+def formatted(columns: Sequence[str], rows: Sequence[Row]) -> str:
+    """Format rows as the document shows them: only the first ones of many."""
     if not rows:
         return "(no rows)\n"
     first = rows if len(rows) <= _SHOWN_ROWS else rows[: _SHOWN_ROWS - 1]

@@ -1,4 +1,4 @@
-"""A receiver of webhook reports, on a real socket; it can refuse, be stopped and be started again on its port."""
+"""A receiver of webhook reports on a real socket; it can refuse reports, stop, and restart on its port."""
 
 import json
 import threading
@@ -8,7 +8,7 @@ from typing import Any, NamedTuple, Self
 
 
 class Report(NamedTuple):
-    """One POST that was taken or refused."""
+    """One POST that was accepted or refused."""
 
     status: int
     headers: dict[str, str]
@@ -21,14 +21,14 @@ class Report(NamedTuple):
 
 
 class Receiver:
-    """A context manager.
+    """The receiver; a context manager.
 
     Args:
-        port: 0 for any free one.
+        port: Port to listen on; 0 for any free one.
 
     Attributes:
         reports: All received reports, in order.
-        statuses: Statuses of the next answers, each used once; then 204.
+        statuses: Statuses of the next answers, each used once; later answers have 204.
     """
 
     def __init__(self, port: int = 0) -> None:
@@ -60,8 +60,8 @@ class Receiver:
         return f"http://127.0.0.1:{self.port}/hook"
 
     @property
-    def taken(self) -> list[dict[str, Any]]:
-        """Events of the reports that were taken."""
+    def accepted_events(self) -> list[dict[str, Any]]:
+        """Events of the accepted reports."""
         return [event for report in self.reports if report.status < 300 for event in report.events]
 
     def __enter__(self) -> Self:

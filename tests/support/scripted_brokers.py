@@ -1,4 +1,4 @@
-"""Brokers that send requests only when the test says so, which makes frozen and dead brokers easy to simulate."""
+"""Brokers that send requests only on command, so that a test can simulate frozen and dead brokers."""
 
 from collections.abc import Iterable
 from types import TracebackType
@@ -11,12 +11,12 @@ from tests.support.remoting_client import RemotingClient
 _ANSWER_S = 30.0  # other tests may be using the machine
 
 
-class QuietBrokers:
-    """Broker processes with a connection of their own to each name server; a context manager that closes them.
+class ScriptedBrokers:
+    """Some brokers, each with a connection to each name server; a context manager that closes the connections.
 
     Args:
-        cluster: Of all of them; they are called CLUSTER-0, CLUSTER-1, …
-        count: How many.
+        cluster: Cluster of all brokers; their names are CLUSTER-0, CLUSTER-1, …
+        count: Number of brokers.
         addrs: Name servers, ``host:port``.
     """
 
@@ -26,33 +26,32 @@ class QuietBrokers:
         self.count = count
         self._connections = [[RemotingClient(addr, _ANSWER_S) for addr in addrs] for _ in range(count)]
 
-    def heard(self, *numbers: int, version: int = 1) -> None:
-        """Some of them, or all, register at each name server; another ``version`` is another registration."""
+    def register(self, *numbers: int, version: int = 1) -> None:
+        """Register some brokers, by default all, at each name server; another ``version`` changes the registration."""
         for number in numbers or range(self.count):
             name, addr = f"{self.cluster}-{number}", _addr(number)
             body = a_body(counter=version)
-            self._tell(number, a_registration_request(addr, body=body, brokerName=name, clusterName=self.cluster))
+            self._send(number, a_registration_request(addr, body=body, brokerName=name, clusterName=self.cluster))
 
-    def leave(self) -> None:
-        """All brokers unregister at each name server."""
+    def unregister(self) -> None:
+        """Unregister all brokers at each name server."""
         for number in range(self.count):
             name = f"{self.cluster}-{number}"
             header = a_broker_header(_addr(number), brokerName=name, clusterName=self.cluster)
-            self._tell(number, RemotingCommand(RequestCode.UNREGISTER_BROKER, ext_fields=header))
+            self._send(number, RemotingCommand(RequestCode.UNREGISTER_BROKER, ext_fields=header))
 
-    def _tell(self, number: int, request: RemotingCommand) -> None:
+    def _send(self, number: int, request: RemotingCommand) -> None:
         for connection in self._connections[number]:
             answer = connection.ask(request.code, request.ext_fields, request.body or b"")
             assert answer.code == ResponseCode.SUCCESS, answer
 
     def close(self) -> None:
-        """Close all connections, as if all had died."""
+        """Close all connections, as if all brokers had been killed."""
         for connections in self._connections:
             for connection in connections:
                 connection.close()
 
     def __enter__(self) -> Self:
-        """Nothing: they are connected already."""
         return self
 
     def __exit__(

@@ -1,4 +1,4 @@
-"""What happened in the night of ``analytics_story``, in plain Python."""
+"""What the history tables must contain for the example log, computed in plain Python."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -8,7 +8,7 @@ from typing import Any, Final, NamedTuple
 import orjson
 
 from namesrv_stream.route.changes import ChangeKind, RouteChange
-from tests.support.analytics_story import instant_ms
+from tests.support.analytics.example_log import instant_ms
 from tests.support.builders import Log
 from tests.support.history_oracle import clocks, instant, intervals, minutes, sessions
 
@@ -19,18 +19,15 @@ Session = dict[str, Any]
 
 
 class Interval(NamedTuple):
-    """The value of a key and the interval in which it held, in epoch milliseconds."""
+    """The value of a key and the interval in which it was valid, in epoch milliseconds."""
 
     change: RouteChange
     begin_ms: int
     end_ms: int | None
 
-    def holds_at(self, at_ms: int) -> bool:
-        return self.begin_ms <= at_ms and (self.end_ms is None or self.end_ms > at_ms)
-
 
 class Event(NamedTuple):
-    """One record of the topic; ``fields`` is empty where it is no JSON."""
+    """One record of the topic; ``fields`` is empty if it is not JSON."""
 
     partition: int
     offset: int
@@ -44,15 +41,15 @@ class Event(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Facts:
-    """The night.
+class ExpectedHistory:
+    """The expected rows.
 
     Attributes:
         changes: All rows of the fold, in log order.
-        intervals: Those that lasted.
+        intervals: Changes that lasted, by begin.
         topics: Intervals of topics at broker names, by begin.
         sessions: Rows of ``broker_sessions``, by begin.
-        minutes: Rows of ``heartbeat_minutes`` with all their ``gaps`` instead of quantiles.
+        minutes: Rows of ``heartbeat_minutes`` with all ``gaps`` instead of quantiles.
         events: All records.
     """
 
@@ -64,7 +61,7 @@ class Facts:
     events: Sequence[Event]
 
     def topics_at(self, clock: str) -> list[RouteChange]:
-        """Rows of topics that are newest at an instant, by broker name: from the fold's rows, not from intervals."""
+        """Return the newest change of each topic at each broker name at an instant, from the changes of the fold."""
         newest: dict[tuple[str, str], RouteChange] = {}
         for change in self.of_kind(ChangeKind.QUEUE_DATA):
             if change.at_ms <= instant_ms(clock):
@@ -73,46 +70,47 @@ class Facts:
 
     def up_at(self, clock: str) -> list[Session]:
         at = instant(instant_ms(clock))
-        return sorted((s for s in self.sessions if s["up_at"] <= at and (ended(s) is None or at < ended(s))), key=_name)
+        found = (s for s in self.sessions if s["up_at"] <= at and (end_of(s) is None or at < end_of(s)))
+        return sorted(found, key=_name)
 
     def of_kind(self, kind: ChangeKind) -> Iterator[RouteChange]:
         return (change for change in self.changes if change.kind == kind)
 
-    def downs(self) -> list[Session]:
-        """Sessions that ended in the period, by end."""
-        ended_then = [s for s in self.sessions if s["down_at"] and SINCE_MS <= ms(s["down_at"]) < UNTIL_MS]
-        return sorted(ended_then, key=lambda s: (s["down_at"], *_name(s)))
+    def ended_sessions(self) -> list[Session]:
+        """Return the sessions that ended in the period, by end."""
+        ended_in_period = [s for s in self.sessions if s["down_at"] and SINCE_MS <= ms(s["down_at"]) < UNTIL_MS]
+        return sorted(ended_in_period, key=lambda s: (s["down_at"], *_name(s)))
 
     def next_up(self, session: Session) -> datetime | None:
-        """When the broker came back."""
+        """Return when the next session of the broker began."""
         later: list[datetime] = [
             s["up_at"] for s in self.sessions if broker(s) == broker(session) and s["up_at"] > session["up_at"]
         ]
         return min(later, default=None)
 
 
-def facts_of(logs: Sequence[Log]) -> Facts:
+def expected_history(logs: Sequence[Log]) -> ExpectedHistory:
     changes = [c for log in logs for c in log.output.changes]
     found = [Interval(change, change.at_ms, end_ms) for change, end_ms in intervals(changes)]
     topics = [i for i in found if i.change.kind == ChangeKind.QUEUE_DATA]
-    heard = [row for log in logs for row in minutes(log, 86_400_000)]
-    of_logs = [_with_figures(session, heard) for log in logs for session in sessions(log)]
-    return Facts(
+    all_minutes = [row for log in logs for row in minutes(log, 86_400_000)]
+    of_logs = [_with_heartbeats(session, all_minutes) for log in logs for session in sessions(log)]
+    return ExpectedHistory(
         changes=changes,
         intervals=sorted(found, key=lambda i: (i.begin_ms, i.change.partition, i.change.offset, i.change.seq)),
         topics=sorted(topics, key=lambda i: (i.begin_ms, i.change.topic, i.change.broker_name)),
         sessions=sorted(of_logs, key=lambda s: s["up_at"]),
-        minutes=heard,
+        minutes=all_minutes,
         events=[event for log in logs for event in _events(log)],
     )
 
 
-def _with_figures(session: Session, heard: Sequence[Session]) -> Session:
-    """The minutes whose last heartbeat falls into the period. A gap that began before the period does not count."""
+def _with_heartbeats(session: Session, all_minutes: Sequence[Session]) -> Session:
+    """Add the heartbeats of a session; a gap that began before the session does not count."""
     up_at, down_at = session["up_at"], session["down_at"]
     own = [
         m
-        for m in heard
+        for m in all_minutes
         if broker(m) == broker(session) and m["last_at"] >= up_at and (down_at is None or m["last_at"] <= down_at)
     ]
     gaps = [
@@ -144,7 +142,7 @@ def _name(session: Session) -> tuple[Any, ...]:
     return session["cluster"], session["broker_name"], session["broker_id"]
 
 
-def ended(session: Session) -> Any:
+def end_of(session: Session) -> Any:
     return session["down_at"]
 
 
