@@ -10,9 +10,7 @@ from typing import Self
 
 import pytest
 
-from namesrv_stream.remoting.command import ONEWAY_FLAG
-from namesrv_stream.remoting.command import RequestCode
-from namesrv_stream.remoting.command import RemotingCommand
+from namesrv_stream.remoting.command import ONEWAY_FLAG, RemotingCommand, RequestCode
 from namesrv_stream.remoting.frame import FrameBuffer, decode_frame
 from tests.support.name_server import a_body, a_registration_request, a_topic
 from tests.support.processes import wait_until

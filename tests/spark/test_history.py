@@ -15,7 +15,6 @@ from namesrv_stream.tables.layout import (
     HISTORY_PROTOCOL,
     HISTORY_SCHEMAS,
 )
-from namesrv_stream.tables.layout import HISTORY_PROTOCOL
 from tests.support.analytics.document import POLARS, SPARK, connect_as_documented
 from tests.support.history_oracle import instant, intervals, minutes, sessions
 from tests.support.history_rig import HistoryRig, WrittenHistory

@@ -23,16 +23,13 @@ from pyspark.sql import SparkSession
 
 from namesrv_stream.history.past_route import RouteOptions, route_body
 from namesrv_stream.kafka.log_reader import read_extent
+from namesrv_stream.processes import read_run_file
 from namesrv_stream.route import reducer
 from namesrv_stream.route.changes import Cause, ChangeKind, RouteChange
 from namesrv_stream.route.fold.step import Record
 from namesrv_stream.route.table import RouteTable
-from namesrv_stream.processes import read_run_file
 from namesrv_stream.settings import Settings, to_toml
-from namesrv_stream.tables.layout import BROKER_EVENTS
-from namesrv_stream.tables.layout import HEARTBEAT_MINUTES
-from namesrv_stream.tables.layout import ROUTE_ARCHIVE
-from namesrv_stream.tables.layout import ROUTE_STATE
+from namesrv_stream.tables.layout import BROKER_EVENTS, HEARTBEAT_MINUTES, ROUTE_ARCHIVE, ROUTE_STATE
 from namesrv_stream.tables.storage import tables_of
 from tests.support.analytics.document import DUCKDB, POLARS, SPARK, connect_as_documented
 from tests.support.builders import Log

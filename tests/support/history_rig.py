@@ -19,10 +19,9 @@ from namesrv_stream.streaming.history.history_writer import History, step_end
 from namesrv_stream.tables.change_rows import encode_changes
 from namesrv_stream.tables.compaction import clean_up
 from namesrv_stream.tables.history_upkeep import Upkeep
+from namesrv_stream.tables.layout import HISTORY_SCHEMAS
 from namesrv_stream.tables.repair import prepare_tables
 from namesrv_stream.tables.route_writers import ChangesWriter, StateWriter
-from namesrv_stream.tables.change_rows import encode_changes
-from namesrv_stream.tables.layout import HISTORY_SCHEMAS
 from namesrv_stream.tables.snapshot import FoldStateRow
 from namesrv_stream.tables.storage import tables_of
 from tests.support.builders import Log

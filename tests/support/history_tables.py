@@ -17,18 +17,17 @@ from namesrv_stream.route.events import BrokerHeartbeat, BrokerRegistered
 from namesrv_stream.route.fold.step import Record
 from namesrv_stream.route.model import LeaseKey
 from namesrv_stream.settings import Settings
-from namesrv_stream.tables.history_files import HistoryMark
-from namesrv_stream.tables.history_files import commit_metadata
-from namesrv_stream.tables.repair import prepare_tables
-from namesrv_stream.tables.route_writers import ChangesWriter
 from namesrv_stream.tables.change_rows import encode_changes
-from namesrv_stream.tables.layout import BROKER_EVENTS
-from namesrv_stream.tables.layout import DAY_COLUMNS
-from namesrv_stream.tables.layout import HEARTBEAT_MINUTES
-from namesrv_stream.tables.layout import HISTORY_SCHEMAS
-from namesrv_stream.tables.layout import ROUTE_ARCHIVE
-from namesrv_stream.tables.layout import STATISTICS_COLUMNS
-from namesrv_stream.tables.layout import history_properties
+from namesrv_stream.tables.history_files import HistoryMark, commit_metadata
+from namesrv_stream.tables.layout import (
+    BROKER_EVENTS,
+    DAY_COLUMNS,
+    HEARTBEAT_MINUTES,
+    HISTORY_SCHEMAS,
+    ROUTE_ARCHIVE,
+    STATISTICS_COLUMNS,
+    history_properties,
+)
 from namesrv_stream.tables.repair import prepare_tables
 from namesrv_stream.tables.route_writers import ChangesWriter
 from namesrv_stream.tables.storage import tables_of

@@ -224,7 +224,7 @@ class Oracle:
 
     def _ended(self, broker: LiveBroker, server_id: str) -> int:
         """When the servers whose lease has ended, including ``server_id``, last heard a broker."""
-        return max(self.heard_ms(broker.leases[server_id][0]), broker.ended or 0)
+        return max(self.partition_ms(broker.leases[server_id][0]), broker.ended or 0)
 
     def _is_vouched_for_without(self, broker: LiveBroker, server_id: str) -> bool:
         rest = {s: h for s, h in broker.leases.items() if s != server_id}
@@ -254,8 +254,8 @@ class Oracle:
         talking = [s for s in broker.leases if s not in self.silent]
         if any(2 * self.age_ms(addr, s, now) <= self.timeout_ms(addr) for s in talking):
             return False
-        seen = [self.heard_ms(broker.leases[s][0]) for s in talking] + [broker.ended] * (broker.ended is not None)
-        silent = [self.heard_ms(broker.leases[s][0]) for s in broker.leases if s in self.silent]
+        seen = [self.partition_ms(broker.leases[s][0]) for s in talking] + [broker.ended] * (broker.ended is not None)
+        silent = [self.partition_ms(broker.leases[s][0]) for s in broker.leases if s in self.silent]
         return bool(seen) and not any(heard > max(m for m in seen if m is not None) for heard in silent)
 
     def _keep(self, addr: str, server_id: str, goes_with: str, now: int) -> bool:

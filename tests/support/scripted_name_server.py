@@ -11,9 +11,7 @@ from typing import Self
 import orjson
 
 from namesrv_stream.errors import RemotingError
-from namesrv_stream.remoting.command import RequestCode
-from namesrv_stream.remoting.command import ResponseCode
-from namesrv_stream.remoting.command import RemotingCommand, response_to
+from namesrv_stream.remoting.command import RemotingCommand, RequestCode, ResponseCode, response_to
 from namesrv_stream.remoting.frame import FrameBuffer, decode_frame, encode_frame
 
 #: Commands and raw bytes to write, in order; None closes the connection.

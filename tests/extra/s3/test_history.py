@@ -17,8 +17,7 @@ from namesrv_stream.streaming.history.history_job import build_history_session
 from namesrv_stream.streaming.history.history_writer import History
 from namesrv_stream.table_errors import TablesTakenOver
 from namesrv_stream.tables.history_upkeep import Upkeep
-from namesrv_stream.tables.layout import HISTORY_SCHEMAS
-from namesrv_stream.tables.layout import ROUTE_ARCHIVE
+from namesrv_stream.tables.layout import HISTORY_SCHEMAS, ROUTE_ARCHIVE
 from tests.support.history_oracle import instant, intervals, sessions
 from tests.support.history_rig import TOPIC_ID, HistoryRig
 from tests.support.history_views import BROKER_SESSIONS, ROUTE_HISTORY, rows_of

@@ -24,11 +24,11 @@ from namesrv_stream.route.events import (
     TopicDeleted,
     TopicRegistered,
     WritePermChanged,
+    partition_of,
+    routing_key,
 )
 from namesrv_stream.route.liveness_settings import FoldSettings
 from namesrv_stream.route.model import DataVersion, QueueData, Registration
-from namesrv_stream.route.events import partition_of
-from namesrv_stream.route.events import routing_key
 from tests.support.builders import Log, a_registration, heartbeats_with, over
 
 PARTITIONS: Final = 2

@@ -15,7 +15,7 @@ TAIL = '"serializeTypeCurrentRPC":"JSON","version":0}'
 
 def decode(header: str) -> RemotingCommand:
     """Decode a header given as text."""
-    return decode_header(header.encode(), None)
+    return decode_json_header(header.encode(), None)
 
 
 def test_properties_are_in_the_order_of_fastjson() -> None:
@@ -170,4 +170,4 @@ def test_long_header_in_strict_json_is_accepted() -> None:
 @settings(max_examples=examples(80), deadline=None)
 @given(command=json_commands())
 def test_header_is_read_as_it_was_written(command: RemotingCommand) -> None:
-    assert decode_header(encode_header(command), command.body) == command
+    assert decode_json_header(encode_json_header(command), command.body) == command

@@ -57,7 +57,7 @@ def test_no_language_is_written_as_other() -> None:
 
 @pytest.mark.parametrize("absent", [replace(BARE, remark=""), replace(BARE, ext_fields={})])
 def test_empty_values_are_read_back_as_absent(absent: RemotingCommand) -> None:
-    assert decode_header(encode_header(absent), None) == BARE
+    assert decode_binary_header(encode_binary_header(absent), None) == BARE
 
 
 def test_entries_with_a_null_key_or_value_are_left_out() -> None:
@@ -122,7 +122,7 @@ def test_a_field_beyond_its_width_is_not_written(command: RemotingCommand) -> No
 @settings(max_examples=examples(100), deadline=None)
 @given(command=rocketmq_commands())
 def test_header_is_read_as_it_was_written(command: RemotingCommand) -> None:
-    assert decode_header(encode_header(command), command.body) == command
+    assert decode_binary_header(encode_binary_header(command), command.body) == command
 
 
 @settings(max_examples=examples(100), deadline=None)

@@ -37,7 +37,7 @@ def test_last_broker_removes_name_topics_and_clusters() -> None:
     group = unregister(group_after(a_registration()), a_key())
 
     assert not group.is_registered
-    assert (group.topics, group.clusters, group.lives) == ({}, frozenset(), {})
+    assert (group.topics, group.clusters, group.live_brokers) == ({}, frozenset(), {})
 
 
 def test_the_registration_is_retained() -> None:
@@ -55,7 +55,7 @@ def test_unregistering_a_replaced_address_only_ends_its_live_entry() -> None:
     group = unregister(group_after(a_registration(MASTER), a_registration(THIRD)), a_key(MASTER))
 
     assert group.broker_addrs == {0: THIRD}
-    assert set(group.lives) == {a_key(THIRD)}
+    assert set(group.live_brokers) == {a_key(THIRD)}
 
 
 def test_unregistering_a_slave_keeps_the_topics_writable() -> None:
@@ -78,15 +78,15 @@ def test_unregistering_an_unknown_broker_changes_nothing() -> None:
     group = group_after(a_registration())
 
     assert unregister(group, a_key(THIRD)) is group
-    assert unregister(group, a_key(cluster="c1")).lives == group.lives
+    assert unregister(group, a_key(cluster="c1")).live_brokers == group.live_brokers
 
 
 def test_a_replaced_address_may_outlive_the_route() -> None:
     group = unregister(group_after(a_registration(MASTER), a_registration(THIRD)), a_key(THIRD))
 
     assert not group.is_registered
-    assert set(group.lives) == {a_key(MASTER)}
-    assert unregister(group, a_key(MASTER)).lives == {}
+    assert set(group.live_brokers) == {a_key(MASTER)}
+    assert unregister(group, a_key(MASTER)).live_brokers == {}
 
 
 # ---- holders ----
@@ -95,8 +95,8 @@ def test_a_replaced_address_may_outlive_the_route() -> None:
 def test_two_servers_hold_one_broker() -> None:
     group = register(group_after(a_registration()), a_registration(), "s2", Holder(3, 9)).group
 
-    assert group.lives[a_key()].holders == {"s1": HOLDER, "s2": Holder(3, 9)}
-    assert remove_holder(group, a_key(), "s1").lives[a_key()].holders == {"s2": Holder(3, 9)}
+    assert group.live_brokers[a_key()].holders == {"s1": HOLDER, "s2": Holder(3, 9)}
+    assert remove_holder(group, a_key(), "s1").live_brokers[a_key()].holders == {"s2": Holder(3, 9)}
 
 
 @pytest.mark.parametrize(("addr", "server"), [(MASTER, "s9"), (THIRD, "s1")])

@@ -10,8 +10,7 @@ import pytest
 
 from namesrv_stream.cli import main
 from namesrv_stream.ports import choose_port
-from namesrv_stream.remoting.command import SIGNATURE
-from namesrv_stream.remoting.command import response_to
+from namesrv_stream.remoting.command import SIGNATURE, response_to
 from tests.support.scripted_name_server import ScriptedNameServer, ScriptedRoutes, an_address_server
 from tests.unit.client.test_admin import KvScript, refuse
 

@@ -4,8 +4,7 @@ import json
 from collections.abc import Sequence
 
 from namesrv_stream.client.commands.compare import Comparison, compare
-from namesrv_stream.remoting.command import RequestCode
-from namesrv_stream.remoting.command import RemotingCommand
+from namesrv_stream.remoting.command import RemotingCommand, RequestCode
 from tests.support.scripted_name_server import Answers, ScriptedNameServer, ScriptedRoutes
 from tests.unit.client.commands.test_commands import Run, run
 

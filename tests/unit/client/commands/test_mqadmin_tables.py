@@ -36,7 +36,7 @@ def test_control_characters_of_a_peer_do_not_reach_the_terminal() -> None:
 
 
 def test_long_values_are_not_truncated() -> None:
-    assert tables.kv_table({"k": "v" * 1_000}).splitlines()[1].split() == ["k", "v" * 1_000]
+    assert answer_text.kv_table({"k": "v" * 1_000}).splitlines()[1].split() == ["k", "v" * 1_000]
 
 
 def test_a_configuration_is_in_order_of_its_keys() -> None:

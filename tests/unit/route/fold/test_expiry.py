@@ -297,7 +297,7 @@ def test_server_with_rare_records_ages_its_brokers_slowly() -> None:
     for _ in range(5):
         log.pass_time(4_000, S1)
         log.tick(0, S2)
-    assert set(log.group().lives[a_key()].holders) == {"s2"}
+    assert set(log.group().live_brokers[a_key()].holders) == {"s2"}
     log.tick(1, S2)
 
     assert log.alive() == set()

@@ -112,7 +112,7 @@ def test_an_unknown_hash_over_another_connection_replaces_the_holder_too() -> No
     log.disconnect(broker, connection=1)
 
     assert ADDR in log.alive()
-    assert log.group(NAME).lives[a_key()].holders == {"s1": Holder(1, 2)}
+    assert log.group(NAME).live_brokers[a_key()].holders == {"s1": Holder(1, 2)}
 
 
 def test_unknown_hash_of_an_earlier_epoch_counts_as_heartbeat_and_keeps_the_connection() -> None:
@@ -125,7 +125,7 @@ def test_unknown_hash_of_an_earlier_epoch_counts_as_heartbeat_and_keeps_the_conn
         ("ignored", "registered", 9),
         ("registration_wanted", "unknown_hash", None),
     ]
-    assert log.group().lives[a_key()].holders == {"s1": Holder(2, 1)}
+    assert log.group().live_brokers[a_key()].holders == {"s1": Holder(2, 1)}
 
 
 def test_heartbeat_without_registration_does_not_change_the_connection() -> None:
@@ -134,7 +134,7 @@ def test_heartbeat_without_registration_does_not_change_the_connection() -> None
 
     log.beat(broker)
 
-    assert log.group().lives[a_key()].holders == {"s1": Holder(1, 5)}
+    assert log.group().live_brokers[a_key()].holders == {"s1": Holder(1, 5)}
 
 
 def test_a_broker_restarted_at_another_address_takes_its_id_and_the_old_close_comes_late() -> None:

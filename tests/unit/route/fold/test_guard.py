@@ -11,7 +11,6 @@ from namesrv_stream.route.fold.state import decode_state, encode_state
 from namesrv_stream.route.fold.step import GroupDict
 from namesrv_stream.route.liveness_settings import FoldSettings, SettingValue
 from namesrv_stream.route.model import Hold, decode_hold, encode_hold
-from namesrv_stream.route.events import partition_of
 from namesrv_stream.route.reducer import apply
 from namesrv_stream.route.table import RouteTable
 from tests.support.builders import BEGIN_MS, CLUSTER, S1, S2, Log, a_registration, of_kind

@@ -209,7 +209,7 @@ def test_closed_broker_that_another_server_hears_belongs_to_that_server() -> Non
     for registration in fleet:
         log.register(registration, S2)
 
-    assert set(log.group(fleet[0].broker_name).lives[fleet[0].live_key].holders) == {"s2"}
+    assert set(log.group(fleet[0].broker_name).live_brokers[fleet[0].live_key].holders) == {"s2"}
     assert removals(log.disconnect(fleet[0], S2)) == [(fleet[0].broker_addr, "disconnected")]
 
 

@@ -35,7 +35,7 @@ def test_a_broker_held_by_two_servers_lives_while_one_hears_it() -> None:
         log.beat(broker, S2)
 
     assert ADDR in log.alive()
-    assert set(log.group().lives[a_key()].holders) == {"s2"}
+    assert set(log.group().live_brokers[a_key()].holders) == {"s2"}
 
 
 def test_expired_hold_beside_another_writes_its_own_row() -> None:
@@ -60,7 +60,7 @@ def test_each_server_ages_by_its_own_clock() -> None:
     log = hold_at_both(a_liveness_log())
 
     log.pass_time(TIMEOUT_MS + 1, S1)
-    assert set(log.group().lives[a_key()].holders) == {"s2"}
+    assert set(log.group().live_brokers[a_key()].holders) == {"s2"}
     log.pass_time(TIMEOUT_MS + 1, S2)
 
     assert log.alive() == set()
@@ -174,7 +174,7 @@ def test_a_lost_server_ends_its_holds_once_and_others_stay() -> None:
         log.beat(broker, S1)
 
     assert [h.cause for h in of_kind(log.output.changes, ChangeKind.HOLDER) if h.gone] == [Cause.SERVER_LOST]
-    assert set(log.group().lives[a_key()].holders) == {"s1"}
+    assert set(log.group().live_brokers[a_key()].holders) == {"s1"}
 
 
 def test_silent_server_keeps_brokers_that_a_lost_server_also_held() -> None:

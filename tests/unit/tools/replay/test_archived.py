@@ -19,6 +19,7 @@ from namesrv_stream.tools.replay.rebuild import Consent, rebuild
 from namesrv_stream.tools.replay.replay import Replay, ReplayRange, replay
 from namesrv_stream.tools.replay.replay_commands import parse_offsets
 from namesrv_stream.tools.replay.replay_report import Rebuild, replay_json, replay_text
+from namesrv_stream.tools.tool_options import Source
 from tests.support.builders import Log
 from tests.support.history_tables import HistoryOfLogs, write_archive
 from tests.support.log_source import opens, source_of
