@@ -15,10 +15,11 @@ from tests.support.kafka import KafkaProcess, settings_for
 os.environ["TZ"] = "UTC"
 time.tzset()
 
-#: Few examples in each of the many runs, for `make check` is to take two minutes; `make test-extra` has the patience.
+# `make check` tries every property with few examples, `make test` with more, and `make test-extra` with many.
 hypothesis_settings.register_profile(
     "default", max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow]
 )
+hypothesis_settings.register_profile("quick", parent=hypothesis_settings.get_profile("default"), max_examples=10)
 hypothesis_settings.register_profile("long", parent=hypothesis_settings.get_profile("default"), max_examples=5_000)
 hypothesis_settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "default"))
 

@@ -119,7 +119,11 @@ final class ClientFlow {
     }
 
     private static Map<String, Object> failure(long begunMs, Exception error) {
-        return Map.of("begun_ms", begunMs, "ended_ms", nowMs(), "error", String.valueOf(error));
+        StringBuilder text = new StringBuilder();
+        for (Throwable cause = error; cause != null; cause = cause.getCause()) {
+            text.append(text.length() == 0 ? "" : " because of ").append(cause);
+        }
+        return Map.of("begun_ms", begunMs, "ended_ms", nowMs(), "error", text.toString());
     }
 
     private static long nowMs() {
