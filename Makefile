@@ -58,6 +58,7 @@ demo: setup ## A guided run of less than a minute: start, register, query, kill,
 test-setup: jdk setup $(VENV)/.installed ## Build what the tests need as well: the developers' tools in addition to `make setup`
 
 .PHONY: check
+check: export HYPOTHESIS_PROFILE = quick
 check: lint types layers dependencies unit ## Before every commit: lint, types, layers, dependencies, unit tests; no JVM
 
 .PHONY: lint

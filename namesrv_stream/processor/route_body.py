@@ -4,7 +4,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from namesrv_stream.processor import route_body
 from namesrv_stream.remoting.fastjson import JavaMap, dumps_legacy, dumps_strict
 from namesrv_stream.remoting.headers import ORDER_TOPIC_CONFIG
 from namesrv_stream.route.model import DataVersion, QueueData, TopicQueueMappingInfo
@@ -135,11 +134,11 @@ class RouteAnswers:
         if route is None:
             return None
         route = route if zone_name is None else in_zone(route, zone_name)
-        return route_body.encode_topic_route(route, strict=strict)
+        return encode_topic_route(route, strict=strict)
 
     def cluster_info_body(self) -> bytes:
         """Return the encoded brokerAddrTable and clusterAddrTable."""
-        return route_body.encode_cluster_info(self._view.table)
+        return encode_cluster_info(self._view.table)
 
     def order_conf(self, topic: str, with_order: bool) -> str | None:
         """Return the order of the topic's queues; None if there is none, or if it is not wanted."""

@@ -121,9 +121,7 @@ class ChangesPage:
         while not self._feed.is_closed:
             if position is None:
                 state = self._state()
-                yield _event(
-                    "reset", orjson.dumps({"reason": reason, "then": "forget all rows; the whole state follows"})
-                )
+                yield _event("reset", orjson.dumps({"reason": reason, "then": _THEN}))
                 async for rows in encoded_rows(state, choice, self._steps):
                     if rows:
                         yield _event("state", b'{"rows":[' + b",".join(rows) + b"]}")

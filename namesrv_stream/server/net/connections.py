@@ -219,12 +219,14 @@ class Connections:
     def _bound_unread(self, connections: "list[RemotingConnection]") -> None:
         sizes = [(size, connection) for connection in connections if (size := connection.unread_bytes)]
         over = sum(size for size, _ in sizes) - self.limits.unread_answers_bytes
+        if over <= 0:
+            return
         # Connections without brokers are closed first, those with the most unread bytes before others.
         for size, connection in sorted(sizes, key=lambda pair: (pair[1].has_brokers, -pair[0])):
-            if over <= 0:
-                return
             self._abort(connection, _UNREAD, "unread")
             over -= size
+            if over <= 0:
+                return
 
     def _count(self, event: str) -> None:
         self._counters.count(CONNECTION_EVENTS, event)

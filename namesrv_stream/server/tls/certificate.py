@@ -5,7 +5,6 @@ X.690 §8.1 (tags and lengths).
 """
 
 import base64
-import re
 import ssl
 from datetime import UTC, datetime
 from pathlib import Path
@@ -27,9 +26,9 @@ _OLD_CIPHER: Final = (
 )
 
 
-#: The validity of a certificate: a SEQUENCE of two times, each a UTCTime or a GeneralizedTime. No earlier element of a
-#: certificate (version, serial number, algorithm, issuer) contains such bytes.
-_VALIDITY: Final = re.compile(rb"\x30[\x1e\x20\x22]" + 2 * rb"(\x17\x0d\d{12}Z|\x18\x0f\d{14}Z)")
+_VERSION, _UTC_TIME, _GENERALIZED_TIME = 0xA0, 0x17, 0x18
+#: Elements of a TBSCertificate before its validity: serial number, signature algorithm, issuer. A version may precede.
+_BEFORE_VALIDITY: Final = 3
 #: The two-digit years of a UTCTime start at 1950.
 _UTC_TIME_PIVOT: Final = 50
 
@@ -41,22 +40,49 @@ class Validity(NamedTuple):
     not_after_s: int
 
 
+class _Element(NamedTuple):
+    tag: int
+    begin: int
+    end: int
+
+
 def validity_of(der: bytes) -> Validity:
     """Return the validity of one X.509 certificate.
 
     Raises:
         ValueError: The bytes are not a certificate.
     """
-    found = _VALIDITY.search(der)
-    if found is None:
-        raise ValueError("a certificate without validity")
-    return Validity(*map(_time, found.groups()))
+    try:
+        certificate = _element(der, 0)
+        tbs = _element(der, certificate.begin)
+        element = _element(der, tbs.begin)
+        if element.tag == _VERSION:
+            element = _element(der, element.end)
+        for _ in range(_BEFORE_VALIDITY):
+            element = _element(der, element.end)
+        begin = _element(der, element.begin)
+        return Validity(_time(der, begin), _time(der, _element(der, begin.end)))
+    except IndexError:
+        raise ValueError("a certificate that ends before its validity") from None
 
 
-def _time(element: bytes) -> int:
-    text = element[2:].decode("ascii")
-    if len(text) == len("yymmddhhmmssZ"):
+def _element(der: bytes, at: int) -> _Element:
+    tag, length, begin = der[at], der[at + 1], at + 2
+    if length & 0x80:
+        octets = length & 0x7F
+        length = int.from_bytes(der[begin : begin + octets], "big")
+        begin += octets
+    if begin + length > len(der):
+        raise IndexError
+    return _Element(tag, begin, begin + length)
+
+
+def _time(der: bytes, element: _Element) -> int:
+    text = der[element.begin : element.end].decode("ascii")
+    if element.tag == _UTC_TIME:
         text = ("20" if int(text[:2]) < _UTC_TIME_PIVOT else "19") + text
+    elif element.tag != _GENERALIZED_TIME:
+        raise ValueError(f"a time with the tag {element.tag}")
     return int(datetime.strptime(text, "%Y%m%d%H%M%SZ").replace(tzinfo=UTC).timestamp())
 
 

@@ -56,10 +56,11 @@ class TlsTransport(asyncio.Transport):
         try:
             if not self.is_established:
                 self._handshake(len(data))
-            while piece := self._tls.read(_WRITTEN_BYTES):
-                pieces.append(piece)
-        except ssl.SSLZeroReturnError:
-            self._has_ended = True
+            try:
+                while piece := self._tls.read(_WRITTEN_BYTES):
+                    pieces.append(piece)
+            except ssl.SSLZeroReturnError:  # during the handshake, it is a failure
+                self._has_ended = True
         except ssl.SSLWantReadError:
             pass
         except ssl.SSLError as error:

@@ -135,7 +135,7 @@ def _tiles(figures: ServerMetrics, fleet: FleetSnapshot) -> list[tuple[str, int,
 
 
 def _urgency(fleet: FleetSnapshot, cluster: str) -> tuple[int, int]:
-    """Sort clusters with most brokers that need attention first, then the largest."""
+    """Return the sort key of a cluster: most brokers that need attention first, then the largest clusters."""
     return -fleet.count_in(cluster, "held", "late", "gone"), -fleet.count_in(cluster, "alive", "unknown")
 
 

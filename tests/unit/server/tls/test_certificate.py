@@ -64,6 +64,15 @@ def test_a_certificate_that_is_none_is_named(authority: Authority, tmp_path: Pat
     assert (error.source, error.key, error.reason) == (str(none), "tls.cert_file", "holds no certificate in PEM form")
 
 
+def test_a_truncated_certificate_is_named(authority: Authority, tmp_path: Path) -> None:
+    cert, key = authority.issue()
+    first, *middle = cert.read_text().split("-----END")[0].splitlines()
+    cut = tmp_path / "cut.pem"
+    cut.write_text("\n".join([first, *middle[: len(middle) // 2], "-----END CERTIFICATE-----", ""]))
+    error = refusal(cert_file=cut, key_file=key)
+    assert (error.source, error.key) == (str(cut), "tls.cert_file")
+
+
 def test_a_key_that_is_none_is_named(authority: Authority, tmp_path: Path) -> None:
     none = tmp_path / "none.key"
     none.write_text(PASSWORD)

@@ -99,6 +99,16 @@ def test_a_handshake_that_does_not_end_is_refused_by_its_bytes(authority: Author
     assert broken.value.is_handshake
 
 
+def test_close_notify_during_the_handshake_is_a_failed_handshake(authority: Authority) -> None:
+    pair = Pair(authority)
+    with pytest.raises(ssl.SSLWantReadError):
+        pair.client.do_handshake()
+    close_notify = bytes([21, 3, 3, 0, 2, 1, 0])
+    with pytest.raises(TlsBroken) as refused:
+        pair.server.received(pair.sent() + close_notify)
+    assert refused.value.is_handshake
+
+
 def test_half_a_record_is_held(authority: Authority) -> None:
     pair = Pair(authority)
     pair.establish()
