@@ -20,10 +20,8 @@ _CODE: Final = {
 _QUOTED: Final = re.compile(r"(`+)([\w./]+)(?:\(\))?\1")
 _FILE: Final = re.compile(r"[\w./]*\w\.(?:py|sql|c|h|md)")
 _NAME: Final = re.compile(r"[A-Za-z_]\w*(?:\.\w+)+")
-#: Names of other software, and placeholders.
-_OTHERS: Final = re.compile(
-    r"(org|sys|ssl|pathlib|kafka|KafkaProducer|DeltaTable|Properties|kvConfig|NAME|path|major|(\w+\.)?section)\."
-)
+_OF_OTHERS: Final = "org|sys|ssl|pathlib|kafka|KafkaProducer|DeltaTable|Properties|kvConfig"
+_OTHERS: Final = re.compile(rf"({_OF_OTHERS}|NAME|path|major|(\w+\.)?section)\.")  # and placeholders
 
 
 def _defined(node: ast.AST) -> Iterator[str]:
@@ -54,8 +52,8 @@ def test_names_in_documents_and_docstrings_exist() -> None:
     files = [f"/{path}" for pattern in ("*", "[a-z]*/**/*") for path in _ROOT.glob(pattern)]
     full = [f"{module}.{name}".split(".") for module, tree in _CODE.items() for name in ("", *_defined(tree))]
     known = {".".join(parts[at:]).removesuffix(".") for parts in full for at in range(len(parts))}
-    quoted = {(where, found[1]) for where, text in _texts() for found in _QUOTED.findall(text)}
-    paths = {(where, name) for where, name in quoted if _FILE.fullmatch(name) and not _OTHERS.match(name)}
-    names = {(where, name) for where, name in quoted - paths if _NAME.fullmatch(name) and not _OTHERS.match(name)}
+    quoted = {(at, name) for at, text in _texts() for _, name in _QUOTED.findall(text) if not _OTHERS.match(name)}
+    paths = {(where, name) for where, name in quoted if _FILE.fullmatch(name)}
+    names = {(where, name) for where, name in quoted - paths if _NAME.fullmatch(name)}
     assert [at for at in sorted(paths) if not any(file.endswith(f"/{at[1]}") for file in files)] == []
     assert [at for at in sorted(names) if at[1] not in known and not is_known(key_path(at[1]))] == []
