@@ -113,7 +113,7 @@ async def kv_table(servers: NameServers, namespace: str, timeout_ms: int = 3_000
 
 
 async def held_brokers(servers: NameServers, timeout_ms: int = 3_000) -> dict[str, Hold]:
-    """The brokers that the mass-expiry guard protects, by ``held_brokers.held_key``; none at a Java name server.
+    """The brokers that the mass-expiry guard protects, by ``table.held_key``; none at a Java name server.
 
     Raises:
         UnexpectedAnswer: The server refused, or its answer cannot be read.

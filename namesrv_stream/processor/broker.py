@@ -1,6 +1,6 @@
 """Processors of brokers' requests: registration, unregistration, DataVersion, members of a group, heartbeat.
 
-Source: rocketmq 5.3.3, DefaultRequestProcessor; nameserver.md §5.
+Source: rocketmq 5.3.3, DefaultRequestProcessor and RouteInfoManager.
 """
 
 import re
@@ -199,7 +199,7 @@ def broker_of(broker_name: str | None, cluster: str | None, broker_addr: str | N
     Raises:
         RequestRefused: A field is missing.
     """
-    # Differs from RocketMQ, which accepts such requests and stores entries that no client can use (nameserver.md §17).
+    # Differs from RocketMQ, which accepts such requests and stores entries that no client can use (ADR 0005).
     for name, value in (("brokerName", broker_name), ("clusterName", cluster), ("brokerAddr", broker_addr)):
         if not value:
             raise RequestRefused(f"{name} is missing")

@@ -6,8 +6,7 @@ another name server. No broker can register in this mode, and a registry does no
 Unlike Java's, the topic lists are sorted. Two options switch off the lists that become long with many topics; they
 never switch off 304.
 
-Source: rocketmq 5.3.3, ClientRequestProcessor, DefaultRequestProcessor and RouteInfoManager; nameserver.md §5.2, §5.4,
-§5.5.
+Source: rocketmq 5.3.3, ClientRequestProcessor, DefaultRequestProcessor, RouteInfoManager and ZoneRouteRPCHook.
 """
 
 from collections.abc import Callable, Iterable

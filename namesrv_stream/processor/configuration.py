@@ -6,8 +6,7 @@ request, and nothing is written to disk or executed (CVE-2023-33246, CVE-2023-37
 
 Operators store values for brokers and clients in the KV table, for example the order of queues.
 
-Source: rocketmq 5.3.3, DefaultRequestProcessor, Configuration, KVConfigManager, NamesrvConfig, NettyServerConfig;
-nameserver.md §5.4.
+Source: rocketmq 5.3.3, DefaultRequestProcessor, Configuration, KVConfigManager, NamesrvConfig, NettyServerConfig.
 """
 
 import re

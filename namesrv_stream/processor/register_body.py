@@ -1,6 +1,6 @@
 """Decodes the body of REGISTER_BROKER in all its forms.
 
-Source: rocketmq 5.3.3, RegisterBrokerBody and TopicConfig; nameserver.md §6.
+Source: rocketmq 5.3.3, RegisterBrokerBody and TopicConfig.
 """
 
 import struct

@@ -1,7 +1,7 @@
 """Processors that change topics without a registration: 205, 216 and 327 from an operator, 217 from a broker.
 
 Source: rocketmq 5.3.3, DefaultRequestProcessor and RouteInfoManager.deleteTopic, registerTopic,
-operateWritePermOfBrokerByLock; nameserver.md §5.4, §7.7.
+operateWritePermOfBrokerByLock.
 """
 
 from collections.abc import Iterator

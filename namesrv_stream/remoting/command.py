@@ -20,7 +20,7 @@ ONEWAY_FLAG: Final = 2  # RemotingCommand.RPC_ONEWAY: bit 1 of flag
 
 
 class RequestCode(IntEnum):
-    """Requests that a NameServer answers, and the single one that it sends.
+    """Requests that a NameServer answers, and the single one that it sends. There are no codes of our own (ADR 0057).
 
     Source: rocketmq 5.3.3, RequestCode and namesrv's DefaultRequestProcessor, ClientRequestProcessor.
     """

@@ -2,6 +2,6 @@
 
 ``main`` starts a server: ``start`` contains the steps before it answers, and ``core`` connects the components. A
 request passes ``net`` and the processors; it reads and changes ``view`` (routes in memory), and its events pass
-``gateway`` into the log. ``changes`` and ``http`` serve programs and people, ``metrics`` serves Prometheus. Only
-``cli``, ``up`` and ``tools`` may import this package.
+``gateway`` into the log. ``http`` serves people and programs, among them Prometheus (``server_metrics``). Only ``cli``,
+``up`` and ``tools`` may import this package.
 """

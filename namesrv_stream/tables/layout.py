@@ -2,7 +2,8 @@
 
 The history process appends to the history tables, and any program may read them. Times are TIMESTAMP in UTC or epoch
 milliseconds, in the time of the log. Partition and offset of a row lead to its Kafka record. Rows never change. New
-versions only add columns, at the end.
+versions only add nullable columns, at the end. ``route_changes`` and ``route_state`` cannot get columns
+(``schemas/README.md``).
 """
 
 from collections.abc import Mapping, Sequence

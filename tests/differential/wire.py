@@ -15,7 +15,7 @@ JSON: Final = 0
 ROCKETMQ: Final = 1
 ONEWAY: Final = 2
 
-#: Ordinals of releases. Source: nameserver.md §3.
+#: Ordinals of releases. Source: rocketmq 5.3.3, MQVersion.Version.
 V5_3_3: Final = 479
 V4_9_3: Final = 399
 V3_0_0: Final = 1
@@ -75,7 +75,7 @@ def json_header(code: int, ext_fields: dict[str, str] | None, *, version: int, f
 
 
 def binary_header(code: int, ext_fields: dict[str, str] | None, *, version: int, flag: int, language: int) -> Any:
-    """The ROCKETMQ header. Source: nameserver.md §1.2."""
+    """The ROCKETMQ header. Source: rocketmq 5.3.3, RocketMQSerializable."""
     entries = b"".join(_binary_entry(name, value) for name, value in (ext_fields or {}).items())
     tail = struct.pack(">III", flag, 0, len(entries)) + entries
     return lambda opaque: struct.pack(">hbhi", code, language, version, opaque) + tail

@@ -1,4 +1,4 @@
-"""Hostile peers over real sockets: wrong data, slow data, floods and false identities (`peers.md` §6.3).
+"""Hostile peers over real sockets: wrong data, slow data, floods and false identities.
 
 The servers trust no network, so every peer is untrusted.
 """
@@ -326,7 +326,6 @@ def test_connections_are_limited_per_address() -> None:
 
 @pytest.mark.parametrize("count", [64, 256, 1_024, 5_000])
 def test_many_open_connections_are_all_answered(count: int) -> None:
-    """`peers.md` §6.4, item 4."""
     with RemotingRig(access=STRANGERS) as rig, RemotingClient(rig.addr) as broker, ExitStack() as peers:
         register(broker)
         began_s = time.monotonic()
@@ -339,7 +338,7 @@ def test_many_open_connections_are_all_answered(count: int) -> None:
 
 
 def test_three_hundred_brokers_register_at_once() -> None:
-    """This happens after a restart of the name server (`peers.md` §6.4, item 2)."""
+    """This happens after a restart of the name server."""
     with RemotingRig(access=STRANGERS) as rig, ExitStack() as peers:
         brokers = [peers.enter_context(RemotingClient(rig.addr, 60)) for _ in range(300)]
 

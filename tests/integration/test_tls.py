@@ -1,4 +1,4 @@
-"""TLS over real sockets: modes, certificates, reloads and misbehaving peers (`peers.md` §6.4)."""
+"""TLS over real sockets: modes, certificates, reloads and misbehaving peers."""
 
 import asyncio
 import gc
@@ -326,7 +326,6 @@ def test_revoked_trust_applies_to_new_connections(authority: Authority, tmp_path
 
 
 def test_thousand_certificate_reloads_need_less_than_five_mib(authority: Authority) -> None:
-    """`peers.md` §6.4, item 7."""
     context, pairs = authority.client_context(), (authority.issue("even"), authority.issue("odd"))
     pair = authority.issue("thousand")
     with RemotingRig(tls=served_by(pair)) as rig, RemotingClient(rig.addr, tls=context) as old:

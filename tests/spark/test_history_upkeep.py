@@ -1,11 +1,10 @@
-"""Upkeep of the history tables: joined files, retention, new columns, and catching up after lost changes."""
+"""Upkeep of the history tables: joined files, retention, and catching up after lost changes."""
 
 import logging
 import os
 import shutil
 from pathlib import Path
 
-import pyarrow as pa
 import pytest
 from deltalake import DeltaTable
 from pyspark.sql import SparkSession
@@ -21,8 +20,6 @@ from namesrv_stream.tables.layout import (
     HEARTBEAT_MINUTES,
     HISTORY_SCHEMAS,
     ROUTE_ARCHIVE,
-    STATISTICS_COLUMNS,
-    history_properties,
 )
 from tests.support.builders import RW, a_registration
 from tests.support.history_rig import TOPIC_ID, HistoryRig
@@ -197,18 +194,6 @@ def test_removed_tables_are_rebuilt_from_the_log(spark: SparkSession, tmp_path: 
     assert {table: rig.rows(table) for table in before} == before
     for table in before:
         assert DeltaTable(rig.dir / table).metadata().partition_columns == [DAY_COLUMNS[table]]
-
-
-def test_table_of_an_older_version_gets_its_missing_columns(spark: SparkSession, tmp_path: Path) -> None:
-    rig = HistoryRig(spark, tmp_path)
-    path = rig.dir / HEARTBEAT_MINUTES
-    schema = HISTORY_SCHEMAS[HEARTBEAT_MINUTES]
-    older = pa.schema([field for field in schema if field.name != "gap_p50_ms"])
-    properties = history_properties(TOPIC_ID, 1, STATISTICS_COLUMNS[HEARTBEAT_MINUTES])
-    path.mkdir(parents=True)
-    DeltaTable.create(path, older, partition_by=["day"], configuration=properties, raise_if_key_not_exists=False)
-    ensure_history_tables(rig.settings, TOPIC_ID)
-    assert {f.name for f in DeltaTable(path).schema().fields} == set(schema.names)
 
 
 def test_tables_of_another_topic_are_refused(spark: SparkSession, tmp_path: Path) -> None:

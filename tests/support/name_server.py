@@ -21,7 +21,7 @@ from namesrv_stream.route.events import (
 from namesrv_stream.route.model import LeaseKey
 from namesrv_stream.route.route_view import RouteView
 
-#: Ordinal of 5.3.3. Source: nameserver.md §3.
+#: Ordinal of 5.3.3. Source: rocketmq 5.3.3, MQVersion.Version.
 V5_3_3 = 479
 MASTER = "10.0.0.1:10911"
 SLAVE = "10.0.0.2:10911"

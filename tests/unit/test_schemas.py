@@ -1,6 +1,7 @@
 """The files in ``schemas/`` agree with the code."""
 
 import json
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,8 @@ from kafka.partitioner.default import murmur2 as kafka_murmur2
 
 from namesrv_stream.route.changes import KEY_COLUMNS
 from namesrv_stream.route.event_json import HEARTBEATS_KIND, KIND_OF, encode_event
-from namesrv_stream.route.events import Event, murmur2, partition_of
+from namesrv_stream.route.events import BrokerHeartbeat, Event, murmur2, partition_of
+from namesrv_stream.route.model import LiveKey, Registration
 from tests.support.ddl import SCHEMAS, ddl
 from tests.support.strategies_route import events
 
@@ -29,6 +31,14 @@ def test_every_event_is_valid(event: Event) -> None:
 def test_the_event_schema_knows_every_kind_and_no_other() -> None:
     Draft202012Validator.check_schema(_EVENT)
     assert set(_EVENT["properties"]["kind"]["enum"]) == {*KIND_OF.values(), HEARTBEATS_KIND}
+
+
+@pytest.mark.parametrize(("event", "definition"), [*KIND_OF.items(), (BrokerHeartbeat, "heartbeat")])
+def test_the_event_schema_has_the_fields_of_every_event_and_no_others(event: type[Any], definition: str) -> None:
+    parts = {"live_key": LiveKey._fields, "registration": [field.name for field in fields(Registration)]}
+    names = {name for field in fields(event) for name in parts.get(field.name, [field.name])}
+    of_origin = {"origin", "connection_id"}  # at the top level of a record, or in an item of it
+    assert _EVENT["$defs"][definition]["properties"].keys() - of_origin == names - of_origin
 
 
 @pytest.mark.parametrize(

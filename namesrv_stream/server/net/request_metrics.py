@@ -1,4 +1,4 @@
-"""TODO"""
+"""Counts and latencies of requests. They are plain numbers, so counting is cheap enough for every request."""
 
 from bisect import bisect_left
 from collections.abc import Callable, Mapping, Sequence

@@ -1,4 +1,4 @@
-"""TODO"""
+"""A follower of the changes. It reads the feed; after a restart, a reload or a long absence it reads the tables."""
 
 import asyncio
 from collections.abc import Callable

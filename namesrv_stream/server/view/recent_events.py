@@ -153,7 +153,7 @@ class _Known:
     """The events since one moment, and when processes came up or ended by them (epoch milliseconds)."""
 
     def __init__(self, stored: StoredEvents) -> None:
-        """Start with the processes that were live before ``stored.events``; add no events."""
+        """Start with the processes that were live before the stored events; add no events."""
         self.ended: dict[LeaseKey, RouteChange] = {}
         self.events: deque[TimelineEvent] = deque(maxlen=_KEPT)
         self.came: dict[LeaseKey, int] = {}

@@ -1,4 +1,4 @@
-"""The body of 103 in all its forms. Source: nameserver.md §6, §4.4, §17."""
+"""The body of 103 in all its forms. Source: rocketmq 5.3.3, RegisterBrokerBody, TopicConfig."""
 
 import zlib
 from dataclasses import replace

@@ -1,4 +1,7 @@
-"""103: masters, slaves, changes of role, address and id; answers to slaves. Source: nameserver.md §7.2."""
+"""103: masters, slaves, changes of role, address and id; answers to slaves.
+
+Source: rocketmq 5.3.3, RouteInfoManager.registerBroker.
+"""
 
 from typing import Final
 

@@ -1,4 +1,7 @@
-"""318 and 319, and who may change the configuration. Source: nameserver.md §5.4, §17; ADR 0011."""
+"""318 and 319, and who may change the configuration.
+
+Source: rocketmq 5.3.3, DefaultRequestProcessor.updateConfig, getConfig; ADR 0011.
+"""
 
 from typing import Final
 

@@ -1,4 +1,7 @@
-"""Acting masters: who replaces a missing master, and with which permission. Source: nameserver.md §7.2, §7.4, §7.6."""
+"""Acting masters: who replaces a missing master, and with which permission.
+
+Source: rocketmq 5.3.3, RouteInfoManager.registerBroker, unRegisterBroker, pickupTopicRouteData.
+"""
 
 from typing import Final
 

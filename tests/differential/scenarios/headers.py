@@ -1,4 +1,4 @@
-"""Variants of headers. Source: nameserver.md §1, §17."""
+"""Variants of headers. Source: rocketmq 5.3.3, RemotingCommand, RocketMQSerializable."""
 
 from typing import Final
 

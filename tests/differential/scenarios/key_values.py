@@ -1,4 +1,4 @@
-"""100, 101, 102, 219. Source: nameserver.md §5.4."""
+"""100, 101, 102, 219. Source: rocketmq 5.3.3, DefaultRequestProcessor, KVConfigManager."""
 
 from typing import Final
 

@@ -1,4 +1,4 @@
-"""104: unregistration, and what remains after it. Source: nameserver.md §7.4."""
+"""104: unregistration, and what remains after it. Source: rocketmq 5.3.3, RouteInfoManager.unRegisterBroker."""
 
 from typing import Final
 

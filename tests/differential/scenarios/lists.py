@@ -1,4 +1,4 @@
-"""206, 224, 304, 311 to 313. Source: nameserver.md §5.4."""
+"""206, 224, 304, 311 to 313. Source: rocketmq 5.3.3, DefaultRequestProcessor, RouteInfoManager."""
 
 from typing import Final
 

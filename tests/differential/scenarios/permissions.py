@@ -1,4 +1,4 @@
-"""205 and 327. Source: nameserver.md §7.7."""
+"""205 and 327. Source: rocketmq 5.3.3, RouteInfoManager.operateWritePermOfBrokerByLock."""
 
 from typing import Final
 

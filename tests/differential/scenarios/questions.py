@@ -1,4 +1,7 @@
-"""106, 322, 901, 904 and unknown codes. Source: nameserver.md §5.3, §5.4, §17."""
+"""106, 322, 901, 904 and unknown codes.
+
+Source: rocketmq 5.3.3, DefaultRequestProcessor, NettyRemotingAbstract.processRequestCommand.
+"""
 
 from typing import Final
 

@@ -1,4 +1,7 @@
-"""103: effects of a registration on topics, versions and addresses. Source: nameserver.md §5.1, §7.2."""
+"""103: effects of a registration on topics, versions and addresses.
+
+Source: rocketmq 5.3.3, DefaultRequestProcessor and RouteInfoManager, registerBroker.
+"""
 
 from typing import Final
 

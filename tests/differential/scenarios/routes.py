@@ -1,4 +1,4 @@
-"""105. Source: nameserver.md §5.2, §4, §7.6."""
+"""105. Source: rocketmq 5.3.3, ClientRequestProcessor.getRouteInfoByTopic, RouteInfoManager.pickupTopicRouteData."""
 
 from typing import Final
 

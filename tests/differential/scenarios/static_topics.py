@@ -1,4 +1,7 @@
-"""Static topics: topicQueueMappingByBroker. Source: nameserver.md §7.2 step 11, §7.6."""
+"""Static topics: topicQueueMappingByBroker.
+
+Source: rocketmq 5.3.3, RouteInfoManager.registerBroker, pickupTopicRouteData.
+"""
 
 from typing import Final
 

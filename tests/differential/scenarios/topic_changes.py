@@ -1,4 +1,4 @@
-"""216 and 217. Source: nameserver.md §5.4."""
+"""216 and 217. Source: rocketmq 5.3.3, RouteInfoManager.deleteTopic, registerTopic."""
 
 from typing import Final
 

@@ -1,4 +1,4 @@
-"""needWaitForService. Source: nameserver.md §5.2."""
+"""needWaitForService. Source: rocketmq 5.3.3, ClientRequestProcessor.getRouteInfoByTopic."""
 
 from typing import Final
 

@@ -1,4 +1,4 @@
-"""Routes by zone. Source: nameserver.md §5.5."""
+"""Routes by zone. Source: rocketmq 5.3.3, ZoneRouteRPCHook."""
 
 from typing import Final
 

@@ -54,6 +54,18 @@ def test_documents_are_found() -> None:
     assert {Path("README.md"), Path("docs/security.md"), Path("docs/adr/0001-log-as-clock.md")} <= set(_DOCUMENTS)
 
 
+def test_index_of_the_decisions_has_every_record_with_its_heading() -> None:
+    folder = _ROOT / "docs/adr"
+    records = {path.name: path.read_text(encoding="utf-8").splitlines()[0] for path in folder.glob("[0-9]*.md")}
+    rows = re.findall(
+        r"^\| \[(\d+)\]\((.+)\) \| .* \| (.*) \|$", (folder / "README.md").read_text(encoding="utf-8"), re.M
+    )
+    assert [(number, name) for number, name, _ in rows] == [(name[:4], name) for name in sorted(records)]
+    assert len({name[:4] for name in records}) == len(records)
+    notes = {name: f"# {number} {title}".removeprefix(records[name]) for number, name, title in rows}
+    assert [(name, note) for name, note in notes.items() if not re.fullmatch(r"( \(.*by \d+\))?", note)] == []
+
+
 @pytest.mark.parametrize("document", _DOCUMENTS, ids=str)
 def test_links_lead_to_files_and_headings(document: Path) -> None:
     links = _links((_ROOT / document).read_text(encoding="utf-8"))

@@ -29,13 +29,8 @@ ADMIN = (
     RequestCode.DELETE_TOPIC_IN_NAMESRV,
     RequestCode.UPDATE_NAMESRV_CONFIG,
 )
-OPEN = (
-    RequestCode.GET_KV_CONFIG,
-    RequestCode.GET_KVLIST_BY_NAMESPACE,
-    RequestCode.GET_NAMESRV_CONFIG,
-    RequestCode.REGISTER_TOPIC_IN_NAMESRV,
-    RequestCode.GET_ALL_TOPIC_LIST_FROM_NAMESERVER,
-)
+#: Brokers' requests are among them, because the brokers' networks contain every address by default.
+OPEN = sorted(PROCESSORS.keys() - set(ADMIN))
 STRANGER = Peer("10.1.2.3", False)
 OPERATOR = AclCredentials("operator", "12345678")
 FIELDS = {"namespace": "ns", "key": "k", "value": "v", "brokerName": "b", "topic": "t"}

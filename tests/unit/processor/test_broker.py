@@ -295,7 +295,7 @@ def test_after_a_change_of_its_group_a_registration_is_decoded_again() -> None:
     answers = [server.send(a_registration_request()) for _ in range(2)]
 
     assert [(is_full(a), was_decoded(a)) for a in answers] == [(False, True), (False, False)]
-    # The same version does not rewrite what the operator wiped. Source: nameserver.md §7.2.
+    # The same version does not rewrite what the operator wiped. Source: RouteInfoManager.registerBroker.
     assert server.view.table.group("broker-a").topics["TopicTest"].perm == 4
 
 
@@ -601,7 +601,7 @@ def test_member_group_lists_addresses_and_echoes_the_cluster() -> None:
     response = server.send(a_group_request(brokerName="broker-a", clusterName="whatever")).response
 
     assert response.code == ResponseCode.SUCCESS
-    assert response.remark == "not set any response code"  # Java's slip, nameserver.md §17
+    assert response.remark == "not set any response code"  # as Java, whose getBrokerMemberGroup never sets it
     assert response.body == (
         b'{"brokerMemberGroup":{"brokerAddrs":{0:"10.0.0.1:10911",1:"10.0.0.2:10911"},'
         b'"brokerName":"broker-a","cluster":"whatever"}}'

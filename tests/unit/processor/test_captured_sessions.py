@@ -165,7 +165,7 @@ def test_both_forms_of_routes_are_among_the_answers() -> None:
 
 
 def test_header_differs_from_javas_in_language_and_answers_binary_requests_in_binary() -> None:
-    # Java answers binary requests with a JSON header (nameserver.md §17); every peer reads both.
+    # Java answers binary requests with a JSON header (ADR 0009); every peer reads both.
     forms = Counter((p.request.serialize_type, p.ours.serialize_type, p.java.serialize_type) for p in played())
     assert forms == {
         (SerializeType.JSON, SerializeType.JSON, SerializeType.JSON): 744,

@@ -1,4 +1,4 @@
-"""What clients and tools ask. Source of the rules: nameserver.md §5.2, §5.4, §5.5."""
+"""What clients and tools ask. Source: rocketmq 5.3.3, ClientRequestProcessor, DefaultRequestProcessor."""
 
 from dataclasses import replace
 from typing import Any
@@ -146,7 +146,7 @@ def test_after_the_wait_routes_are_told_again_and_again() -> None:
     server = a_waiting_server()
     server.now_ms = 55_000
 
-    # 5.1.0 to 5.3.1 were "not ready" for ever after the first (nameserver.md §5.2).
+    # 5.1.0 to 5.3.1 were "not ready" for ever after the first (apache/rocketmq#9182).
     assert [server.send(a_route_request()).response.body for _ in range(3)] == [STRICT] * 3
 
 

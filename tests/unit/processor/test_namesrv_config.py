@@ -1,4 +1,4 @@
-"""318 and 319. Source of the rules: nameserver.md §5.4, §12, §17."""
+"""318 and 319. Source: rocketmq 5.3.3, DefaultRequestProcessor, Configuration and NamesrvConfig."""
 
 from dataclasses import replace
 

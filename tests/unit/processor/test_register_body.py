@@ -1,4 +1,4 @@
-"""The body of REGISTER_BROKER. Source of the forms: nameserver.md §6."""
+"""The body of REGISTER_BROKER. Source of the forms: rocketmq 5.3.3, RegisterBrokerBody."""
 
 import random
 import struct
@@ -32,7 +32,7 @@ from tests.vectors.captured import captured_frames
 
 V4_9_7 = 407
 
-#: nameserver.md §6.2: 449 bytes with the masked CRC 1038418621.
+#: A plain body as fastjson writes RegisterBrokerBody: 449 bytes with the masked CRC 1038418621.
 WORKED_EXAMPLE = (
     b'{"filterServerList":[],"topicConfigSerializeWrapper":{"dataVersion":{"counter":3,"stateVersion":0,"timestamp":17000'
     b'00000000},"mappingDataVersion":{"counter":0,"stateVersion":0,"timestamp":1700000000000},"topicConfigTable":{"TopicTe'

@@ -1,4 +1,7 @@
-"""216 and 217. Source of the rules: nameserver.md §5.4; what is stored and answered is what the Java server did."""
+"""216 and 217; what is stored and answered is what the Java server did.
+
+Source: rocketmq 5.3.3, RouteInfoManager.deleteTopic, registerTopic.
+"""
 
 from typing import Any
 

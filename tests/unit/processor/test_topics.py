@@ -1,4 +1,4 @@
-"""Lists of topics. Source of the rules: nameserver.md §5.4."""
+"""Lists of topics. Source: rocketmq 5.3.3, DefaultRequestProcessor and RouteInfoManager."""
 
 from typing import Any
 

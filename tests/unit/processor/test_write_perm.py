@@ -1,4 +1,4 @@
-"""205 and 327. Source of the rules: nameserver.md §7.7; each answer is the Java server's."""
+"""205 and 327. Each answer is the Java server's. Source: RouteInfoManager.operateWritePermOfBrokerByLock."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""The route of a topic. Source of the rules: nameserver.md §7.6 and §5.5."""
+"""The route of a topic. Source: rocketmq 5.3.3, RouteInfoManager.pickupTopicRouteData and ZoneRouteRPCHook."""
 
 import pytest
 
@@ -125,7 +125,7 @@ def test_static_topic_has_each_brokers_share() -> None:
 
 
 def test_share_of_a_broker_that_left_stays_in_the_route() -> None:
-    # Never cleaned, as in Java (nameserver.md §7.1).
+    # Java never removes entries of RouteInfoManager.topicQueueMappingInfoTable, either.
     table = table_of(
         a_registration(topic_mappings={TOPIC: a_mapping(TOPIC)}), a_registration("2.2.2.2:2", broker_name="b2")
     )

@@ -1,5 +1,8 @@
 """Counts of requests."""
 
+import re
+from pathlib import Path
+
 import pytest
 
 from namesrv_stream.metric_catalogue import METRICS
@@ -30,6 +33,24 @@ def test_whatever_peers_send_makes_a_bounded_number_of_series() -> None:
         'rocketmq_namesrv_requests_total{request_code="unknown",request_type="admin",'
         'response_code="request_code_not_supported",result="error"} 1000.0'
     ]
+
+
+def test_the_documentation_lists_the_values_of_request_type_and_result() -> None:
+    figures, samples = RequestMetrics(), Samples()
+    for request in RequestCode:
+        figures.answered(request, ResponseCode.SUCCESS, 1)
+    for response in ResponseCode:
+        figures.answered(RequestCode.GET_ROUTEINFO_BY_TOPIC, response, 1)
+    figures.sample(samples)
+    text = samples.text().decode()
+    codes: dict[str, list[int]] = {}
+    for name, kind in re.findall(r'_requests_total{request_code="(\w+)",request_type="([\w-]+)"', text):
+        codes.setdefault(kind, []).append(RequestCode[name.upper()])
+    expected = {f"`{kind}` ({', '.join(map(str, sorted(set(of))))})" for kind, of in codes.items() if kind != "admin"}
+    expected |= {"`admin` (every other code)"} | {f"`{result}`" for result in re.findall(r'result="(\w+)"', text)}
+    page = (Path(__file__).resolve().parents[3] / "docs/http.md").read_text(encoding="utf-8")
+    (paragraph,) = re.findall(r"^(`request_type` is .*?)\n\n", page, re.MULTILINE | re.DOTALL)
+    assert [value for value in sorted(expected) if value not in paragraph] == []
 
 
 @pytest.mark.parametrize("name", sorted(METRICS))

@@ -1,4 +1,4 @@
-"""The history of version 0.1.0 is migrated completely and once."""
+"""Tables of older versions get new columns, and the history of version 0.1.0 is migrated completely and once."""
 
 from datetime import UTC, datetime
 from pathlib import Path
@@ -14,13 +14,19 @@ from namesrv_stream.table_errors import NotInHistory
 from namesrv_stream.tables.change_rows import ROW_SCHEMA
 from namesrv_stream.tables.history_files import HistoryMark, commit_metadata, read_mark
 from namesrv_stream.tables.history_tables import KEPT, ensure_history_tables
-from namesrv_stream.tables.layout import ROUTE_ARCHIVE, history_properties
+from namesrv_stream.tables.layout import (
+    DAY_COLUMNS,
+    HISTORY_SCHEMAS,
+    ROUTE_ARCHIVE,
+    STATISTICS_COLUMNS,
+    history_properties,
+)
 from namesrv_stream.tables.storage import tables_of
 from tests.support.builders import BEGIN_MS, Log, a_registration
 from tests.support.history_oracle import instant, intervals
 from tests.support.history_tables import HistoryOfLogs
 from tests.support.history_views import ROUTE_HISTORY, rows_of
-from tests.support.tables import TOPIC_ID
+from tests.support.tables import TOPIC_ID, settings_in
 
 _BROKER = a_registration()
 _INSTANT = pa.timestamp("us", tz="UTC")
@@ -94,3 +100,16 @@ def test_history_of_another_topic_is_refused_and_not_moved(tmp_path: Path) -> No
     with pytest.raises(ConfigError, match="the topic's id is other"):
         ensure_history_tables(tables.settings, "other")
     assert (tables_of(tables.settings) / "route_history").has("_delta_log")
+
+
+@pytest.mark.parametrize("name", HISTORY_SCHEMAS)
+def test_table_of_an_older_version_gets_its_missing_columns(tmp_path: Path, name: str) -> None:
+    settings, schema, statistics = settings_in(tmp_path), HISTORY_SCHEMAS[name], STATISTICS_COLUMNS[name]
+    older = pa.schema([field for field in schema if not field.nullable or field.name in statistics])
+    assert older != schema
+    path = settings.data.tables_dir / name
+    path.mkdir(parents=True)
+    properties, day = history_properties(TOPIC_ID, settings.kafka.partitions, statistics), DAY_COLUMNS[name]
+    DeltaTable.create(path, older, partition_by=[day], configuration=properties, raise_if_key_not_exists=False)
+    ensure_history_tables(settings, TOPIC_ID)
+    assert {field.name for field in DeltaTable(path).schema().fields} == set(schema.names)

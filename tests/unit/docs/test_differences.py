@@ -10,7 +10,7 @@ from tests.differential.differences import DIFFERENCES, EVERYWHERE, Difference
 from tests.differential.scenario import Ask
 from tests.differential.scenarios import ALL
 
-_DOCS = Path(__file__).parents[2] / "docs"
+_DOCS = Path(__file__).parents[3] / "docs"
 _LISTED = [*EVERYWHERE, *DIFFERENCES.values()]
 
 every_difference = pytest.mark.parametrize("difference", [pytest.param(d, id=d.name) for d in _LISTED])
