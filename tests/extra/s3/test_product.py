@@ -4,6 +4,7 @@ import os
 import re
 import signal
 import sys
+import time
 import urllib.request
 from collections.abc import Iterator
 from contextlib import suppress
@@ -96,6 +97,7 @@ def test_history_is_in_the_store_and_survives_a_kill(stack: Stack, settings: Set
         with ScriptedBrokers(f"past{number}", 2, [stack.remoting]) as brokers:
             brokers.register()
             wait_until(lambda n=number: f"past{n}-0" in _archived(settings), _SETTLE_S, "the broker is in the archive")  # type: ignore[misc]
+            registered_ms = time.time_ns() // 1_000_000
             brokers.unregister()
         stack.kill("history-job")
     wait_until(lambda: {"past0-0", "past1-0"} <= _archived(settings), _SETTLE_S, "both brokers are in the archive")
@@ -107,9 +109,9 @@ def test_history_is_in_the_store_and_survives_a_kill(stack: Stack, settings: Set
     fleet = "s3://tables/a/fleet"
     assert "past0-0" in _command("history", settings, tmp_path / "data", fleet)
     assert "past0-0" in _command("report", settings, tmp_path / "data", fleet, "--json")
-    assert "as of" in _command("route", settings, tmp_path / "data", fleet, "TopicTest", "--as-of", "-1s")
+    assert "as of" in _command("route", settings, tmp_path / "data", fleet, "TopicTest", "--as-of", str(registered_ms))
     assert "past0-0" in _get(stack, "/console/parts/timeline")
-    assert "as of" in _get(stack, "/console/parts/route?topic=TopicTest&as_of=-1s")
+    assert "as of" in _get(stack, f"/console/parts/route?topic=TopicTest&as_of={registered_ms}")
     assert '"lastChange"' in _get(stack, "/routes/TopicTest?as_of=-1s")
 
 
