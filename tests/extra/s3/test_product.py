@@ -111,7 +111,7 @@ def test_history_is_in_the_store_and_survives_a_kill(stack: Stack, settings: Set
     assert "past0-0" in _command("report", settings, tmp_path / "data", fleet, "--json")
     assert "as of" in _command("route", settings, tmp_path / "data", fleet, "TopicTest", "--as-of", str(registered_ms))
     assert "past0-0" in _get(stack, "/console/parts/timeline")
-    assert "as of" in _get(stack, f"/console/parts/route?topic=TopicTest&as_of={registered_ms}")
+    assert "Compared with" in _get(stack, f"/console/parts/route?topic=TopicTest&as_of={registered_ms}")
     assert '"lastChange"' in _get(stack, f"/routes/TopicTest?as_of={registered_ms}")
 
 
