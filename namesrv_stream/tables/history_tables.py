@@ -194,8 +194,6 @@ class HistoryTable:
         return sum(files["rows"].to_pylist())
 
 
-logger = logging.getLogger(__name__)
-
 _FORMER: Final = "route_history"
 _FORMER_TABLES: Final = (_FORMER, "topic_route_history", "broker_sessions")
 #: The folder in which the tables of 0.1.0 are kept.

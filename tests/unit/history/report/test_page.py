@@ -166,8 +166,9 @@ def test_the_templates_and_the_sql_are_part_of_the_package() -> None:
     built = tomllib.loads((REPOSITORY / "pyproject.toml").read_text())["tool"]["setuptools"]["package-data"]
     patterns = built[history.__name__]
     folder = Path(str(history.__file__)).parent
-    others = [str(path.relative_to(folder)) for part in ("sql", "templates") for path in (folder / part).iterdir()]
-    assert others
+    files = (path for path in folder.rglob("*") if path.is_file() and path.suffix not in (".py", ".pyc"))
+    others = [str(path.relative_to(folder)) for path in files]
+    assert {Path(name).parts[0] for name in others} == {"sql", "templates"}
     assert all(any(fnmatch(name, pattern) for pattern in patterns) for name in others)
 
 
