@@ -1,6 +1,7 @@
 """Routes of topics in the past: the route at a time, and how it changed.
 
-The reducer applies the rows that were valid at that time, and the same code as for a live query answers.
+The reducer builds a route table from the rows that were valid at that time. The code of live queries then computes the
+route from it.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence

@@ -1,6 +1,6 @@
 """The plots of ``history --plot``: availability of brokers, gaps between heartbeats, changes of a topic's route.
 
-The report uses the tracks of brokers as well.
+A track is one horizontal line of a plot, for example of a broker. The report shows the same tracks of brokers.
 """
 
 from collections.abc import Sequence

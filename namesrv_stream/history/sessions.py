@@ -5,18 +5,18 @@ process has another address, and the old one never comes back: it was replaced. 
 counted per replica. docs/history.md contains the rules as well. A process that comes up belongs to the replica of its
 broker name
 
-1. whose newest process had the same address, with any id;
+1. whose newest process had the same address, with any brokerId;
 2. otherwise, whose newest process came up with the same id. It replaces that process, which may be down or still up, as
    in a rolling replacement or until its end is detected;
-3. otherwise, if one of both has id 0, to the replica that went down last and is still down. Id 0 is a role: in
-controller
-   mode, a failed master comes back with an id of its own, and a slave may come back as 0;
-4. otherwise to a new replica.
+3. otherwise, if one of the two has id 0: the replica that went down last and is still down. Id 0 is a role: in
+   controller mode, a failed master comes back with an id of its own, and a slave may come back as 0;
+4. otherwise: a new replica.
 
-The rules have two errors. Two processes with the same id at the same time count as one replica (name servers also give
-the id to the newer one). A slave that is added at a new address while the master is down counts as its replacement.
+The rules are wrong in two cases. Two processes with the same id at the same time count as one replica (name servers
+also give the id to the newer one). A slave that is added at a new address while the master is down counts as the
+master's replacement.
 
-Each decision depends on the one before, so this is a loop and not SQL.
+Each decision depends on the one before, so a Python loop applies the rules instead of SQL.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -73,7 +73,7 @@ def set_period(past: Past, window: Window, *, cluster: str | None = None, broker
 
 
 def known_from(past: Past) -> str:
-    """Return when the history begins, for the end of a sentence."""
+    """Return when the history begins, as the end of a sentence; empty if the history is empty."""
     begin_ms = past.extent.begin_ms
     return "" if begin_ms is None else f"; it begins at {instant(begin_ms)}"
 

@@ -1,7 +1,7 @@
 """The event log in Kafka: client configuration, topics, readers, checks of the log, and the embedded node.
 
-It contains no interpretation of events; this is in ``route``. Reading the archived log is in ``tools.replay``. Servers,
-the Spark programs and the tools may import it; it imports ``route`` and ``settings``.
+``route`` interprets the events, and ``tools.replay`` reads the archived log. Servers, the Spark programs and the tools
+may import this package; it imports ``route`` and ``settings``.
 """
 
 from namesrv_stream.kafka.clients import (

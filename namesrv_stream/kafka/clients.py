@@ -143,10 +143,12 @@ _LOGIN_MODULES: Final = {
 
 
 def client_options(settings: Settings) -> dict[str, Any]:
-    """Return ``kafka.extra`` for kafka-python. Secrets whose names end with ``_file`` are read from that file.
+    """Return ``kafka.extra`` for kafka-python.
+
+    A secret ``NAME`` can be given as ``NAME_file``, the path of a file that contains it.
 
     Raises:
-        ConfigError: Such a file cannot be read.
+        ConfigError: The file of a secret cannot be read.
     """
     options: dict[str, Any] = {}
     for name, value in settings.kafka.extra.items():

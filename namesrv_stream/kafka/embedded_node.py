@@ -1,7 +1,7 @@
 """The embedded Kafka: one KRaft node on this machine, with its log in the data directory.
 
 This process writes the configuration, formats the storage once, and then replaces itself by the Java process (exec). So
-its parent process monitors, signals and reaps Kafka itself.
+the parent, usually ``up``, monitors, signals and reaps Kafka directly.
 """
 
 import base64

@@ -10,7 +10,8 @@ partition empty logs its own configuration there. The job has the final decision
 server's, it logs its own values at its start (ADR 0047).
 
 Partitions are added while the events topic is closed. A topic with a maximum record size of 0 bytes rejects the records
-of all producers and can still be read. So the end of the log does not move while its state is divided (ADR 0054).
+of all producers and can still be read. So the end of the log does not move while the fold's state is divided among the
+partitions (ADR 0054).
 """
 
 import logging

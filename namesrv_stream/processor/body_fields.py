@@ -1,4 +1,7 @@
-"""Converts values in JSON bodies as fastjson does for a Java object's fields; ValueError if fastjson could not."""
+"""Converts values in JSON bodies as fastjson does for a Java object's fields.
+
+A value that fastjson could not convert raises ValueError.
+"""
 
 from collections.abc import Callable, Mapping
 from typing import Any, TypeVar

@@ -4,7 +4,7 @@ RocketMQ's clusterTest mode is not supported. It treats every request as a route
 another name server. No broker can register in this mode, and a registry does not need a proxy for routes.
 
 Unlike Java's, the topic lists are sorted. Two options switch off the lists that become long with many topics; they
-never switch off 304.
+never switch off GET_SYSTEM_TOPIC_LIST_FROM_NS (304).
 
 Source: rocketmq 5.3.3, ClientRequestProcessor, DefaultRequestProcessor, RouteInfoManager and ZoneRouteRPCHook.
 """

@@ -1,4 +1,4 @@
-"""Processors that change topics without a registration: 205, 216 and 327 from an operator, 217 from a broker.
+"""Processors of requests that change topics without a registration: 205, 216, 327 from an operator, 217 from a broker.
 
 Source: rocketmq 5.3.3, DefaultRequestProcessor and RouteInfoManager.deleteTopic, registerTopic,
 operateWritePermOfBrokerByLock.

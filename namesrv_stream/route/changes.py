@@ -2,7 +2,7 @@
 
 A row carries absolute values, so applying it twice does no harm, and the newest row of each key is the whole state.
 Rows are ordered by (partition, offset, seq). Only ``diff`` makes rows about broker groups, and only ``reducer.apply``
-reads them. A test holds the law that applying ``diff(old, new)`` to ``old`` gives ``new``.
+reads them. A test checks that applying ``diff(old, new)`` to ``old`` gives ``new``.
 """
 
 from collections.abc import Iterator, Mapping

@@ -2,11 +2,11 @@
 
 A digest is a tree of three levels: each part, each partition, the whole table. A part is a broker group or a KV
 namespace, or a partition's settings, name servers or brokers held by the guard. Two servers, or a server and a replay
-of the log, compare the digest of the whole table. Where it differs, they descend to the differing parts, and
-``part_rows`` lists a part's content as rows.
+of the log, are compared by the digest of the whole table. If it differs, the digests below it lead to the differing
+parts, and ``part_rows`` lists a part's content as rows.
 
-A digest depends on what the reducer keeps only, not on the order of arrival, clocks, offsets or causes. Digests of two
-tables are comparable only if both tables cover the same offsets.
+A digest depends only on what the reducer keeps, and not on the order of arrival, clocks, offsets or causes. Digests of
+two tables are comparable only if both tables cover the same offsets.
 
 A digest costs about 2 µs per topic of a broker (0.3 s for 160,000). Groups are immutable, so a ``TableDigester`` that
 is kept computes only the groups that changed. On an event loop, take ``content_of`` (it copies references, a few

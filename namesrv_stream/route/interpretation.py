@@ -4,7 +4,7 @@ The fold applies the events of the log with these functions. A server's view app
 accepted. A view knows no time and does not apply closed connections: only the fold removes a broker that did not
 unregister itself.
 
-Of two connections of a broker to the same server, the one of the server's newest start counts (fencing).
+If a broker has connections to two starts of the same server, the one to the newer start counts (fencing).
 """
 
 from collections.abc import Callable, Iterator

@@ -1,9 +1,10 @@
 """One server's view: the committed table, and on top of it the accepted events that are not committed yet.
 
-So brokers and operators read their own writes at once, before Kafka, Spark and Delta have caught up. An accepted event
-is applied by the same rules as in the fold. With each commit, the affected groups, KV namespaces and settings are
-rebuilt from the committed rows plus the pending events, in the order of acceptance. A view never removes a broker that
-did not unregister itself: the fold decides about expiry and closed connections, and the view follows its commits.
+With such a view, brokers and operators read their own writes at once, before Kafka, Spark and Delta have caught up. An
+accepted event is applied by the same rules as in the fold. With each commit, the affected groups, KV namespaces and
+settings are rebuilt from the committed rows plus the pending events, in the order of acceptance. A view never removes a
+broker that did not unregister itself: the fold decides about expiry and closed connections, and the view follows its
+commits.
 
 An event that goes to every partition of the log is pending in each of them separately. Within a partition, it is
 pending on the groups that it changes, on groups with other pending events, and on groups that receive rows meanwhile,

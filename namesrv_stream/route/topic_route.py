@@ -4,7 +4,7 @@ Source: rocketmq 5.3.3, RouteInfoManager.pickupTopicRouteData and ZoneRouteRPCHo
 
 A name server notifies the members of a group when its smallest brokerId changes (NOTIFY_MIN_BROKER_ID_CHANGE). With
 acting master, the member with the smallest id does the master's background work. Members poll their group every second.
-A notification saves them the wait, and informs a slave where the returned master replicates from.
+A notification saves them the wait, and tells slaves the address from which they replicate the returned master.
 
 Java decides while it handles one request. Here the rule compares a group before and after a change, so that it covers
 requests to this server as well as committed rows, which come from other servers and the fold.
@@ -187,7 +187,8 @@ class MinBrokerIdChange:
         min_broker_addr: Address of the broker with that id.
         offline_broker_addr: Address of the broker that had the smallest id and left; None if a broker with a smaller
             id arrived.
-        ha_broker_addr: Where the arrived broker replicates from; None if a broker left, or if it gave no address.
+        ha_broker_addr: Address from which slaves replicate the arrived broker (haServerAddr); None if a broker left, or
+            if the arrived one gave no such address.
         recipients: Advertised addresses of the brokers to notify, by ascending id.
     """
 

@@ -1,4 +1,4 @@
-"""Committed states, on top of them the accepted events that are not committed yet, and the effect of those events.
+"""The layers of a view: committed states, the accepted events that are not committed yet, and the effect of the latter.
 
 Pending events apply in the order in which the server accepted them.
 """

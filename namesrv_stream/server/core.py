@@ -48,7 +48,7 @@ class Ports:
 
 @dataclass(frozen=True, slots=True)
 class Core:
-    """The components of one server. Used by one event loop."""
+    """The components of one server. Only one event loop may use them."""
 
     name_server: NameServer
     view: ServedView

@@ -1,7 +1,7 @@
 """A server's metrics, collected when Prometheus scrapes it; their names and HELP texts are in ``metric_catalogue``.
 
 Code that causes an event counts it in ``Counters``, and ``net.request_metrics`` counts requests. All other values are
-read here from the components that know them, brokers in steps.
+read here from the components that know them, those of brokers in steps (``steps``).
 """
 
 from bisect import bisect_left

@@ -1,4 +1,4 @@
-"""Keeps the job's tables small, on a thread of the job in parallel to the batches.
+"""Keeps the job's tables small, on a thread of the job, while batches run.
 
 ``route_state`` is rewritten whenever a batch outputs fold states. Then small files of ``route_changes`` are compacted,
 which followers ignore because the rows do not change. Its log gets a checkpoint every 100 versions. Once an hour, old
@@ -48,7 +48,10 @@ _DAY_MS: Final = 24 * _HOUR_MS
 
 
 def join_small_files(table: TableWriter, files: int, joined_bytes: int) -> None:
-    """Compact the files below ``joined_bytes``, if there are at least ``files`` of them; blocks."""
+    """Compact the files below ``joined_bytes``, if there are at least ``files`` of them; blocks.
+
+    Raises the errors of ``TableWriter.commit`` and ``read_content``.
+    """
     small = [f for f in table.files() if f.size < joined_bytes and None not in f.lowest + f.highest]
     if len(small) < files:
         return

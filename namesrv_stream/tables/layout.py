@@ -1,7 +1,7 @@
 """Names, properties and transaction ids of the tables, and the columns of the history tables.
 
 The history process appends to the history tables, and any program may read them. Times are TIMESTAMP in UTC or epoch
-milliseconds, in the time of the log. Partition and offset of a row lead to its Kafka record. Rows never change. New
+milliseconds, in the time of the log. Partition and offset of a row identify its Kafka record. Rows never change. New
 versions only add nullable columns, at the end. ``route_changes`` and ``route_state`` cannot get columns
 (``schemas/README.md``).
 """
@@ -86,7 +86,7 @@ def history_properties(
 
 
 def app_id(topic_id: str, partition: int) -> str:
-    """Return Delta's application id of one partition's progress. Its transaction version is the next offset."""
+    """Return Delta's application id of one partition's progress. Its transaction version is the next offset to fold."""
     return f"{topic_id}-{partition}"
 
 

@@ -6,8 +6,8 @@ table that was just created is created again. Any other table needs `namesrv-str
 
 When rebuilt tables replace the old ones, the old ones are kept under a dated name. All moves are recorded before the
 first one, and the next process that writes the tables completes an interrupted swap. So a job never finds a mixture of
-old and new tables. A follower may: it reads the new state with the old changes, which is correct, and reloads when the
-changes are replaced as well.
+old and new tables. A follower may find one: it then reads the new state with the old changes, which is correct, and
+reloads when the changes are replaced as well.
 """
 
 import json

@@ -131,7 +131,7 @@ def _quote_integer_keys(raw: bytes) -> bytes | None:
 
 
 class _Reader:
-    """Recursive descent over one text; an instance is used once."""
+    """A recursive-descent parser for one text; an instance is used once."""
 
     def __init__(self, text: str, numbers_as_text: bool) -> None:
         self._text = text

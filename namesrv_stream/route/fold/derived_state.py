@@ -1,4 +1,4 @@
-"""States of the fold that are derived from something else than the log: from the tables, or for more partitions."""
+"""States of the fold that are not made by folding the log: from the tables, or from the states of fewer partitions."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace

@@ -1,14 +1,14 @@
 """Liveness of brokers: observed clocks, expiry, silent servers, and how a lease ends.
 
-A broker process is live while at least one server holds its lease. Each server's share ages by the clock of that
-server. The clock advances only with the server's records, by their LogAppendTime and at most ``max_gap_ms`` per record,
-and not with the records that say that the server was away. So a broker never ages while its server could not have
-received a heartbeat. A share ends by expiry, by unregistration or by a closed connection, and the broker ends with its
-last share.
+A broker process is live while at least one server holds its lease, which means that the server receives its heartbeats.
+Every such server has a share in the lease (``LeaseHolder``), which ages by the clock of that server. The clock advances
+only with the server's records, by their LogAppendTime and at most ``max_gap_ms`` per record, and not with the records
+that say that the server was away. So a broker never ages while its server could not have received a heartbeat. A share
+ends by expiry, by unregistration or by a closed connection, and the broker ends with its last share.
 
-A server without a record for ``server_silent_ms``, while others wrote some, is silent and cannot vouch for a broker:
-its share does not keep a broker that another server received a later heartbeat from and saw end. After
-``server_lost_ms`` the server is lost and all its shares end.
+A server without a record for ``server_silent_ms``, while others wrote some, is silent. Its share then does not keep a
+broker whose share at another server had a later heartbeat and has ended. After ``server_lost_ms`` the server is lost
+and all its shares end.
 """
 
 from dataclasses import replace

@@ -1,6 +1,6 @@
 """The fold's state of one Kafka partition except the broker groups: clocks, leases, settings.
 
-Every batch reads and writes it, so it is small: a lease takes some hundred bytes, and topics are in the groups.
+Every batch reads and writes it, so it is small: a lease takes a few hundred bytes, and topics are in the groups.
 """
 
 import heapq
@@ -146,12 +146,16 @@ class FoldState:
                 self._enqueue(key, held, server_id, self.deadline_ms(lease, held))
 
     def requeue_lease(self, key: LeaseKey, lease: Lease) -> None:
-        """Update the queues after a change that may have moved the deadlines of a lease forward."""
+        """Update the queues after a change that may have made the deadlines of a lease earlier."""
         for server_id in lease.holders:
             self._queue(key, lease, server_id)
 
     def _queue(self, key: LeaseKey, lease: Lease, server_id: str) -> None:
-        """Queue a holder. Its entry moves only when it is popped, or if its deadline has moved forward."""
+        """Queue a holder by its deadline.
+
+        An earlier deadline adds a new entry. A later one does not: ``pop_expired`` queues the holder again when it pops
+        the old entry.
+        """
         held = lease.holders[server_id]
         deadline_ms = self.deadline_ms(lease, held)
         if held.queued_ms < 0 or deadline_ms < held.queued_ms:

@@ -1,7 +1,7 @@
 """The Python side of the native lane: hands connections with only known route queries over to a C thread.
 
-The lane does nothing else, and returns a connection that sends anything else. So Python makes all decisions of a
-server, and a server without the lane gives the same answers, more slowly.
+The lane only repeats answers that Python has given it, and returns a connection that sends anything else. So Python
+makes all decisions of a server, and a server without the lane gives the same answers, more slowly.
 """
 
 import asyncio
@@ -176,7 +176,7 @@ class NativeLane:
         return answer[sent:]
 
     def take_back(self, connection: LaneConnection) -> bool:
-        """Take a connection back before the thread reads more of it; False if the lane is returning or lacks it."""
+        """Take a connection back before the thread reads more; False if it is being returned or is not in the lane."""
         key = connection.connection_id
         if key not in self._handed_over:
             return False

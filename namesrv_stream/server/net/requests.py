@@ -1,4 +1,4 @@
-"""The reading of one connection, with the reasons to pause it, and its requests, answered in the order of arrival."""
+"""Reads one connection, pauses the reading if necessary, and answers the requests in the order of arrival."""
 
 import asyncio
 from collections import deque

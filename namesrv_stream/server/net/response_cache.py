@@ -1,8 +1,9 @@
 """Caches responses, so that a repeated request needs neither decoding, rules nor encoding.
 
 A processor states on what its answer depends besides the request: the route of a topic, or the group of a broker name.
-The cache stores responses by the request's template, and drops them when their dependency changes. Only ``changed``
-invalidates; it runs before any request can see the change. The least recently used responses are evicted.
+The cache stores responses by the request's template (its bytes without the ``opaque``), and drops them when their
+dependency changes. Only ``changed`` invalidates; it runs before any request can see the change. The least recently used
+responses are evicted.
 
 Without the cache a heartbeat takes 11 µs and a route query 10 µs; with it, they take 1 µs.
 """

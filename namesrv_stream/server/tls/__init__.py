@@ -1,6 +1,6 @@
 """TLS of both ports, and of the connections that a server opens: certificates, their reload, and TLS records.
 
-It contains no protocol above TLS. ``server`` imports it, and ``up`` to check the files before a start.
+It contains no protocol above TLS. ``server`` imports it, and so does ``up``, to check the files before a start.
 """
 
 from namesrv_stream.server.tls.certificate import Certificate, calls_context, read_certificate

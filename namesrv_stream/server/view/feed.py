@@ -1,9 +1,9 @@
 """The newest committed rows in memory. All followers share this buffer and have none of their own.
 
-A follower is a position. It reads on at any time, and waits here when it has read everything. A slow follower costs
-nothing. If the buffer no longer contains its rows, they are read from the tables (``follower.CatchUp``). The buffer
-contains every row from ``begin`` on. So it starts again empty if the tables were reopened, because the rows in between
-are unknown.
+A follower consists of its position only. It can continue to read at any time, and waits here when it has read
+everything. A slow follower needs no memory. If the buffer no longer contains its rows, they are read from the tables
+(``follower.CatchUp``). The buffer contains every row from ``begin`` on. So it starts again empty if the tables were
+reopened, because the rows in between are unknown.
 """
 
 import asyncio

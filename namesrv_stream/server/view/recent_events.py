@@ -1,8 +1,8 @@
 """Recent events for the console: brokers that came up or went down and why, and actions of operators and the guard.
 
-The first query starts it: it reads the stored events on a thread and adds them in steps. From then on, every commit is
-added as it arrives. A server without such queries does not load them. Rows that only refresh existing data (a broker's
-new topic table) are left out. Rows of one record about many topics become one event.
+The first query reads the stored events on a thread and adds them in steps. From then on, every commit is added as it
+arrives. A server without such queries loads no events. Rows that only refresh existing data (a broker's new topic
+table) are left out. Rows of one record about many topics become one event.
 """
 
 import asyncio

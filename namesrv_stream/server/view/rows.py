@@ -1,6 +1,7 @@
 """Rows for followers (changes and the committed state as JSON objects without unused columns), and their positions.
 
-A follower with the rows of the state and all changes behind its position has the same content as the server.
+A follower that starts with the rows of the state, and applies all changes from the state's position on, has the same
+content as the server.
 
 A row's place is (partition, offset, seq) in the log. The fold writes the rows of a record to the table exactly once, so
 a place means the same row on every server and after every restart. A position is the first place of every partition

@@ -1,7 +1,8 @@
 """A summary of what one server serves: table version and its age, covered offsets, and the digest.
 
 The digest covers the committed rows only. So two servers that cover the same offsets must have the same digest,
-whatever events they have accepted since. A thread computes it from a copy, which takes a millisecond.
+whatever events they have accepted since. The event loop makes a copy in about a millisecond, and a thread computes the
+digest from it.
 """
 
 import asyncio

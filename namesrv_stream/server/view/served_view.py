@@ -1,4 +1,4 @@
-"""Changes of a server's view, and of everything that depends on it: caches, memory of registrations, notifications."""
+"""Changes a server's view, and then everything that depends on it: caches, memory of registrations, notifications."""
 
 from collections.abc import Callable, Mapping, Sequence
 
@@ -63,7 +63,7 @@ class ServedView:
         return pending.is_covered(self._server.view.next_offsets)
 
     def sweep(self) -> None:
-        """Forget accepted events that the committed rows already include."""
+        """Remove from the view the accepted events that the committed rows already include."""
         self._server.view.commit((), {})
 
     def committed(self, changes: Sequence[RouteChange], next_offsets: Mapping[int, int]) -> None:

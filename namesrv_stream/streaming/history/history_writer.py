@@ -1,8 +1,8 @@
-"""Writes the history tables. Each one is appended to from the mark of its own last commit on.
+"""Writes the history tables. Each table is continued from the mark in its own last commit.
 
 ``broker_events`` contains Kafka's records. ``route_archive`` follows the job's commits of ``route_changes``.
 ``heartbeat_minutes`` is computed from ``broker_events``, minute by minute. Every row is written exactly once, even if
-the process is killed, because a commit contains both rows and mark.
+the process is killed, because a commit contains both the rows and the mark up to which they cover the log.
 """
 
 import logging
@@ -240,7 +240,10 @@ class History:
         return {HEARTBEAT_MINUTES: written}
 
     def _minutes_before(self, mark: HistoryMark) -> DataFrame:
-        """Return the rows in which a gap may begin. No gap is longer than the highest timeout."""
+        """Return the earlier rows of ``heartbeat_minutes`` from which a gap may reach into the new minutes.
+
+        Rows older than the highest timeout are left out, because a longer silence does not count as a gap.
+        """
         since_ms = max(0, min(mark.at_ms.values(), default=0) - self._settings.liveness.max_timeout_ms)
         files = data_files(self._minutes.storage, "minute", since_ms)
         rows = self._read(HEARTBEAT_MINUTES, files, (*_MINUTE_KEY, "minute", "last_at"))

@@ -1,7 +1,7 @@
 """History tables as DataFrames. Spark's tasks read and write the data files, in a folder or an object store.
 
-Spark itself accesses neither Delta nor the storage. So it needs no jars for them, and tables in an object store are
-accessed in the same way as by all other processes.
+The tasks use the code of ``tables`` for this, not Spark's own access to Delta and storage. So Spark needs no jars for
+them, and tables in an object store are accessed in the same way as by all other processes.
 """
 
 from collections.abc import Collection, Iterable, Iterator, Mapping

@@ -1,11 +1,11 @@
 """The fold inside Spark. One call folds the records of one Kafka partition in a batch.
 
 The state has two parts. ``hot`` contains clocks and leases, and every call reads and writes it. ``groups`` has one
-entry per broker name, which only registrations, permission changes and topic deletions read and write. Both are bytes
-of the pure core, independent of Spark's encoders.
+entry per broker name, which only registrations, permission changes and topic deletions read and write. Both are encoded
+by ``route``, independent of Spark's encoders.
 
-Records that cannot be folded become dead letters: with the reason, the record's place, and as much of its value as
-helps.
+Records that cannot be folded become dead letters, which contain the reason, the record's place, and its value: the
+failed item or the record, truncated if it is long.
 """
 
 import base64

@@ -55,7 +55,7 @@ def check_delta_table(
         table: The opened table.
         schema: The expected columns.
         newest: The highest supported protocol of this table.
-        may_differ: Whether the table may have additional columns, and may lack nullable ones.
+        may_differ: Whether the table may have additional columns, and may lack nullable ones of ``schema``.
     """
     protocol, found = table.protocol(), pa.schema(table.schema())
     features = [*(protocol.reader_features or ()), *(protocol.writer_features or ())]

@@ -50,7 +50,7 @@ _ANSWER: Final = re.compile(r"[\s:↳]*<(?:\?xml|Error>)(?:.*?<Code>(\w+)</Code>
 
 @dataclass(frozen=True, slots=True)
 class ObjectStore(Storage):
-    """A prefix in a bucket.
+    """Storage below a prefix in a bucket.
 
     Attributes:
         bucket: Name of the bucket.

@@ -1,8 +1,8 @@
 """The parts that the script loads after the page: the comparison with other servers, and the timeout what-if.
 
-The comparison says which servers serve the same as this one, and which lag. It sends requests only to addresses from
-the configuration, never to one from a request, and follows no redirects. The what-if says how other timeouts would have
-affected past heartbeats; the answers of the history are cached.
+The comparison says which servers serve the same routes as this one, and which lag behind. It sends requests only to
+addresses from the configuration, never to one from a request, and follows no redirects. The what-if says how other
+timeouts would have affected past heartbeats; the answers of the history are cached.
 """
 
 import asyncio
@@ -102,9 +102,12 @@ class WhatIf:
         self._kept: Kept[tuple[str, int], Silences | str] = Kept(_KEPT_MS, clock)
 
     async def shown(self, window: str, timeout_ms: int, fleet: FleetSnapshot) -> dict[str, Any]:
-        """Return the variables of the template ``what-if``, for a key of ``WINDOWS`` and the default timeout in force.
+        """Return the variables of the template ``what-if``.
 
-        The window "" skips the query.
+        Args:
+            window: The period, a key of ``WINDOWS``; "" skips the query.
+            timeout_ms: The default timeout in force, milliseconds.
+            fleet: The brokers, of which the live ones are counted.
         """
         live = [broker for _, broker in fleet.brokers if broker.ended is None]
         answer: Silences | str | None = None
