@@ -1,4 +1,4 @@
-"""``python -m namesrv_stream``."""
+"""Runs the command line for ``python -m namesrv_stream``."""
 
 import sys
 

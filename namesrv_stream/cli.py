@@ -1,6 +1,6 @@
 """The command line: reads flags, loads the settings, and calls one part.
 
-A part is imported inside its command, so that the job's Spark neither slows down nor breaks the others.
+Each command imports its part when it runs, so that commands without Spark start quickly and work without it.
 docs/operations.md has the exit codes.
 """
 

@@ -12,7 +12,7 @@
     │   ├── TlsBroken
     │   └── BodyDecodeError            the frame is valid, its body is not: answered, the connection stays
     ├── RequestError                   the frame is valid, the request is not: answered with a code and a remark
-    ├── EventDecodeError               a record of the log cannot be read: to the dead-letter topic
+    ├── EventDecodeError               a record of the log cannot be read: it goes to the dead-letter topic
     ├── ConfigError                    exit 2: names the file and the key
     ├── TableSchemaMismatch *          exit 2: a Delta table has another schema than this version expects
     │   └── TableDamaged *             exit 1: a file of it is missing, cut short or altered; the job repairs it
@@ -22,7 +22,7 @@
     ├── LogTruncated *                 exit 2: Kafka no longer holds what the fold needs next
     ├── LogReplaced *                  exit 2: Kafka's log is not the one that the tables belong to
     ├── StateMissing *                 exit 2: there is no state from which the job can start
-    ├── NoStartPoint *                 exit 1: a replay has no start
+    ├── NoStartPoint *                 exit 1: the log has no point from which it can be folded again
     ├── NotInHistory *                 exit 1: the history does not contain the requested data
     ├── RebuildRefused *               exit 1: the new tables would lose or change data of the old ones
     └── PrerequisiteMissing            exit 3: names what is missing and how to get it

@@ -73,7 +73,7 @@ def safe(text: str) -> str:
 
 
 def progress(text: str) -> None:
-    """Print the progress of this process to its starter; ``up`` shows the line."""
+    """Print a line about the progress of this process to stderr. If ``up`` started the process, it shows the text."""
     line = _json_line(__package__, "INFO", text, "progress")
     if not writes_json():
         line = f"{_instant(datetime.now(tz=UTC))} INFO  progress: {text}"

@@ -39,11 +39,11 @@ class Counters:
         self._counts: Counter[tuple[str, ...]] = Counter(dict.fromkeys(zeros, 0))
 
     def count(self, name: str, *labels: str) -> None:
-        """One more."""
+        """Add one to a metric with these label values."""
         self._counts[name, *labels] += 1
 
     def value(self, name: str, *labels: str) -> int:
-        """How many were counted."""
+        """Return the count of a metric with these label values."""
         return self._counts[name, *labels]
 
     def sample(self, samples: "Samples") -> None:
@@ -59,13 +59,13 @@ class Samples(Collector):
         self._families = {name: _FAMILIES[m.kind](name, m.text, labels=m.labels) for name, m in METRICS.items()}
 
     def add(self, name: str, value: float, *labels: str) -> None:
-        """One value of a counter or gauge."""
+        """Add one value of a counter or gauge."""
         if len(labels) != len(METRICS[name].labels):
             raise ValueError(f"{name} has the labels {METRICS[name].labels}")
         self._families[name].add_metric(labels, value)
 
     def add_histogram(self, name: str, histogram: Histogram, scale: float, *labels: str) -> None:
-        """One histogram; ``scale`` makes of its values the metric's unit."""
+        """Add a histogram; ``scale`` converts its values to the unit of the metric."""
         if len(labels) != len(METRICS[name].labels):
             raise ValueError(f"{name} has the labels {METRICS[name].labels}")
         buckets, seen = [], 0
@@ -78,7 +78,7 @@ class Samples(Collector):
         return self._families.values()
 
     def text(self) -> bytes:
-        """All of it in Prometheus' text format, with what the operating system says of the process."""
+        """Return all values in Prometheus' text format, with those that the operating system reports of the process."""
         registry = CollectorRegistry(auto_describe=False)
         registry.register(self)
         ProcessCollector(registry=registry)

@@ -1,7 +1,7 @@
 """Processes of an installation on this machine: priority, death with the parent, sessions, run files and locks.
 
 Linux sends SIGTERM when the parent has ended (PR_SET_PDEATHSIG, which survives ``exec``, so it also works for Kafka's
-Java); a thread kills a process that does not stop by itself.
+Java); then a thread kills the process if it does not stop by itself.
 
 Run files are small JSON files in ``DATA/run`` in which a process publishes that it is ready, and at which address. A
 process writes its file once it can serve, with one rename; its starter removes the file beforehand.

@@ -51,9 +51,9 @@ class TextColumn:
     """One column of a table.
 
     Attributes:
-        title: Its title.
-        is_text: Whether its texts may be shortened.
-        is_optional: Whether it may be left out.
+        title: The column's heading.
+        is_text: Whether the texts may be shortened if the terminal is too narrow.
+        is_optional: Whether the column may be left out if the terminal is too narrow.
     """
 
     title: str
@@ -63,7 +63,7 @@ class TextColumn:
 
 
 def terminal_width(*, wide: bool = False) -> int | None:
-    """The width of the terminal; None if stdout is not a terminal."""
+    """Return the width of the terminal in characters; None (no limit) with ``wide`` or if stdout is not a terminal."""
     console = Console(file=sys.stdout)
     return console.width if console.is_terminal and not wide else None
 

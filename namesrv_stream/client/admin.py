@@ -1,6 +1,6 @@
-"""Operators' changes: at every name server of the list, as mqadmin does, since Java's servers do not share state.
+"""Makes operators' changes at every name server of the list, as mqadmin does: Java's servers do not share state.
 
-Every change is idempotent: after NotOnAllServers, the same call completes it.
+Every change is idempotent: if a call raises NotOnAllServers, repeating it completes the change.
 """
 
 from collections.abc import Callable, Mapping, Sequence

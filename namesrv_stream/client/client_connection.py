@@ -249,7 +249,7 @@ def split_addr(addr: str) -> tuple[str, int]:
 
 
 def _reason_of(error: BaseException) -> str:
-    """One short line: asyncio's own text for a refused connection repeats the address."""
+    """Return the reason as one short line: asyncio's own text for a refused connection repeats the address."""
     if isinstance(error, ConnectionRefusedError):
         return "connection refused"
     if isinstance(error, ssl.SSLError):

@@ -1,4 +1,4 @@
-"""The client: routes and queues of topics, from whichever name server answers."""
+"""The client, which returns routes and queues of topics from whichever name server answers."""
 
 import asyncio
 import logging

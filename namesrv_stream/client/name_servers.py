@@ -1,6 +1,6 @@
 """The list of name servers: given, or fetched from an address server; any of them can answer.
 
-Source: rocketmq 5.3.3, DefaultTopAddressing: the first line of the answer is the list; 3 s at most.
+Source: rocketmq 5.3.3, DefaultTopAddressing: the first line of the answer is the list, and a request takes at most 3 s.
 """
 
 import asyncio
@@ -49,7 +49,7 @@ async def fetch_name_servers(url: str, timeout_ms: int = 3_000) -> tuple[str, ..
         The name servers, ``host:port`` each, at least one.
 
     Raises:
-        AddressServerUnreachable: It did not answer, or not with a list.
+        AddressServerUnreachable: The address server did not answer, or its answer is not a list.
         ConfigError: ``url`` has another form.
     """
     parts = _split(url)

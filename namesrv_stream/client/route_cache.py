@@ -1,7 +1,7 @@
 """The routes of requested topics, refreshed in the background.
 
-As in Java's client, a route stays when a refresh fails, because brokers keep working without name servers. The route
-contains the error.
+As in Java's client, a route is kept when its refresh fails, because brokers keep working without name servers.
+``TopicRoute.last_error`` then contains the error.
 """
 
 import asyncio

@@ -1,6 +1,7 @@
 """Queries servers over HTTP for the state that they serve.
 
-It does not use remoting: RocketMQ has no such request, and may one day use a code that this product would choose.
+It does not use remoting, because RocketMQ has no such request. A request code of this product's own might collide with
+a future one of RocketMQ (ADR 0057).
 """
 
 import asyncio

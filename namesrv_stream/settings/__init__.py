@@ -1,6 +1,6 @@
 """Typed, frozen settings, and the installation that a command works on.
 
-The only reader of configuration files and of NAMESRV_STREAM__ variables. It starts nothing and opens no connection.
+Only this package reads configuration files and NAMESRV_STREAM__ variables. It starts nothing and opens no connection.
 Every package above it may import it; the pure ones (``route``, ``remoting``, ``processor``) get values, not settings.
 """
 

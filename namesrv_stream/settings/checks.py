@@ -1,6 +1,6 @@
 """Checks of settings against each other, and their comparison with the settings in the log.
 
-The keys are those of the code, without ``advanced``.
+Keys are spelled as in the code (``section.key``), without the prefix ``advanced`` that users write.
 """
 
 from collections.abc import Iterator, Mapping

@@ -106,7 +106,7 @@ def load_settings(
         flags: Settings of the command line; a later one wins.
 
     Raises:
-        ConfigError: Names the layer and the key.
+        ConfigError: A key is unknown or a value is invalid. The error names the layer and the key.
     """
     environ = os.environ if environ is None else environ
     layer: Layer = {}

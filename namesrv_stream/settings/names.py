@@ -82,28 +82,28 @@ def is_known(path: KeyPath) -> bool:
 
 
 def internal_path(path: KeyPath) -> KeyPath:
-    """The path in the code of what a user writes as ``path``; ``path`` itself if no setting has that name."""
+    """Return the path in the code of the setting that users write as ``path``; ``path`` if there is no such setting."""
     found = path[1:] if path[0] == _ADVANCED else path
     found = _RENAMED.get(found, found)
     return path if path[0] == _ADVANCED and not is_advanced(found) else found
 
 
 def public_path(path: KeyPath) -> KeyPath:
-    """How a user writes what the code has at ``path``."""
+    """Return the path as users write it; ``path`` is the one in the code."""
     return (_ADVANCED, *path) if is_advanced(path) else path
 
 
 def public_key(dotted: str) -> str:
-    """``public_path`` of ``section.key``: ``advanced.remoting.frame_timeout_ms`` or ``kafka.partitions``."""
+    """Return ``section.key`` as users write it: ``advanced.remoting.frame_timeout_ms`` or ``kafka.partitions``."""
     return ".".join(public_path(key_path(dotted)))
 
 
 def with_internal_paths(layer: Layer, warnings: list[str]) -> Layer:
-    """The layer with the paths that the code has. If it gives a setting twice, its present name wins.
+    """Return the layer under the paths that the code uses. If it gives a setting twice, the present name wins.
 
     Args:
-        layer: With the paths that its writer used.
-        warnings: Gets a line for every name of the release before this one.
+        layer: The given settings, under their public paths or those of the previous release.
+        warnings: The function appends a line for every name that only the previous release used.
 
     Raises:
         ConfigError: A key below ``advanced`` is not an advanced setting.
@@ -121,7 +121,7 @@ def with_internal_paths(layer: Layer, warnings: list[str]) -> Layer:
 
 
 def _fields_of(section: str) -> dict[str, FieldInfo]:
-    """The fields of a section by their keys; none if there is no such section."""
+    """Return the fields of a section by their keys; empty if there is no such section."""
     field = Settings.model_fields.get(section)
     return type(field.default).model_fields if field else {}
 

@@ -192,7 +192,7 @@ class DataSettings(Section):
 
     @property
     def server_dir(self) -> Path:
-        """Files of a server, such as its generated id."""
+        """The folder for a server's files, such as its generated id."""
         return self.dir / "server"
 
     @property

@@ -1,6 +1,6 @@
 """The commands that talk to name servers, and what they share: options, errors, and answers as text.
 
-The client itself does not import them. ``cli`` registers the commands, and ``history`` shares the options and the text.
+The client itself does not import them. ``cli`` registers the commands, and ``history`` also uses the options and text.
 """
 
 import typer

@@ -1,4 +1,4 @@
-"""Commands for changes by operators: ``kv``, ``perm``, ``topic``, ``name-server``; at every name server of the list."""
+"""Commands for operators' changes at every name server of the list: ``kv``, ``perm``, ``topic``, ``name-server``."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict

@@ -1,4 +1,4 @@
-"""Answers of name servers as text: in mqadmin's columns, as tables that fit the terminal, and protected brokers.
+"""Formats answers of name servers in mqadmin's columns or as tables that fit the terminal, and lists protected brokers.
 
 Source: rocketmq 5.3.3, ClusterListSubCommand, TopicRouteSubCommand, TopicListSubCommand, WipeWritePermSubCommand,
 AddWritePermSubCommand, GetNamesrvConfigCommand.
@@ -123,7 +123,7 @@ def _table(line: str, rows: Iterable[tuple[str, ...]]) -> str:
 
 
 def print_clusters(info: ClusterInfo, *, wide: bool = False) -> None:
-    """One line for every broker process."""
+    """Print one line for every broker process."""
     rows = [
         (printable(cluster), printable(name), str(broker_id), printable(addr))
         for cluster, names in info.clusters.items()
@@ -135,7 +135,7 @@ def print_clusters(info: ClusterInfo, *, wide: bool = False) -> None:
 
 
 def print_brokers(info: ClusterInfo, *, wide: bool = False) -> None:
-    """One line for every broker name: its master, the number of its slaves, whether a slave may act as master."""
+    """Print one line for every broker name: its master, the number of its slaves, whether a slave may act as master."""
     rows = []
     for broker in sorted(info.brokers.values(), key=lambda broker: (broker.cluster, broker.broker_name)):
         slaves = len(broker.broker_addrs) - (broker.master_addr is not None)
@@ -150,7 +150,7 @@ def print_brokers(info: ClusterInfo, *, wide: bool = False) -> None:
 
 
 def print_route(route: TopicRouteData, *, wide: bool = False) -> None:
-    """One line for every broker name: its queues of the topic, and its addresses by brokerId."""
+    """Print one line for every broker name: its queues of the topic, and its addresses by brokerId."""
     for line in route_lines(route, terminal_width(wide=wide)):
         print_lines(line)
 
@@ -181,7 +181,7 @@ class HeldBroker(NamedTuple):
 
 
 def held_in(info: ClusterInfo, holds: Mapping[str, Hold]) -> Iterator[HeldBroker]:
-    """The protected ones of all brokers."""
+    """Yield the protected brokers among all brokers."""
     for cluster, names in info.clusters.items():
         for name in names:
             if name in info.brokers:
@@ -189,7 +189,7 @@ def held_in(info: ClusterInfo, holds: Mapping[str, Hold]) -> Iterator[HeldBroker
 
 
 def held_on_route(route: TopicRouteData, holds: Mapping[str, Hold]) -> Iterator[HeldBroker]:
-    """The protected ones of a topic's brokers."""
+    """Yield the protected brokers among those of a topic."""
     for broker in route.broker_datas:
         yield from _held_of(broker.cluster, broker, holds)
 

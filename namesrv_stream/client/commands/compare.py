@@ -1,4 +1,4 @@
-"""``compare``: whether name servers give the same answers. It uses remoting, so one can be the Java NameServer.
+"""``compare`` checks whether name servers give the same answers, over remoting, which Java's NameServer speaks as well.
 
 A broker registers at every name server separately, so their answers differ for some milliseconds after a registration.
 Therefore differences are queried again until they have had time to disappear.
@@ -120,7 +120,7 @@ class _Asking:
         self._turn = turn
 
     async def all_keys(self, namespaces: Sequence[str]) -> set[Key]:
-        """All subjects that at least one server has."""
+        """Return all subjects that at least one server has."""
         keys = {Key("kv", namespace) for namespace in namespaces}
         for info in await self._each(lambda server: queries.cluster_info(server, self._timeout_ms)):
             keys |= {Key("cluster", name) for name in info.clusters} | {Key("broker", name) for name in info.brokers}

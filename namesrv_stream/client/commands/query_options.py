@@ -136,10 +136,11 @@ class NotPermitted(NamesrvStreamError):
 
 
 def name_server_command(command: Callable[..., None], *, is_of_mqadmin: bool = False) -> Callable[..., None]:
-    """``command(target, …)`` as a command whose flags also name the target.
+    """Return a command-line command that makes the target from its flags and calls ``command(target, …)``.
 
     Args:
-        is_of_mqadmin: Whether it has mqadmin's flags, of which ``-c`` is not ``--conf``.
+        command: Its parameters besides the target become flags as well.
+        is_of_mqadmin: Whether the command has mqadmin's flags, so that ``-c`` is not short for ``--conf``.
     """
 
     def run(
@@ -188,7 +189,7 @@ def name_server_command(command: Callable[..., None], *, is_of_mqadmin: bool = F
 
 
 def named_name_servers(flag: str | None, configuration: Configuration) -> str | None:
-    """The name servers that ``-n`` or NAMESRV_ADDR names; None for those of the installation.
+    """Return the name servers that ``-n`` or NAMESRV_ADDR names; None for those of the installation.
 
     A flag that names an installation has priority over the variable.
     """
@@ -198,7 +199,7 @@ def named_name_servers(flag: str | None, configuration: Configuration) -> str | 
 
 
 def chosen_name_servers(flag: str | None, configuration: Configuration) -> str:
-    """The named name servers, or those of the installation.
+    """Return the name servers that ``-n`` or NAMESRV_ADDR names, otherwise those of the installation.
 
     Raises:
         ConfigError: The configuration is invalid.
@@ -207,7 +208,7 @@ def chosen_name_servers(flag: str | None, configuration: Configuration) -> str:
 
 
 def json_text(value: object) -> str:
-    """JSON, indented, with sorted keys."""
+    """Return indented JSON with sorted keys, and a line break at the end."""
     return orjson.dumps(value, option=orjson.OPT_INDENT_2 | orjson.OPT_SORT_KEYS).decode() + "\n"
 
 

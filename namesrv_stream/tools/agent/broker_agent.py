@@ -98,8 +98,13 @@ class SimulatedBroker:
     async def change(self, add: Iterable[str], remove: Iterable[str], queues: int) -> int:
         """Add and remove topics, and register the new table at once.
 
+        Args:
+            add: Topics to add; an existing one gets the new number of queues.
+            remove: Topics to remove.
+            queues: The number of read queues, and of write queues, of each added topic.
+
         Returns:
-            The number of name servers that accepted it.
+            The number of name servers that accepted the new table.
         """
         for topic in remove:
             self._topics.pop(topic, None)

@@ -79,9 +79,9 @@ class NameServerLink:
         """Prepare the link.
 
         Args:
-            config: Durations.
-            broker_name: For the log.
-            addr: The name server.
+            config: The agent's options, for the durations of time limits and delays.
+            broker_name: Name of the broker in log lines.
+            addr: Address of the name server, ``host:port``.
             make_request: Creates the registration to send now.
             tally: The counters to update.
             event_level: Log level of normal events.

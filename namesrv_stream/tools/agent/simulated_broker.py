@@ -159,7 +159,7 @@ _LEAST = {
 
 
 def _flag(name: str) -> str:
-    """The flag of ``namesrv-stream agent`` that sets a field."""
+    """Return the flag of ``namesrv-stream agent`` that sets a field of ``AgentConfig``."""
     return f"--{name.removesuffix('_ms').replace('_', '-')}"
 
 
@@ -200,7 +200,7 @@ class DataVersion(NamedTuple):
 
 
 def own_topics(identity: BrokerIdentity) -> dict[str, TopicConfig]:
-    """System topics that every 5.x broker registers, as far as they matter to name servers and their users."""
+    """Return the system topics of every 5.x broker, as far as they matter to name servers and their users."""
     return {
         identity.cluster: TopicConfig(16, 16, PERM_READ_WRITE_INHERIT),
         identity.broker_name: TopicConfig(1, 1, PERM_READ_WRITE_INHERIT),

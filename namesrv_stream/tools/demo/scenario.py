@@ -1,4 +1,4 @@
-"""The steps of the demo, in order. Each says what it does and what was measured, and fails if it did not happen."""
+"""The steps of the demo, in order. Each prints what it does and measures, and fails without the expected effect."""
 
 import asyncio
 import shutil

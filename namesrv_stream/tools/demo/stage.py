@@ -203,11 +203,15 @@ class Stage:
     async def until_serving(self, names: set[str], limit_s: float) -> float:
         """Wait until exactly these brokers serve the topic.
 
+        Args:
+            names: Broker names; empty for no route.
+            limit_s: Time limit in seconds.
+
         Returns:
-            Seconds that it took.
+            Seconds until that was so.
 
         Raises:
-            StepFailed: It took longer than ``limit_s``.
+            StepFailed: The time limit passed before.
         """
 
         async def is_so() -> bool:

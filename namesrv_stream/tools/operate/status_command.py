@@ -188,7 +188,7 @@ def _styled(state: str) -> str:
 
 
 def duration(ms: int) -> str:
-    """A duration in its two largest units, as ``2h5m``; below a minute in seconds, as ``2.1s``."""
+    """Return a duration in its two largest units, as ``2h5m``; below a minute in seconds, as ``2.1s``."""
     seconds = max(ms, 0) / 1000
     if seconds < 60:
         return f"{seconds:.1f}".removesuffix(".0") + "s"

@@ -1,4 +1,4 @@
-"""The log as a sequence of pieces, which Kafka or the archive store."""
+"""The log as a sequence of pieces, each of which is stored by Kafka or by the archive."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field

@@ -244,7 +244,7 @@ def _check_same_topic(settings: Settings, changes: StoredChanges, topic_id: str)
     """Refuse tables of another log.
 
     Raises:
-        ConfigError: They belong to another log.
+        ConfigError: The tables belong to another topic, or to another number of partitions than configured.
     """
     topic = settings.kafka.broker_events_topic
     if changes.topic_id != topic_id or len(changes.next_offsets) != settings.kafka.partitions:

@@ -1,8 +1,8 @@
 """``repartition``: gives the events topic more partitions while it is closed.
 
-While the topic is closed it accepts no records, so that the log ends at the same place for all; servers treat that like
-an unreachable Kafka. The log is folded up to its end, and the state of the fold in ``route_state`` is divided among the
-new partitions. A run that was killed at any step is completed by the next run (ADR 0054).
+While the topic is closed it accepts no records, so that the log ends at the same place for all readers. Servers treat a
+closed topic like an unreachable Kafka. The log is folded up to its end, and the state of the fold in ``route_state`` is
+divided among the new partitions. A run that was killed at any step is completed by the next run (ADR 0054).
 """
 
 import time

@@ -1,4 +1,4 @@
-"""Other timeouts: the fold, run again over the log with each of them, and what it would have expired.
+"""Folds the log again with other timeouts, and reports which brokers each of them would have expired.
 
 It contains the analysis and the command ``what-if``; the log comes from ``tools.replay``, the fold from ``route``. Only
 ``cli`` imports it.

@@ -1,4 +1,4 @@
-"""How long live brokers were silent, by the clock that ages them, and the timeout that this suggests."""
+"""How long live brokers were silent, in observed time, and the timeout that this suggests."""
 
 import heapq
 from collections import Counter

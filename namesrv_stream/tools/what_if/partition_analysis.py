@@ -88,7 +88,7 @@ class TimeoutRun:
         return [row for row in output.changes if row.gone and row.kind == ChangeKind.BROKER_LIVE]
 
     def _overridden(self, event: SettingsChanged) -> SettingsChanged:
-        """The change, adapted so that the override stays in force."""
+        """Return a change of settings, adapted so that the override stays in force."""
         try:
             self._settings = self._settings.with_values(dict(event.values))
         except ValueError:

@@ -6,8 +6,8 @@ the next one or with the log. Time is the observed time of the partition, which 
 The end of a silence decides its verdict:
 
 - ``ALIVE``: it ended over a connection that had existed before. A process that still has its connection did not
-  restart. Also after a restart of the server, which closes every connection and says nothing about brokers, and for
-  programs that publish directly and have no connection.
+  restart. The verdict is the same after a restart of the server, which closes every connection and says nothing about
+  brokers, and for brokers of programs that publish directly, which have no connection.
 - ``RESTARTED``: it ended over another connection of the same server, which had not closed the former one; or, according
   to the log, the broker had unregistered, or all its former connections were closed from its end.
 - ``UNCLEAR``: it ended over another connection after the server itself had closed the former one (it was idle, or the
@@ -57,7 +57,7 @@ class Ended:
 
 @dataclass(slots=True)
 class Silence:
-    """A silence during which some run ended the broker.
+    """A silence during which at least one run ended the broker.
 
     Attributes:
         ends: Number of the run → the end of the broker in it.
@@ -141,7 +141,7 @@ class SilenceWatch:
     """Combines the ends in the runs with the next signs of life, in one partition.
 
     Args:
-        on_over: Called with every silence that some run ended, once it is over.
+        on_over: Called with every silence in which at least one run ended the broker, once the silence is over.
     """
 
     def __init__(self, on_over: Callable[[Silence], None]) -> None:
@@ -150,11 +150,11 @@ class SilenceWatch:
 
     @property
     def open(self) -> list[Silence]:
-        """The silences that some run ended and that lasted until the end of the log."""
+        """The silences that lasted until the end of the log and in which at least one run ended the broker."""
         return [process.silence for process in self._processes.values() if process.silence is not None]
 
     def ended(self, run: int, row: RouteChange, observed_ms: int) -> None:
-        """A run has a row about the end of a process."""
+        """Record that a run has a row about the end of a process."""
         key = LeaseKey(row.broker_name or "", LiveKey(row.cluster or "", row.broker_addr or ""))
         process = self._processes.get(key)
         if process is None:
@@ -167,7 +167,7 @@ class SilenceWatch:
             process.server_closed |= process.connections.keys()
 
     def seen(self, key: LeaseKey, origin: Origin, observed_ms: int) -> ReceivedHeartbeat | None:
-        """A process sent a sign of life, which the runs have folded already; None for the first one."""
+        """Record a sign of life that the runs have folded already. Return None for the first one of a process."""
         process = self._processes.get(key)
         if process is None:
             process = self._processes[key] = _Process(observed_ms)
@@ -184,7 +184,7 @@ class SilenceWatch:
         return heartbeat
 
     def left(self, event: BrokerUnregistered | BrokerDisconnected) -> None:
-        """A process unregistered, or its connection closed."""
+        """Record that a process unregistered, or that its connection closed."""
         process = self._processes.get(LeaseKey(event.broker_name, event.live_key))
         if process is None:
             return

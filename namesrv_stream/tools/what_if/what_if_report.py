@@ -183,7 +183,7 @@ def _parts(analysis: LogAnalysis, reports: Sequence[ClusterReport]) -> Iterator[
 
 
 def _log_lines(analysis: LogAnalysis) -> Iterator[str]:
-    """What is to be known of the log; nothing where all was read from Kafka."""
+    """Yield remarks about the log, among them the partitions that were not read from Kafka alone."""
     for partition, pieces in enumerate(analysis.read_from):
         if any(piece.store is Store.ARCHIVE for piece in pieces):
             yield f"partition {partition}: records {read_from_text(pieces)}"
