@@ -262,7 +262,7 @@ def _load(
 
 
 def _ports(listen_port: str | None = None, **ports: str | None) -> list[Flag]:
-    """The flags of the ports that are given; ``ports`` is by section of the settings."""
+    """Return the flags of the ports that are given; ``ports`` is by section of the settings."""
     given = [("remoting", _OLD_REMOTING_PORT_FLAG, listen_port)]
     given += [(section, PORT_FLAGS[section], port) for section, port in ports.items()]
     return [Flag(flag, f"{section}.listen_port", port) for section, flag, port in given if port is not None]

@@ -8,7 +8,7 @@ class Clock(Protocol):
     """A source of time that tests can replace."""
 
     def now_ms(self) -> int:
-        """The wall clock in epoch milliseconds; it may jump."""
+        """Return the wall clock in epoch milliseconds; it may jump."""
 
     def monotonic_ms(self) -> int:
         """Milliseconds since an arbitrary start; never goes back, and stops while the machine is suspended."""

@@ -134,7 +134,7 @@ def utc(at_ms: int) -> datetime:
 
 
 def instant(at_ms: int, *, with_ms: bool = False) -> str:
-    """An instant as text, in UTC: ``2026-11-23 22:21:01Z``.
+    """Return an instant as text, in UTC: ``2026-11-23 22:21:01Z``.
 
     Args:
         at_ms: Epoch milliseconds below the year 10000.
@@ -146,12 +146,12 @@ def instant(at_ms: int, *, with_ms: bool = False) -> str:
 
 
 def iso_instant(at_ms: int) -> str:
-    """An instant for programs: ``2026-11-23T22:21:01.250Z``."""
+    """Return an instant for programs: ``2026-11-23T22:21:01.250Z``."""
     return instant(at_ms, with_ms=True).replace(" ", "T")
 
 
 def duration(ms: float) -> str:
-    """A duration as text: ``850 ms``, ``12.3 s``, ``4 min 05 s``, ``3 h 12 min``, ``2 d 07 h``."""
+    """Return a duration as text: ``850 ms``, ``12.3 s``, ``4 min 05 s``, ``3 h 12 min``, ``2 d 07 h``."""
     if ms < 1_000:
         return f"{ms:.0f} ms"
     if ms < 60_000:

@@ -114,7 +114,7 @@ def read_line(line: str) -> Line:
 
 
 def kept_line(program: str, line: str) -> str:
-    """A line of a child (Kafka, Spark) for its log: in JSON if this process logs JSON."""
+    """Return a line of a child (Kafka, Spark) for its log: in JSON if this process logs JSON."""
     if line.startswith("{") or not writes_json():
         return line
     mark, text = read_line(line)

@@ -29,7 +29,7 @@ _RANDOM: Final = random.SystemRandom()  # two processes must not choose the same
 
 
 def listener_on(port: int) -> str | None:
-    """The process that listens on ``port``: ``process 4711 (java kafka.Kafka /data/kafka/server.properties)``.
+    """Return the process that listens on ``port``: ``process 4711 (java kafka.Kafka /data/kafka/server.properties)``.
 
     Returns:
         None if no process listens, or one of another user, which only root can see.
@@ -61,7 +61,7 @@ def _open_files(process: Path) -> Iterator[str]:
 
 
 def _command(process: Path) -> str:
-    """The program and its first arguments that are not options."""
+    """Return the program and its first arguments that are not options."""
     try:
         arguments = (process / "cmdline").read_bytes().decode("utf-8", "replace").split("\0")[:-1]
     except OSError:
@@ -87,13 +87,13 @@ def require_free(host: str, port: int, section: str) -> None:
 
 
 def port_fault(host: str, port: int, section: str) -> ConfigError | None:
-    """Why ``host:port`` cannot be listened on; None if it can."""
+    """Return why ``host:port`` cannot be listened on; None if it can."""
     error = _bind_error(host, port)
     return None if error is None else listen_fault(error, host, port, section)
 
 
 def listen_fault(error: OSError, host: str, port: int, section: str) -> ConfigError:
-    """The error for a port that the system refuses: which process listens there, and which flag changes the port."""
+    """Return the error for a refused port, with the process that listens there and the flag that changes the port."""
     reason = os.strerror(error.errno) if error.errno and error.errno > 0 else str(error)
     reason = f"cannot listen on {host}:{port}: {reason}"
     if error.errno not in (errno.EADDRINUSE, errno.EACCES):
@@ -105,7 +105,7 @@ def listen_fault(error: OSError, host: str, port: int, section: str) -> ConfigEr
 
 
 def choose_port(host: str, preferred: int = 0, taken: Collection[int] = ()) -> int:
-    """A free port of ``host``.
+    """Return a free port of ``host``.
 
     Args:
         host: Address to listen on.
@@ -136,5 +136,5 @@ def _bind_error(host: str, port: int) -> OSError | None:
 
 
 def reachable_host(listen_host: str) -> str:
-    """The address by which this machine reaches a listener on ``listen_host``: loopback for a wildcard."""
+    """Return the address by which this machine reaches a listener on ``listen_host``: loopback for a wildcard."""
     return "127.0.0.1" if listen_host in ("0.0.0.0", "::", "") else listen_host

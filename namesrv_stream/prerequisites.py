@@ -24,7 +24,7 @@ _JARS_REMEDY: Final = "run `make setup` in the checkout, or set {key} to a folde
 
 
 def find_java(environ: Mapping[str, str] | None = None) -> Path:
-    """The ``java`` to run: that of JAVA_HOME if it is set, else the first on PATH.
+    """Return the ``java`` to run: that of JAVA_HOME if it is set, else the first on PATH.
 
     Returns:
         The absolute path of the executable, whose version was checked (about 50 ms).
@@ -59,7 +59,7 @@ def _java_major(java: Path) -> int | None:
 
 
 def parse_java_major(version_text: str) -> int | None:
-    """The major version in the output of ``java -version``; 8 for ``1.8.0``, None if there is none."""
+    """Return the major version in the output of ``java -version``; 8 for ``1.8.0``, None if there is none."""
     match = re.search(r'version "(?:1\.)?(\d+)', version_text)
     return int(match.group(1)) if match else None
 
@@ -108,11 +108,11 @@ class Jars(NamedTuple):
 
 
 def spark_jars(folder: Path) -> Jars:
-    """The jars of the job and the history."""
+    """Return the jars of the job and the history."""
     needed = ("spark-sql-kafka-*.jar", "delta-spark_*.jar")
     return Jars("Spark's jars", folder, needed, "advanced.jars.spark_dir", "conf/jars/pom.xml")
 
 
 def kafka_jars(folder: Path) -> Jars:
-    """The jars of the embedded Kafka."""
+    """Return the jars of the embedded Kafka."""
     return Jars("Kafka's jars", folder, ("kafka_2.13-*.jar",), "advanced.jars.kafka_dir", "conf/kafka/pom.xml")

@@ -94,7 +94,7 @@ def is_running(pid: int) -> bool:
 
 
 def session_members(session: int) -> Iterator[int]:
-    """The process ids of a session, with its leader; none without /proc."""
+    """Yield the process ids of a session, with its leader; none without /proc."""
     if not _PROC.is_dir():
         return
     for entry in _PROC.iterdir():
@@ -145,7 +145,7 @@ def write_run_file(path: Path, fields: Mapping[str, str | int]) -> None:
 
 
 def read_run_file(path: Path) -> dict[str, str | int] | None:
-    """The facts in ``path``; None while there is no such file or it is not a run file."""
+    """Return the facts in ``path``; None while there is no such file or it is not a run file."""
     try:
         fields = json.loads(path.read_text(encoding="utf-8"))
     except (FileNotFoundError, json.JSONDecodeError):

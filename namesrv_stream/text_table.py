@@ -26,7 +26,7 @@ _LEAST_TEXT_WIDTH: Final = 12
 
 
 def counted(count: int, one: str, several: str | None = None) -> str:
-    """A number with its noun.
+    """Return a number with its noun.
 
     Args:
         count: The number.
@@ -37,7 +37,7 @@ def counted(count: int, one: str, several: str | None = None) -> str:
 
 
 def plural(count: int, one: str, several: str | None = None) -> str:
-    """The noun, or the verb, that agrees with a number."""
+    """Return the noun, or the verb, that agrees with a number."""
     return one if count == 1 else (f"{one}s" if several is None else several)
 
 
@@ -99,7 +99,7 @@ def table_lines(
     width: int | None,
     styles: Sequence[str | None] | None = None,
 ) -> list[Table | Text]:
-    """A table that fits a width as far as possible, and a line that names the omitted columns.
+    """Return a table that fits a width as far as possible, and a line that names the omitted columns.
 
     Args:
         columns: From left to right.
@@ -124,7 +124,7 @@ def table_lines(
 
 
 def _chosen(columns: Sequence[TextColumn], widths: Sequence[int], width: int | None) -> list[int]:
-    """The indexes of the columns that fit if all texts are as short as possible."""
+    """Return the indexes of the columns that fit if all texts are as short as possible."""
     least = [min(w, _LEAST_TEXT_WIDTH) if c.is_text else w for c, w in zip(columns, widths, strict=True)]
     shown = list(range(len(columns)))
     for number in reversed(range(len(columns))):
@@ -134,7 +134,7 @@ def _chosen(columns: Sequence[TextColumn], widths: Sequence[int], width: int | N
 
 
 def _shrunk(columns: Sequence[TextColumn], widths: Sequence[int], shown: Sequence[int], width: int | None) -> list[int]:
-    """The widths of all columns; the widest text is shortened until the table fits."""
+    """Return the widths of all columns; the widest text is shortened until the table fits."""
     room = list(widths)
     texts = [n for n in shown if columns[n].is_text]
     while width is not None and _total(room, shown) > width:

@@ -123,7 +123,7 @@ async def add_write_perm(
 
 
 async def name_server_config(servers: NameServers, timeout_ms: int = ADMIN_TIMEOUT_MS) -> list[Outcome[dict[str, str]]]:
-    """The configuration of every server."""
+    """Return the configuration of every server."""
     code = RequestCode.GET_NAMESRV_CONFIG
 
     def decode(response: RemotingCommand) -> dict[str, str]:

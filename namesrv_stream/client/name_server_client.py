@@ -166,7 +166,7 @@ class Client:
         return self._routes.topics
 
     async def route(self, topic: str) -> TopicRoute:
-        """The route of a topic, from memory if it was requested before.
+        """Return the route of a topic, from memory if it was requested before.
 
         Raises:
             TopicNotExist: No broker serves the topic.
@@ -179,7 +179,7 @@ class Client:
         return await self._routes.get(topic)
 
     async def select_queue(self, topic: str, exclude: Collection[str] = ()) -> MessageQueue:
-        """The queue to write to next, round-robin from a random one.
+        """Return the queue to write to next, round-robin from a random one.
 
         Args:
             exclude: Names of brokers that have just failed; they are used only if there is no other.
@@ -203,7 +203,7 @@ class Client:
         return queue
 
     async def readable_queues(self, topic: str) -> tuple[MessageQueue, ...]:
-        """The queues that the consumers of a group share.
+        """Return the queues that the consumers of a group share.
 
         Raises:
             TopicNotExist: No broker serves the topic.
@@ -214,11 +214,11 @@ class Client:
         return (await self.route(topic)).readable_queues
 
     async def cluster_info(self) -> ClusterInfo:
-        """All clusters and brokers of a name server."""
+        """Return all clusters and brokers of a name server."""
         return await queries.cluster_info(self.name_servers, self.options.request_timeout_ms)
 
     async def topic_list(self, cluster: str | None = None) -> tuple[str, ...]:
-        """All topics of a name server, or those of one cluster, sorted."""
+        """Return all topics of a name server, or those of one cluster, sorted."""
         if cluster is None:
             return await queries.topic_list(self.name_servers, self.options.request_timeout_ms)
         return await queries.topics_of_cluster(self.name_servers, cluster, self.options.request_timeout_ms)

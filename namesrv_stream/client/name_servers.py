@@ -100,7 +100,7 @@ async def _get(parts: SplitResult) -> bytes:
 
 
 def parse_name_servers(text: str) -> tuple[str, ...]:
-    """The distinct addresses in ``a:9876;b:9876``, in order; commas are accepted as well.
+    """Return the distinct addresses in ``a:9876;b:9876``, in order; commas are accepted as well.
 
     Raises:
         ConfigError: There is none, or one is not ``host:port``.
@@ -270,7 +270,7 @@ class NameServers:
         await asyncio.gather(*(link.close() for link in self._links))
 
     def _order(self) -> list[ServerLink]:
-        """The order of attempts: the chosen server and those after it; last those in back-off, the soonest first."""
+        """Return the order of attempts: the chosen server, those after it, those in back-off, the soonest first."""
         now_s = asyncio.get_running_loop().time()
         start = self._links.index(self._chosen)
         turn = [*self._links[start:], *self._links[:start]]

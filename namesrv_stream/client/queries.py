@@ -24,14 +24,14 @@ from namesrv_stream.route.table import HELD_NAMESPACE
 
 
 def request(code: int, ext_fields: dict[str, str] | None = None, body: bytes | None = None) -> RemotingCommand:
-    """A request with this client's language, and the release of RocketMQ that it behaves like."""
+    """Return a request with this client's language, and the release of RocketMQ that it behaves like."""
     return RemotingCommand(
         code=code, language=LanguageCode.PYTHON, version=MQ_VERSION, ext_fields=ext_fields, body=body
     )
 
 
 async def topic_route(servers: NameServers, topic: str, timeout_ms: int = 3_000) -> TopicRouteData:
-    """The route of a topic.
+    """Return the route of a topic.
 
     Raises:
         TopicNotExist: No broker serves it.
@@ -47,7 +47,7 @@ async def topic_route(servers: NameServers, topic: str, timeout_ms: int = 3_000)
 
 
 async def cluster_info(servers: NameServers, timeout_ms: int = 3_000) -> ClusterInfo:
-    """All clusters and brokers.
+    """Return all clusters and brokers.
 
     Raises:
         UnexpectedAnswer: The server refused, or its answer cannot be read.
@@ -58,7 +58,7 @@ async def cluster_info(servers: NameServers, timeout_ms: int = 3_000) -> Cluster
 
 
 async def topic_list(servers: NameServers, timeout_ms: int = 3_000) -> tuple[str, ...]:
-    """The names of all topics, sorted.
+    """Return the names of all topics, sorted.
 
     Raises:
         UnexpectedAnswer: The server refused, or its answer cannot be read.
@@ -69,7 +69,7 @@ async def topic_list(servers: NameServers, timeout_ms: int = 3_000) -> tuple[str
 
 
 async def topics_of_cluster(servers: NameServers, cluster: str, timeout_ms: int = 3_000) -> tuple[str, ...]:
-    """The names of the topics that a cluster's brokers serve, sorted; none for an unknown cluster.
+    """Return the names of the topics that a cluster's brokers serve, sorted; none for an unknown cluster.
 
     Raises:
         UnexpectedAnswer: The server refused, or its answer cannot be read.
@@ -82,7 +82,7 @@ async def topics_of_cluster(servers: NameServers, cluster: str, timeout_ms: int 
 
 
 async def kv_value(servers: NameServers, namespace: str, key: str, timeout_ms: int = 3_000) -> str:
-    """One entry of the key-value table.
+    """Return one entry of the key-value table.
 
     Raises:
         QueryNotFound: There is none.
@@ -102,7 +102,7 @@ async def kv_value(servers: NameServers, namespace: str, key: str, timeout_ms: i
 
 
 async def kv_table(servers: NameServers, namespace: str, timeout_ms: int = 3_000) -> dict[str, str]:
-    """All entries of a namespace, sorted by key.
+    """Return all entries of a namespace, sorted by key.
 
     Raises:
         QueryNotFound: There is no such namespace.
@@ -113,7 +113,7 @@ async def kv_table(servers: NameServers, namespace: str, timeout_ms: int = 3_000
 
 
 async def held_brokers(servers: NameServers, timeout_ms: int = 3_000) -> dict[str, Hold]:
-    """The brokers that the mass-expiry guard protects, by ``table.held_key``; none at a Java name server.
+    """Return the brokers that the mass-expiry guard protects, by ``table.held_key``; none at a Java name server.
 
     Raises:
         UnexpectedAnswer: The server refused, or its answer cannot be read.
@@ -129,12 +129,12 @@ async def held_brokers(servers: NameServers, timeout_ms: int = 3_000) -> dict[st
 
 
 async def brokers_and_holds(servers: NameServers, timeout_ms: int = 3_000) -> tuple[ClusterInfo, dict[str, Hold]]:
-    """All brokers, and the protected ones; errors are those of ``cluster_info`` and ``held_brokers``."""
+    """Return all brokers, and the protected ones; errors are those of ``cluster_info`` and ``held_brokers``."""
     return await cluster_info(servers, timeout_ms), await held_brokers(servers, timeout_ms)
 
 
 def kv_table_request(namespace: str) -> RemotingCommand:
-    """The request 219 GET_KVLIST_BY_NAMESPACE."""
+    """Return the request 219 GET_KVLIST_BY_NAMESPACE."""
     header = GetKVListByNamespaceRequestHeader(namespace=namespace)
     return request(RequestCode.GET_KVLIST_BY_NAMESPACE, header.to_ext_fields())
 

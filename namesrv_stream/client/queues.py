@@ -32,7 +32,7 @@ class MessageQueue(NamedTuple):
 
 
 def writable_queues(route: TopicRouteData) -> tuple[MessageQueue, ...]:
-    """The queues that a producer chooses from.
+    """Return the queues that a producer chooses from.
 
     The configuration of an ordered topic has priority, so that a key keeps its queue while a broker is down. Such a
     queue, like one of a static topic that no broker claims, has no address.
@@ -60,7 +60,7 @@ def writable_queues(route: TopicRouteData) -> tuple[MessageQueue, ...]:
 
 
 def readable_queues(route: TopicRouteData) -> tuple[MessageQueue, ...]:
-    """The queues that the consumers of a group share: of every broker with read permission, master or not.
+    """Return the queues that the consumers of a group share: of every broker with read permission, master or not.
 
     Without a master the address is that of the slave with the lowest id.
 
@@ -79,7 +79,7 @@ def readable_queues(route: TopicRouteData) -> tuple[MessageQueue, ...]:
 
 
 def next_queue(queues: Sequence[MessageQueue], turn: int, exclude: Collection[str]) -> tuple[MessageQueue | None, int]:
-    """The next queue with an address, of a broker that is not to be avoided if possible.
+    """Return the next queue with an address, if possible of a broker that is not to be avoided.
 
     Args:
         queues: The queues to choose from.

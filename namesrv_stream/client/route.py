@@ -109,7 +109,7 @@ class ClusterInfo:
     raw: Mapping[str, Any]
 
     def of_cluster(self, cluster: str) -> "ClusterInfo":
-        """The part of one cluster; empty if there is no such cluster."""
+        """Return the part of one cluster; empty if there is no such cluster."""
         names = self.clusters.get(cluster, ())
         raw_brokers = self.raw.get("brokerAddrTable") or {}
         return ClusterInfo(

@@ -90,7 +90,7 @@ class RouteCache:
         return frozenset(self._entries)
 
     async def get(self, topic: str) -> TopicRoute:
-        """The route, from memory if there is one; otherwise from a name server, but not too often.
+        """Return the route, from memory if there is one; otherwise from a name server, but not too often.
 
         Raises:
             TopicNotExist: No broker serves it.
@@ -104,7 +104,7 @@ class RouteCache:
         return self._known_route(entry)
 
     async def renew(self, topic: str) -> TopicRoute:
-        """The route if the known one is not usable: queried again, but not too often.
+        """Return the route if the known one is not usable: queried again, but not too often.
 
         Raises:
             NamesrvStreamError: As ``get``.

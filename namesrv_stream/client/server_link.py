@@ -111,7 +111,7 @@ class ServerLink:
         return response
 
     async def _connected(self) -> tuple[RemotingConnection, bool]:
-        """The connection, and whether it has carried an answer before."""
+        """Return the connection, and whether it has carried an answer before."""
         if self._is_closed:
             raise ClientClosed
         if self._connection is not None and self._connection.is_open:

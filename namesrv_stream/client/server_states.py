@@ -146,7 +146,7 @@ class PartRows:
 
 
 def parse_http_addrs(text: str, flag: str = "--http") -> tuple[str, ...]:
-    """The distinct addresses in ``http://a:9880;http://b:9880``, in order; ``http://`` is optional.
+    """Return the distinct addresses in ``http://a:9880;http://b:9880``, in order; ``http://`` is optional.
 
     Raises:
         ConfigError: One is not an address.
@@ -172,7 +172,7 @@ def parse_http_addrs(text: str, flag: str = "--http") -> tuple[str, ...]:
 async def get(
     url: str, path: str, answer: type[_Answer], *, is_certificate_checked: bool = True, **query: str | int
 ) -> _Answer:
-    """The answer of a server at ``path``, with at least the fields of ``answer``.
+    """Return the answer of a server at ``path``, with at least the fields of ``answer``.
 
     The certificate of a server on this machine is for the address that others use, so it need not be checked.
 
@@ -216,7 +216,7 @@ def fetch(
     most_bytes: int = _MOST_BYTES,
     is_certificate_checked: bool = True,
 ) -> HttpAnswer:
-    """The answer of a server at ``path``, with any status; blocks.
+    """Return the answer of a server at ``path``, with any status; blocks.
 
     Args:
         url: ``http://host:port`` or ``https://host:port``.

@@ -53,7 +53,7 @@ async def client_for(
     credentials: AclCredentials | None = None,
     options: ClientOptions | None = None,
 ) -> AsyncIterator[Client]:
-    """The started client of this id; the first caller creates it, and the last one closes it.
+    """Provide the started client of this id; the first caller creates it, and the last one closes it.
 
     Args:
         name_servers: See `Client`; the same text for all.

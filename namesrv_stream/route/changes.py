@@ -114,7 +114,7 @@ class RouteChange(NamedTuple):
 
 
 def lease_key(row: RouteChange) -> LeaseKey:
-    """The broker process that a row is about."""
+    """Return the broker process that a row is about."""
     return LeaseKey(row.broker_name or "", LiveKey(row.cluster or "", row.broker_addr or ""))
 
 

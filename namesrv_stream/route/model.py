@@ -159,7 +159,7 @@ class Hold(NamedTuple):
 
 
 def encode_hold(hold: Hold) -> str:
-    """The hold as JSON, by field names."""
+    """Return the hold as JSON, by field names."""
     return orjson.dumps(hold._asdict()).decode()
 
 

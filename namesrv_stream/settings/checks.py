@@ -16,7 +16,7 @@ SOURCE: Final = "config"
 
 
 def check_together(settings: Settings) -> Iterator[tuple[str, str]]:
-    """(key, reason) for every pair of settings that cannot work together."""
+    """Yield (key, reason) for every pair of settings that cannot work together."""
     yield from _check_liveness(settings)
     kafka = settings.kafka
     if kafka.broker_events_topic == kafka.dead_letter_topic:
@@ -106,7 +106,7 @@ def _check_ports(settings: Settings) -> Iterator[tuple[str, str]]:
 
 
 def changed_settings(settings: Settings, logged: Mapping[str, str]) -> dict[str, SettingValue]:
-    """The fold's settings whose configured value differs from the logged one, or from the default if none is logged.
+    """Return the fold's settings whose configured value is not the logged one, or not the default if none is logged.
 
     Args:
         settings: The configuration.

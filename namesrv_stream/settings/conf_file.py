@@ -45,7 +45,7 @@ class Counterpart(NamedTuple):
     factor: int = 1
 
     def value_of(self, text: str) -> str | int | bool:
-        """The setting's value for RocketMQ's ``text``. Stricter than Java, which silently skips what it cannot parse.
+        """Return the setting's value for RocketMQ's ``text``; Java silently skips text that raises an error here.
 
         Raises:
             ValueError: It is not of the key's kind; the text says what is expected.
@@ -120,7 +120,7 @@ WITHOUT_MEANING: Final[Mapping[str, str]] = {
 
 
 def rocketmq_config(settings: Settings) -> dict[str, str]:
-    """The effective settings under RocketMQ's keys; those without meaning here are left out."""
+    """Return the effective settings under RocketMQ's keys; those without meaning here are left out."""
     return {name: counterpart.text_in(settings) for name, counterpart in COUNTERPARTS.items()}
 
 
@@ -173,7 +173,7 @@ _BYTE_ORDER_MARK: Final = b"\xef\xbb\xbf"
 
 
 def read_conf(path: Path) -> tuple[Layer, list[str]]:
-    """The settings in a file, and warnings for its writer.
+    """Return the settings in a file, and warnings for its writer.
 
     Raises:
         ConfigError: It cannot be read; names the file, and the key if one is wrong.
@@ -212,7 +212,7 @@ def _flatten(path: KeyPath, value: object) -> Iterable[tuple[KeyPath, Any]]:
 
 
 def read_tls_config(name: object, source: str) -> tuple[Layer, list[str]]:
-    """The settings in the file of ``tls.config_file``, under RocketMQ's names, and warnings for its writer.
+    """Return the settings in the file of ``tls.config_file``, under RocketMQ's names, and warnings for its writer.
 
     Args:
         name: The file; relative to the current directory.

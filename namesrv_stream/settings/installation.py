@@ -54,7 +54,7 @@ SetOption = Annotated[
 
 
 def running_parts(run_dir: Path) -> dict[str, dict[str, str | int]]:
-    """The parts that run on a data directory: name → content of their run file.
+    """Return the parts that run on a data directory: name → content of their run file.
 
     Raises:
         ConfigError: The directory cannot be read.
@@ -64,7 +64,7 @@ def running_parts(run_dir: Path) -> dict[str, dict[str, str | int]]:
 
 
 def installed_settings(conf: Path | None, flags: Iterable[Flag]) -> LoadedSettings:
-    """The settings of the installation that ``--conf`` and the flags name.
+    """Return the settings of the installation that ``--conf`` and the flags name.
 
     Without ``--conf``, the settings that a running ``up`` has written to the data directory apply, below the
     environment and the flags, and so does the port of an embedded Kafka that runs there.
@@ -90,7 +90,7 @@ def installed_settings(conf: Path | None, flags: Iterable[Flag]) -> LoadedSettin
 
 
 def _without_defaults(loaded: LoadedSettings, effective: str) -> dict[str, str]:
-    """The sources without those keys of ``up``'s file that have their defaults; it contains every key."""
+    """Return the sources without those keys of ``up``'s file that have their defaults; it contains every key."""
     defaults = Settings()
 
     def is_default(key: str) -> bool:
@@ -102,7 +102,7 @@ def _without_defaults(loaded: LoadedSettings, effective: str) -> dict[str, str]:
 
 
 def server_address(settings: Settings, section: str, *, prefer_running: bool) -> str:
-    """The address at which this machine reaches the installation's server.
+    """Return the address at which this machine reaches the installation's server.
 
     Args:
         section: ``remoting`` or ``http``.
@@ -181,7 +181,7 @@ def check_conf(conf: Path | None, has_cluster: bool) -> None:
 
 
 def usage_error_text(error: TyperException) -> str:
-    """The error in a command line, and the help to read."""
+    """Return the error in a command line, and the help to read."""
     context = getattr(error, "ctx", None)
     command = context.command_path if context is not None else "namesrv-stream"
     return f"{error.format_message()} (see `{command} --help`)"
@@ -202,7 +202,7 @@ class Configuration:
         self.is_explicit = conf is not None or bool(self._flags)
 
     def load(self, *more: Flag) -> LoadedSettings:
-        """The settings in force there, with ``more`` as the highest layer.
+        """Return the settings in force there, with ``more`` as the highest layer.
 
         Raises:
             ConfigError: Names the layer and the key.

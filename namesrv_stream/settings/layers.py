@@ -141,7 +141,7 @@ def _read_flags(flags: Iterable[Flag], warnings: list[str]) -> Layer:
 
 
 def _warning_of_advanced(layer: Layer) -> list[str]:
-    """One line that names all advanced settings of a layer, or none."""
+    """Return one line that names all advanced settings of a layer, or none."""
     keys = [
         ".".join(public_path(path)) for path, given in layer.items() if is_advanced(path) and not given.is_rocketmq_name
     ]

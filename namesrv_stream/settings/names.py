@@ -61,7 +61,7 @@ def scalar(path: KeyPath, text: str) -> Any:
 
 
 def all_keys() -> Iterator[KeyPath]:
-    """(section, key) of every setting, the advanced ones included."""
+    """Yield (section, key) of every setting, the advanced ones included."""
     for section in Settings.model_fields:
         yield from ((section, key) for key in _fields_of(section))
 

@@ -70,7 +70,7 @@ def to_json(settings: Settings, sources: Mapping[str, str]) -> str:
 
 
 def _tables(settings: Settings) -> dict[str, dict[str, Any]]:
-    """The keys and values to print by the name of their table; the advanced tables are the last."""
+    """Return the keys and values to print by the name of their table; the advanced tables are the last."""
     defaults = with_absolute_paths(Settings()).model_dump()
     documented: dict[str, dict[str, Any]] = {}
     advanced: dict[str, dict[str, Any]] = {}

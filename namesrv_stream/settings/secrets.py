@@ -78,7 +78,7 @@ class Accounts(NamedTuple):
 
 
 def read_accounts(admin: AdminSettings) -> Accounts:
-    """All accounts of the configuration and of ``accounts_file``; for an AccessKey in both, the configuration's wins.
+    """Return the accounts of the configuration and of ``accounts_file``; the former win if an AccessKey is in both.
 
     The file has lines ``AccessKey=SecretKey``. Empty lines, lines that begin with ``#`` and blanks around either part
     are ignored.

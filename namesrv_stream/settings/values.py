@@ -28,7 +28,7 @@ def _no_bool(value: object) -> object:
 
 
 def _split(value: object) -> object:
-    """A list from the text of the environment, a flag or a ``.properties`` file: as in TOML, or with separators."""
+    """Return the list in text of the environment, a flag or a ``.properties`` file: as in TOML, or with separators."""
     if not isinstance(value, str):
         return value
     with contextlib.suppress(tomllib.TOMLDecodeError):
@@ -139,7 +139,7 @@ _TEXTS: Final = {
 
 
 def problem_text(problem: ErrorDetails) -> str:
-    """The expected value: ``expected a whole number``, ``must be at most 65535``."""
+    """Return the expected value: ``expected a whole number``, ``must be at most 65535``."""
     text = _TEXTS.get(problem["type"])
     if text is None:
         return problem["msg"].removeprefix("Value error, ")
@@ -229,7 +229,7 @@ class JarsSettings(Section):
 
 
 def project_home() -> Path:
-    """The base of relative folders of jars: NAMESRV_STREAM_HOME, the checkout, the wheel's files, or this directory."""
+    """Return the base of relative folders of jars: NAMESRV_STREAM_HOME, the checkout, the wheel's files, or ``.``."""
     home = os.environ.get("NAMESRV_STREAM_HOME", "")
     if home:
         return Path(home).absolute()

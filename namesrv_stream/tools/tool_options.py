@@ -28,7 +28,7 @@ OldHttpOption = Annotated[str | None, typer.Option("--servers", "-n", hidden=Tru
 
 
 def named_http_servers(http: str | None, old: str | None) -> tuple[str, ...]:
-    """The servers that ``--http`` or its old spelling names; none if neither is given.
+    """Return the servers that ``--http`` or its old spelling names; none if neither is given.
 
     Raises:
         ConfigError: One of them is not an HTTP address, or both are given.
@@ -45,7 +45,7 @@ def named_http_servers(http: str | None, old: str | None) -> tuple[str, ...]:
 
 
 def http_servers(http: str | None, old: str | None, configuration: Configuration) -> tuple[str, ...]:
-    """The servers that the options name, or the installation's server.
+    """Return the servers that the options name, or the installation's server.
 
     Raises:
         ConfigError: One of them is not an HTTP address, or the configuration is wrong.

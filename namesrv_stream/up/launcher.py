@@ -89,7 +89,7 @@ class StartReport:
 
 
 def command_line(command: str, effective: Path) -> Sequence[str | Path]:
-    """The command line of a part: this interpreter, the command, the effective configuration."""
+    """Return the command line of a part: this interpreter, the command, the effective configuration."""
     return (sys.executable, "-m", "namesrv_stream", command, "--conf", effective)
 
 

@@ -97,7 +97,7 @@ class Supervisor:
         self._keepers[spec.name] = keeper
 
     def pid(self, name: str) -> int | None:
-        """The process id of a child; None while it is not running."""
+        """Return the process id of a child; None while it is not running."""
         child = self._running.get(name)
         return child.pid if child else None
 

@@ -94,7 +94,7 @@ def kv_list(
 
 
 def _namespaces(target: Target) -> list[str]:
-    """The KV namespaces, which only the HTTP port lists: RocketMQ has no request for them."""
+    """Return the KV namespaces, which only the HTTP port lists: RocketMQ has no request for them."""
     if target.is_named:
         raise ConfigError(
             "command line",
@@ -176,7 +176,7 @@ def config_set(target: Target, key: Key, value: Value, as_json: JsonOption = Fal
 
 
 def read_kv_config(file: Path) -> dict[str, dict[str, str]]:
-    """The key-value file of a Java NameServer: namespace → key → value.
+    """Return the key-value file of a Java NameServer: namespace → key → value.
 
     Raises:
         ConfigError: It cannot be read, or has other content.

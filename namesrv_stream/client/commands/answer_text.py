@@ -36,7 +36,7 @@ _WHY: Final = {
 
 
 def cluster_list(info: ClusterInfo) -> str:
-    """One line for every broker process, as ``mqadmin clusterList`` without the columns that only a broker knows."""
+    """Return one line for every broker process: ``mqadmin clusterList`` without the columns that only brokers know."""
     rows = [
         (cluster, name, str(broker_id), addr)
         for cluster, names in info.clusters.items()
@@ -48,7 +48,7 @@ def cluster_list(info: ClusterInfo) -> str:
 
 
 def topic_route(route: TopicRouteData) -> str:
-    """One line for every broker name, and the sum of queues, as ``mqadmin topicRoute -l``."""
+    """Return one line for every broker name, and the sum of queues, as ``mqadmin topicRoute -l``."""
     queues = {queue.broker_name: queue for queue in route.queue_datas}
     lines = [_ROUTE.format("#ClusterName", "#BrokerName", "#BrokerAddrs", "#ReadQueue", "#WriteQueue", "#Perm")]
     reads = writes = 0
@@ -66,7 +66,7 @@ def topic_route(route: TopicRouteData) -> str:
 
 
 def topic_list(topics: Iterable[str]) -> str:
-    """One line for every topic, as ``mqadmin topicList``."""
+    """Return one line for every topic, as ``mqadmin topicList``."""
     return "".join(f"{printable(topic)}\n" for topic in topics)
 
 
@@ -77,12 +77,12 @@ def topic_cluster_list(clusters_of: Iterable[tuple[str, str]]) -> str:
 
 
 def kv_table(table: Mapping[str, str]) -> str:
-    """One line for every entry."""
+    """Return one line for every entry."""
     return _table(_KV, [("#Key", "#Value"), *table.items()])
 
 
 def write_perm(verb: str, broker: str, outcomes: Sequence[Outcome[int]]) -> str:
-    """One line for every name server, as ``mqadmin wipeWritePerm`` and ``addWritePerm``.
+    """Return one line for every name server, as ``mqadmin wipeWritePerm`` and ``addWritePerm``.
 
     Args:
         verb: ``wipe`` or ``add``.
@@ -96,7 +96,7 @@ def write_perm(verb: str, broker: str, outcomes: Sequence[Outcome[int]]) -> str:
 
 
 def name_server_config(configs: Mapping[str, Mapping[str, str]]) -> str:
-    """A paragraph for every name server, as ``mqadmin getNamesrvConfig``, sorted by key."""
+    """Return a paragraph for every name server, as ``mqadmin getNamesrvConfig``, sorted by key."""
     return "".join(
         f"============{addr}============\n"
         + "".join(f"{printable(key):<50}=  {printable(value)}\n" for key, value in sorted(config.items()))
@@ -105,7 +105,7 @@ def name_server_config(configs: Mapping[str, Mapping[str, str]]) -> str:
 
 
 def imported(outcomes: Sequence[Outcome[Imported]]) -> str:
-    """One line for each name server that took an import."""
+    """Return one line for each name server that took an import."""
     return "".join(
         f"{outcome.addr}: {value.added} added, {value.changed} changed, {value.unchanged} unchanged\n"
         for outcome in outcomes
@@ -156,7 +156,7 @@ def print_route(route: TopicRouteData, *, wide: bool = False) -> None:
 
 
 def route_lines(route: TopicRouteData, width: int | None) -> list[Table | Text]:
-    """The lines of ``print_route`` for a width; None for no limit."""
+    """Return the lines of ``print_route`` for a width; None for no limit."""
     queues = {queue.broker_name: queue for queue in route.queue_datas}
     rows = []
     for broker in route.broker_datas:
@@ -202,7 +202,7 @@ def _held_of(cluster: str, broker: BrokerData, holds: Mapping[str, Hold]) -> Ite
 
 
 def held_lines(held: Iterable[HeldBroker]) -> str:
-    """A line for every protected broker, to print below a table."""
+    """Return a line for every protected broker, to print below a table."""
     return "".join(f"{_line(broker)}\n" for broker in held)
 
 
@@ -216,7 +216,7 @@ def _line(broker: HeldBroker) -> str:
 
 
 def held_json(held: Iterable[HeldBroker]) -> list[dict[str, Any]]:
-    """The protected brokers as JSON; instants are log time in epoch milliseconds."""
+    """Return the protected brokers as JSON; instants are log time in epoch milliseconds."""
     return [
         {
             "cluster": broker.cluster,

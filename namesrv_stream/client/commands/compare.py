@@ -129,7 +129,7 @@ class _Asking:
         return keys
 
     async def differences(self, keys: Iterable[Key]) -> list[Difference]:
-        """The facts of these subjects that differ."""
+        """Return the facts of these subjects that differ."""
         wanted = sorted(keys)
         infos: list[Mapping[Key, Properties]] = []
         if any(key.kind in ("cluster", "broker") for key in wanted):

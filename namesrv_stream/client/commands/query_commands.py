@@ -79,7 +79,7 @@ def topics(
 
 
 async def all_topics(servers: NameServers, cluster: str | None = None) -> Sequence[str]:
-    """The names of all topics, or of those of a cluster."""
+    """Return the names of all topics, or of those of a cluster."""
     if cluster is None:
         return await queries.topic_list(servers, TIMEOUT_MS)
     return await queries.topics_of_cluster(servers, cluster, TIMEOUT_MS)
@@ -114,7 +114,7 @@ def brokers(
 
 
 def cluster_info(target: Target, cluster: str | None) -> tuple[ClusterInfo, list[HeldBroker]]:
-    """All clusters, or one, and the protected brokers."""
+    """Return all clusters, or one, and the protected brokers."""
     info, holds = target.ask(lambda servers: queries.brokers_and_holds(servers, TIMEOUT_MS))
     if cluster is not None:
         info = info.of_cluster(cluster)

@@ -75,7 +75,7 @@ NameServersOption = Annotated[
 def requested_tls(
     tls: bool, trust_file: Path | None, cert_file: Path | None, key_file: Path | None
 ) -> ssl.SSLContext | None:
-    """The TLS that these flags request; None for plain connections. A file of certificates implies ``--tls``.
+    """Return the TLS that these flags request; None for plain connections. A file of certificates implies ``--tls``.
 
     Raises:
         ConfigError: A file cannot be used.

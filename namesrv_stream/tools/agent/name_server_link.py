@@ -50,12 +50,12 @@ class Tally:
     latencies_ms: deque[float] = field(default_factory=lambda: deque(maxlen=_LATENCIES_KEPT))
 
     def latency_ms(self, quantile: float) -> float:
-        """A quantile of the latencies of the newest registrations, in milliseconds; 0 before the first."""
+        """Return a quantile of the latencies of the newest registrations, in milliseconds; 0 before the first."""
         ordered = sorted(self.latencies_ms)
         return ordered[min(int(len(ordered) * quantile), len(ordered) - 1)] if ordered else 0.0
 
     def line(self) -> str:
-        """The counters as ``key=value``, for a log line."""
+        """Return the counters as ``key=value``, for a log line."""
         return (
             f"connected={self.connected}/{self.links} registered={self.registered}/{self.links}"
             f" registrations={self.registrations} refused={self.refused} timed_out={self.timed_out}"

@@ -115,7 +115,7 @@ class AgentConfig:
         return 5 * (self.brokers - 1) if self.start_spread_ms is None else self.start_spread_ms
 
     def identities(self) -> Iterator[BrokerIdentity]:
-        """The brokers, in order.
+        """Yield the brokers, in order.
 
         Raises:
             ConfigError: The address has no room for so many.
@@ -195,7 +195,7 @@ class DataVersion(NamedTuple):
     state_version: int = 0
 
     def next(self, now_ms: int) -> "DataVersion":
-        """The version after one more change."""
+        """Return the version after one more change."""
         return DataVersion(self.counter + 1, now_ms, self.state_version)
 
 
@@ -237,12 +237,12 @@ class RegistrationBody:
         return cls(head, tail)
 
     def at(self, now_ms: int) -> bytes:
-        """The body to send now. A 5.x broker stamps ``mappingDataVersion`` every time, changed or not."""
+        """Return the body to send now. A 5.x broker stamps ``mappingDataVersion`` every time, changed or not."""
         return b"%b%d%b" % (self.head, now_ms, self.tail)
 
 
 def register_request(identity: BrokerIdentity, timeout_ms: int | None, body: bytes) -> RemotingCommand:
-    """The request that carries ``body``.
+    """Return the request that carries ``body``.
 
     Args:
         timeout_ms: ``heartbeatTimeoutMillis``; None leaves it out, as a broker without acting master does.
@@ -262,7 +262,7 @@ def register_request(identity: BrokerIdentity, timeout_ms: int | None, body: byt
 
 
 def unregister_request(identity: BrokerIdentity) -> RemotingCommand:
-    """The request that unregisters a broker."""
+    """Return the request that unregisters a broker."""
     header = UnRegisterBrokerRequestHeader(
         broker_name=identity.broker_name,
         broker_addr=identity.broker_addr,

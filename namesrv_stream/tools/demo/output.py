@@ -55,12 +55,12 @@ class History:
 
 
 def ends_of(rows: list[dict[str, Any]], broker_name: str) -> list[dict[str, Any]]:
-    """The rows about the end of a broker process, oldest first."""
+    """Return the rows about the end of a broker process, oldest first."""
     return [row for row in rows if row["gone"] and row["broker_name"] == broker_name]
 
 
 def cells(row: dict[str, Any]) -> tuple[str, ...]:
-    """A row as text, in the order of ``COLUMNS``."""
+    """Return a row as text, in the order of ``COLUMNS``."""
     at = datetime.fromtimestamp(row["at_ms"] / 1000, tz=UTC).strftime("%H:%M:%S.%f")[:-3]
     kind = f"{row['kind']} {'gone' if row['gone'] else ''}".strip()
     return (at, str(row["offset"]), kind, row["cause"], row["broker_name"] or "", row["detail"] or "")

@@ -130,7 +130,7 @@ class DemoProcess:
 
 
 def up_arguments(data_dir: Path) -> list[str]:
-    """The arguments of `up` for an installation apart from others: own folder, free ports, loopback only."""
+    """Return the arguments of `up` for an installation apart from others: own folder, free ports, loopback only."""
     sets = ("remoting.listen_host=127.0.0.1", "embedded_kafka.listen_port=0")
     flags = ["--data-dir", str(data_dir), "--remoting-port", "0", "--http-port", "0"]
     return ["up", *flags, *(argument for text in sets for argument in ("--set", text))]

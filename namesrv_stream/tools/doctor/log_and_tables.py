@@ -107,7 +107,7 @@ def _seconds(ms: int) -> str:
 
 
 def read_route_tables(settings: Settings) -> TableRows | Finding:
-    """The two tables that servers start from, or why they cannot be read; blocks."""
+    """Return the two tables that servers start from, or why they cannot be read; blocks."""
     folder = tables_of(settings)
     try:
         rows = read_tables(folder)

@@ -125,7 +125,7 @@ def _bytes(heap: str) -> int:
 
 
 def memory_limit_bytes() -> int | None:
-    """The memory limit of this process's control group, such as a container's; None for no limit."""
+    """Return the memory limit of this process's control group, such as a container's; None for no limit."""
     for limit in ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes"):
         try:
             text = Path(limit).read_text(encoding="ascii").strip()
@@ -182,7 +182,7 @@ def _folders(settings: Settings) -> dict[str, Path]:
 
 
 def _nearest(folder: Path) -> Path:
-    """The folder, or the nearest existing one above it."""
+    """Return the folder, or the nearest existing one above it."""
     return next(f for f in (folder.absolute(), *folder.absolute().parents) if f.exists())
 
 

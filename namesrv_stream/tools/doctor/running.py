@@ -75,7 +75,7 @@ def _ahead_ms(date: str | None, took_ms: int) -> int | None:
 
 
 def processes(settings: Settings) -> Iterator[Finding]:
-    """Which processes run, and which one is missing."""
+    """Check which processes run, and which one is missing."""
     here = running_parts(settings.data.run_dir)
     if not here:
         yield note("processes", f"none runs on {settings.data.dir}")

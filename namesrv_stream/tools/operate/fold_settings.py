@@ -38,28 +38,28 @@ Texts = Mapping[str, str]
 
 
 def setting_key(name: str) -> str:
-    """The setting as configuration files have it."""
+    """Return the setting as configuration files have it."""
     return public_key(f"{SECTION}.{name}")
 
 
 def default_texts() -> dict[str, str]:
-    """The values in force before any was logged."""
+    """Return the values in force before any was logged."""
     return {name: setting_text(value) for name, value in asdict(FoldSettings()).items()}
 
 
 def running_texts(table: RouteTable, partition: int) -> dict[str, str]:
-    """The values in force in one partition."""
+    """Return the values in force in one partition."""
     return default_texts() | effective_texts(table.settings_of(partition))
 
 
 def configured_texts(settings: Settings) -> dict[str, str]:
-    """The configured values of the fold's settings."""
+    """Return the configured values of the fold's settings."""
     known = settings.liveness.model_dump()
     return {name: setting_text(known[name]) for name in default_texts() if name in known}
 
 
 def setting_name(configuration: Configuration, key: str) -> str:
-    """The name in ``FoldSettings`` of the setting that ``key`` means, with its section or without.
+    """Return the name in ``FoldSettings`` of the setting that ``key`` means, with its section or without.
 
     Raises:
         ConfigError: There is no such setting, or it does not change at run time.
@@ -78,17 +78,17 @@ def setting_name(configuration: Configuration, key: str) -> str:
 
 
 def _runtime_keys() -> list[str]:
-    """The settings that change at run time, the advanced ones last."""
+    """Return the settings that change at run time, the advanced ones last."""
     return sorted(map(setting_key, _KINDS), key=lambda key: (key.startswith("advanced."), key))
 
 
 def _sections_of(name: str) -> list[str]:
-    """The sections of the configuration that have a key of this name."""
+    """Return the sections of the configuration that have a key of this name."""
     return [section for section, key in all_keys() if key == name]
 
 
 def _suggestion(key: str) -> str:
-    """A hint at similar names; settings that change at run time come first."""
+    """Return a hint at similar names; settings that change at run time come first."""
     known = _runtime_keys()
     others = [".".join(public_path(key)) for key in all_keys()]
     by_name = {candidate.rpartition(".")[2]: candidate for candidate in (*others, *known)}
@@ -176,7 +176,7 @@ class RunningSetting:
 
 
 def running_settings(loaded: LoadedSettings) -> list[RunningSetting]:
-    """All settings of the fold, from the tables of this installation; blocks."""
+    """Return all settings of the fold, from the tables of this installation; blocks."""
     settings = loaded.settings
     table = load_settings_table(tables_of(settings))
     running = {p: running_texts(table, p) for p in range(settings.kafka.partitions)}
@@ -293,6 +293,6 @@ def change_setting(configuration: Configuration, key: str, text: str, by: str, t
 
 
 def _made(settings: Settings, offsets: Mapping[int, int]) -> SettingChange | None:
-    """The change that these records made according to the tables; None if they made none."""
+    """Return the change that these records made according to the tables; None if they made none."""
     changes = setting_changes(read_rows(tables_of(settings), ChangeKind.SETTING))
     return next((c for c in reversed(changes) if offsets.items() <= c.partitions.items()), None)

@@ -114,7 +114,7 @@ def print_refused(refused: RefusedRecords, *, wide: bool) -> None:
 
 
 def to_json(records: Sequence[RefusedRecord]) -> list[dict[str, object]]:
-    """An object for every record, with the keys of the dead-letter topic."""
+    """Return an object for every record, with the keys of the dead-letter topic."""
     return [
         {
             "at": iso_instant(record.at_ms),

@@ -169,7 +169,7 @@ async def _find_differences(skew: Skew, pair: Pair, partition: int) -> None:
 
 
 async def _rows(pair: Pair, key: Key) -> tuple[list[Row], list[Row]] | tuple[None, None]:
-    """The rows that only one of them has; None twice if they no longer cover the same offsets."""
+    """Return the rows that only one of two servers has; None twice if they no longer cover the same offsets."""
     first, second = await asyncio.gather(*(get(url, "/state/rows", PartRows, **key._asdict()) for url in pair))
     if first.next_offsets.get(key.partition) != second.next_offsets.get(key.partition):
         return None, None
@@ -263,7 +263,7 @@ def _row_text(row: Row) -> str:
 
 
 def to_json(skew: Skew) -> dict[str, Any]:
-    """The result as JSON."""
+    """Return the result as JSON."""
     return {
         "is_same": skew.is_none,
         "servers": {url: _state_json(state) for url, state in skew.states.items()},

@@ -165,7 +165,7 @@ def _cause(broker: BrokerProcess) -> str:
 
 
 def _shown(brokers: Sequence[BrokerProcess], everything: bool) -> Sequence[BrokerProcess]:
-    """All brokers, or those that need attention and then others, up to the limit of rows."""
+    """Return all brokers, or those that need attention and then others, up to the limit of rows."""
     if everything or len(brokers) <= MOST_ROWS:
         return brokers
     return sorted(brokers, key=lambda broker: broker.condition not in NEED_ATTENTION)[:MOST_ROWS]
@@ -200,7 +200,7 @@ def duration(ms: int) -> str:
 
 
 def to_json(status: Status) -> dict[str, Any]:
-    """The status as JSON."""
+    """Return the status as JSON."""
     return {
         "needs_attention": status.needs_attention,
         "servers": {url: asdict(health) for url, health in status.servers.items()},

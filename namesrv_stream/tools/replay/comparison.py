@@ -112,7 +112,7 @@ def table_difference(
     stored: tuple[TableContent, TableDigest],
     folded: tuple[TableContent, TableDigest],
 ) -> Difference | None:
-    """The first row, by part and key, in which two tables of one partition differ; None if they are equal."""
+    """Return the first row, by part and key, in which two tables of one partition differ; None if they are equal."""
     if stored[1].partitions[partition] == folded[1].partitions[partition]:
         return None
     for part in sorted(stored[1].parts.keys() | folded[1].parts.keys()):
@@ -156,13 +156,13 @@ def state_difference(partition: int, offset: int, stored: bytes, folded: bytes) 
 
 
 def _state_fields(content: bytes) -> dict[str, Any]:
-    """The fields, with sorted lists: they are mappings, and a rebuilt state has them in another order."""
+    """Return the fields, with sorted lists: they are mappings, and a rebuilt state has them in another order."""
     fields: dict[str, Any] = orjson.loads(content)
     return {name: sorted(v, key=repr) if isinstance(v, list) else v for name, v in fields.items()}
 
 
 def _first_items(stored: Any, folded: Any) -> tuple[Any, Any]:
-    """The first items that differ between two collections; all of them would be too long to read."""
+    """Return the first items that differ between two collections; all of them would be too long to read."""
     if isinstance(stored, list) and isinstance(folded, list):
         common = min(len(stored), len(folded))
         at = next((i for i in range(common) if stored[i] != folded[i]), common)

@@ -57,7 +57,7 @@ class ArchivedEvents:
         return cls(open_history_table(settings, BROKER_EVENTS))
 
     def spans(self, partition: int) -> list[Span]:
-        """The spans of offsets that it contains, ascending; blocks.
+        """Return the spans of offsets that it contains, ascending; blocks.
 
         Raises:
             TableSchemaMismatch: A file is missing or damaged.
@@ -74,7 +74,7 @@ class ArchivedEvents:
         return found
 
     def offset_at(self, partition: int, at_ms: int) -> int | None:
-        """The first offset of LogAppendTime ``at_ms`` (epoch milliseconds) or later; None if there is none; blocks.
+        """Return the first offset of LogAppendTime ``at_ms`` (epoch milliseconds) or later, None without one; blocks.
 
         Raises:
             TableSchemaMismatch: A file is missing or damaged.
@@ -99,7 +99,7 @@ class ArchivedEvents:
                 yield from self._read(partition, span)
 
     def _readable(self, partition: int, begin: int, end: int) -> list[Span]:
-        """The range in spans that fit into memory, whatever the size of records: a registration may have megabytes."""
+        """Divide a range into spans that fit into memory even if records are large: one may have megabytes."""
         size = pl.col("value").str.len_bytes().fill_null(0) + pl.col("raw").bin.size().fill_null(0)
         with reading(self._table.storage):
             rows = self._table.scan(_within(partition, begin, end)).select("offset", size.alias("size"))
@@ -158,7 +158,7 @@ def open_kafka_log(settings: Settings) -> Iterator[LogSource]:
 def log_opener(
     source: Source = Source.AUTO, *, needs_kafka: bool = False, open_kafka: OpenLog = open_kafka_log
 ) -> OpenLog:
-    """A function that opens the log.
+    """Return a function that opens the log.
 
     Args:
         source: Where to read it from. Kafka continues the archive for records that it does not contain yet.

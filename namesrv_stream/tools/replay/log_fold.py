@@ -42,12 +42,12 @@ class FoldStart:
 
 
 def start_of_log(partition: int, partitions: int) -> FoldStart:
-    """The start before the first record."""
+    """Return the start before the first record."""
     return FoldStart("the beginning of the log", 0, FoldState(partition, partitions), RouteTable())
 
 
 def start_from_state(kept: KeptState) -> FoldStart:
-    """The start at a stored version of ``route_state``.
+    """Return the start at a stored version of ``route_state``.
 
     Raises:
         TableSchemaMismatch: Another version of the fold wrote it.
@@ -62,7 +62,7 @@ def start_from_state(kept: KeptState) -> FoldStart:
 def find_start(
     log: LogSource, partition: int, end: int, kept_states: KeptStates, begin: int | None = None
 ) -> FoldStart:
-    """The best start for a fold to ``end`` whose rows are needed from ``begin`` on.
+    """Return the best start for a fold to ``end`` whose rows are needed from ``begin`` on.
 
     Without ``begin``, the earliest one. The beginning of the log qualifies only if offset 0 still exists, and if the
     topic always had as many partitions. No fold crosses a gap. If ``log`` prefers Kafka, starts that need the archive
@@ -145,7 +145,7 @@ class LogFold:
                 yield self.fold(records)
 
     def table(self) -> RouteTable:
-        """The route table of the fold's own groups, not of its rows."""
+        """Return the route table of the fold's own groups, not of its rows."""
         groups = self._groups.groups
         for name in self._table.groups.keys() - groups.keys():
             self._table.replace_group(BrokerGroup(name))

@@ -31,7 +31,7 @@ class Piece(NamedTuple):
 
 
 def joined(archived: Iterable[Span], kafka: Span | None, *, archive_first: bool) -> tuple[Piece, ...]:
-    """The pieces to read from each store, ascending; what both contain is read from one of them.
+    """Return the pieces to read from each store, ascending; what both contain is read from one of them.
 
     Args:
         archived: The spans in the archive.
@@ -52,13 +52,13 @@ def joined(archived: Iterable[Span], kafka: Span | None, *, archive_first: bool)
 
 
 def gaps(pieces: Sequence[Piece]) -> list[Span]:
-    """The spans that no store contains, from offset 0 to the end of the last piece."""
+    """Return the spans that no store contains, from offset 0 to the end of the last piece."""
     ends = [0, *(piece.end for piece in pieces)]
     return [Span(end, piece.begin) for end, piece in zip(ends, pieces, strict=False) if end < piece.begin]
 
 
 def unbroken_from(pieces: Sequence[Piece], end: int) -> int:
-    """The first offset from which all records before ``end`` exist; ``end`` if the last one is missing."""
+    """Return the first offset from which all records before ``end`` exist; ``end`` if the last one is missing."""
     begin = end
     for piece in reversed(pieces):
         if piece.begin <= begin <= piece.end:
@@ -67,7 +67,7 @@ def unbroken_from(pieces: Sequence[Piece], end: int) -> int:
 
 
 def clipped(pieces: Iterable[Piece], begin: int, end: int) -> Iterator[Piece]:
-    """The parts of the pieces within a range."""
+    """Yield the parts of the pieces within a range."""
     for piece in pieces:
         low, high = max(piece.begin, begin), min(piece.end, end)
         if low < high:
@@ -75,7 +75,7 @@ def clipped(pieces: Iterable[Piece], begin: int, end: int) -> Iterator[Piece]:
 
 
 def _without(span: Span, others: Iterable[Span]) -> Iterator[Span]:
-    """The part of a span that no other one covers; an empty span stays, since it marks the end of the log."""
+    """Yield the part of a span that no other one covers; an empty span stays, since it marks the end of the log."""
     begin = span.begin
     for other in others:
         if other.begin >= span.end or other.end <= begin:
@@ -97,7 +97,7 @@ class LogStore(Protocol):
         """Yield the records with ``begin <= offset < end``, some thousand at a time; none may be missing."""
 
     def offset_at(self, partition: int, at_ms: int) -> int | None:
-        """The first offset whose LogAppendTime is ``at_ms`` (epoch milliseconds) or later; None if there is none."""
+        """Return the first offset whose LogAppendTime is ``at_ms`` (epoch milliseconds) or later; None without one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,11 +124,11 @@ class LogSource:
     begins: Mapping[int, int] = field(default_factory=dict)
 
     def begin(self, partition: int) -> int:
-        """The first offset; 0 if there is none."""
+        """Return the first offset; 0 if there is none."""
         return self.pieces[partition][0].begin if self.pieces[partition] else 0
 
     def end(self, partition: int) -> int:
-        """The offset after the last record."""
+        """Return the offset after the last record."""
         return self.pieces[partition][-1].end if self.pieces[partition] else 0
 
     def batches(self, partition: int, begin: int, end: int) -> Iterator[list[Record]]:
@@ -137,7 +137,7 @@ class LogSource:
             yield from self.stores[piece.store].batches(partition, piece.begin, piece.end)
 
     def offset_at(self, partition: int, at_ms: int) -> int | None:
-        """The first offset of LogAppendTime ``at_ms`` (epoch milliseconds) or later; None if there is none; blocks."""
+        """Return the first offset of LogAppendTime ``at_ms`` (epoch milliseconds) or later, or None; blocks."""
         for piece in self.pieces[partition]:
             found = self.stores[piece.store].offset_at(partition, at_ms)
             if found is not None and found < piece.end:
@@ -145,28 +145,28 @@ class LogSource:
         return None
 
     def starts(self, partition: int, end: int) -> tuple[int, ...]:
-        """The offsets from which the log can be read to ``end`` without a gap, the preferred one first."""
+        """Return the offsets from which the log can be read to ``end`` without a gap, the preferred one first."""
         unbroken = max(unbroken_from(self.pieces[partition], end), self.begins.get(partition, 0))
         kafka = next((max(p.begin, unbroken) for p in self.pieces[partition] if p.store is Store.KAFKA), end)
         return (kafka, unbroken) if self.is_kafka_preferred and unbroken < kafka <= end else (unbroken,)
 
     def gap_before(self, partition: int, offset: int) -> str | None:
-        """What is missing just before an offset, and why, as text; None if nothing is."""
+        """Return what is missing just before an offset, and why, as text; None if nothing is."""
         gap = next((gap for gap in gaps(self.pieces[partition]) if gap.end == offset), None)
         return None if gap is None else _gap_text(partition, gap.begin, gap.end)
 
     def gap_texts(self) -> tuple[str, ...]:
-        """A sentence for everything that is missing, with the reason."""
+        """Return a sentence for everything that is missing, with the reason."""
         found = ((p, gap) for p in sorted(self.pieces) for gap in gaps(self.pieces[p]))
         return tuple(_gap_text(partition, *gap) for partition, gap in found)
 
     def read_from(self, partition: int, begin: int, end: int) -> tuple[Piece, ...]:
-        """The pieces of a range."""
+        """Return the pieces of a range."""
         return tuple(clipped(self.pieces[partition], begin, end))
 
 
 def read_from_text(pieces: tuple[Piece, ...]) -> str:
-    """Where records are read from, as text."""
+    """Return where records are read from, as text."""
     return ", ".join(f"{piece.begin} to {piece.end - 1} from {_NAMES[piece.store]}" for piece in pieces)
 
 

@@ -149,7 +149,7 @@ def _write(
 def _first_difference(
     made: StoredTables, old: OldTables, starts: list[RebuildStart], log: LogSource
 ) -> Difference | None:
-    """The first row that differs from the old tables, among the rows that both got from the log."""
+    """Return the first row that differs from the old tables, among the rows that both got from the log."""
     for start in starts:
         begin, end = start.start.offset, min(old.next_offset(start.partition), log.end(start.partition))
         before = old.rows(start.partition, begin, end)

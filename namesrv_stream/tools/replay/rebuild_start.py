@@ -136,7 +136,7 @@ class RebuildStart:
 
 
 def find_rebuild_starts(settings: Settings, log: LogSource, old: OldTables) -> list[RebuildStart]:
-    """The starts of all partitions; blocks."""
+    """Return the starts of all partitions; blocks."""
     return [_find(partition, settings.kafka.partitions, log, old) for partition in range(settings.kafka.partitions)]
 
 
@@ -171,7 +171,7 @@ def _from_tables(
     old: OldTables,
     losses: tuple[str, ...],
 ) -> RebuildStart:
-    """The start from rows alone, which exist below offset ``known``; the age of every broker is unknown."""
+    """Return the start from rows alone, which exist below offset ``known``; the age of every broker is unknown."""
     if known < earliest:
         losses += (
             f"partition {partition}: the records {known} to {earliest - 1} were removed before they were folded",

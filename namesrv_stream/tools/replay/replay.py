@@ -254,7 +254,7 @@ def _check_same_topic(settings: Settings, changes: StoredChanges, topic_id: str)
 
 
 def _end(log: LogSource, partition: int, wanted: ReplayRange, covered: int) -> int:
-    """The end of the range: the given one, or the end of the tables, or that of the archive without Kafka."""
+    """Return the end of the range: the given one, or the end of the tables, or that of the archive without Kafka."""
     end, flag = wanted.end.get(partition), wanted.end.flag
     if end is None:
         end = covered if log.has_kafka else min(covered, log.end(partition))
@@ -272,7 +272,7 @@ def _end(log: LogSource, partition: int, wanted: ReplayRange, covered: int) -> i
 
 
 def _time_notes(end_ms: int, log: LogSource, ends: Mapping[int, int]) -> list[str]:
-    """A remark if the given time is after the end of the data.
+    """Return a remark if the given time is after the end of the data.
 
     Raises:
         ConfigError: All records are later, so there would be nothing to compare.

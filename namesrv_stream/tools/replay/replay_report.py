@@ -52,7 +52,7 @@ class Repartition:
 
 
 def replay_text(replay: Replay) -> str:
-    """The outcome: a line for every partition, then the first difference of those that have one."""
+    """Return the outcome: a line for every partition, then the first difference of those that have one."""
     cells = [_HEADINGS, *(_cells(part) for part in replay.partitions)]
     widths = [max(len(row[column]) for row in cells) for column in range(len(_HEADINGS))]
     lines = ["  ".join(text.ljust(width) for text, width in zip(row, widths, strict=True)).rstrip() for row in cells]
@@ -74,7 +74,7 @@ def replay_text(replay: Replay) -> str:
 
 
 def replay_json(replay: Replay) -> dict[str, Any]:
-    """The outcome as JSON."""
+    """Return the outcome as JSON."""
     first = replay.difference
     return {
         "equal": replay.is_equal,
@@ -90,7 +90,7 @@ def _part_json(part: PartitionReplay) -> dict[str, Any]:
 
 
 def difference_line(difference: Difference) -> str:
-    """The difference in one line."""
+    """Return the difference in one line."""
     return "; ".join(line.strip() for line in _difference_lines(difference))
 
 
@@ -132,7 +132,7 @@ def _pairs(values: Mapping[str, Any]) -> str:
 
 
 def rebuild_text(rebuild: Rebuild) -> str:
-    """The outcome of a rebuild: starts, losses, where the old tables are, and the digest of the new ones."""
+    """Return the outcome of a rebuild: starts, losses, where the old tables are, and the digest of the new ones."""
     lines = [f"partition {p}: folded from {origin}" for p, origin in sorted(rebuild.origins.items())]
     lines += [f"lost: {loss}" for loss in rebuild.losses]
     if rebuild.difference is not None:
@@ -144,12 +144,12 @@ def rebuild_text(rebuild: Rebuild) -> str:
 
 
 def rebuild_json(rebuild: Rebuild) -> dict[str, Any]:
-    """The outcome of a rebuild as JSON."""
+    """Return the outcome of a rebuild as JSON."""
     return {**asdict(rebuild), "digest": rebuild.proof.digest, "proof": replay_json(rebuild.proof)}
 
 
 def repartition_text(done: Repartition) -> str:
-    """The outcome of a repartition, and what the operator must do next."""
+    """Return the outcome of a repartition, and what the operator must do next."""
     names = counted(done.broker_names, "broker name")
     if not done.begins:
         text = f"the topic already has {done.partitions} partitions, for {names}; it is open"

@@ -47,23 +47,23 @@ logger = logging.getLogger(__name__)
 
 
 def kinds(settings: WebhookSettings) -> str:
-    """The kinds of rows behind the wanted events, for ``/changes?kind=``."""
+    """Return the kinds of rows behind the wanted events, for ``/changes?kind=``."""
     return ",".join(sorted({kind.value for (kind, _), name in _EVENTS.items() if name in settings.events}))
 
 
 def events_of(rows: Iterable[Mapping[str, Any]], settings: WebhookSettings) -> list[Event]:
-    """The wanted events among rows of ``/changes``, in their order."""
+    """Return the wanted events among rows of ``/changes``, in their order."""
     return [event for row in rows if (event := _event(row)) and _is_wanted(event, settings)]
 
 
 def lost_events(reason: str, at_ms: int) -> Event:
-    """The event that says that changes were not reported, because the server no longer has them."""
+    """Return the event that says that changes were not reported, because the server no longer has them."""
     event = {"id": f"lost:{at_ms}", "event": "events_lost", "at": _instant(at_ms), "at_ms": at_ms, "detail": reason}
     return {**event, "text": f"changes were not reported: {reason}"}
 
 
 def message(events: list[Event]) -> dict[str, Any]:
-    """The body of one POST. Slack, Mattermost and others show its ``text``."""
+    """Return the body of one POST. Slack, Mattermost and others show its ``text``."""
     lines = [event["text"] for event in events[:_MOST_LINES]]
     if len(events) > _MOST_LINES:
         lines.append(f"and {len(events) - _MOST_LINES} more")
@@ -115,7 +115,7 @@ def _instant(at_ms: int) -> str:
 
 
 def signature(secret: bytes, body: bytes) -> str:
-    """The value of the signature's header: ``sha256=`` and the HMAC-SHA256 of the body, in hexadecimal digits."""
+    """Return the value of the signature's header: ``sha256=`` and the HMAC-SHA256 of the body in hexadecimal."""
     return "sha256=" + hmac.new(secret, body, hashlib.sha256).hexdigest()
 
 
@@ -161,7 +161,7 @@ class Sender:
         return True
 
     def _attempt(self, body: bytes) -> str | None:
-        """Why the receiver did not accept it; None if it did."""
+        """Send a report once. Return why the receiver did not accept it; None if it did."""
         headers = {"Content-Type": "application/json", "User-Agent": f"namesrv-stream/{__version__}"}
         try:
             if secret := self._secret():

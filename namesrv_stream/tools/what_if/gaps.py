@@ -57,7 +57,7 @@ class GapTally:
             self.longest = heapq.nlargest(_LONGEST, [*self.longest, gap])
 
     def merge(self, others: Iterable["GapTally"]) -> "GapTally":
-        """All gaps of this tally and the others."""
+        """Return all gaps of this tally and the others."""
         tallies = [self, *others]
         counts: Counter[int] = sum((t.counts for t in tallies), Counter())
         return GapTally(counts, heapq.nlargest(_LONGEST, [gap for t in tallies for gap in t.longest]))
@@ -71,7 +71,7 @@ class GapTally:
         return self.longest[0].ms if self.longest else 0
 
     def quantile_ms(self, share: float) -> int:
-        """A quantile of the gaps, rounded up to ``STEP_MS``; 0 without gaps.
+        """Return a quantile of the gaps, rounded up to ``STEP_MS``; 0 without gaps.
 
         Args:
             share: 0.5 for the median.
@@ -139,7 +139,7 @@ class Suggestion:
 
 
 def suggest(gaps: GapTally, unclear_ms: int, ended_ms: int, limits: FoldSettings) -> Suggestion:
-    """The shortest timeout with a margin over every silence of a live broker so far.
+    """Return the shortest timeout with a margin over every silence of a live broker so far.
 
     A silence of a broker that may have been alive counts if the broker did not expire in the recorded log. If it did
     expire, the silence is only named, since a machine that was off for an hour looks the same.

@@ -100,7 +100,7 @@ def analyse_log(
 
 
 def _range(log: LogSource, partition: int, since_ms: int, notes: list[str]) -> tuple[int, int]:
-    """The offsets from the instant on, without gaps; adds a note if an earlier part is left out."""
+    """Return the offsets from the instant on, without gaps; adds a note if an earlier part is left out."""
     end = log.end(partition)
     since = log.offset_at(partition, since_ms)
     if since is None:
@@ -112,7 +112,7 @@ def _range(log: LogSource, partition: int, since_ms: int, notes: list[str]) -> t
 
 
 def _settings_at(settings: Settings, rows: Sequence[RouteChange] | None, partition: int, offset: int) -> FoldSettings:
-    """The settings in force just before a record; without tables, the configured ones."""
+    """Return the settings in force just before a record; without tables, the configured ones."""
     if rows is None:
         return FoldSettings().with_values(settings.liveness.model_dump())
     return FoldSettings().with_texts(values_before(rows, partition, offset))

@@ -47,7 +47,7 @@ class Override:
     of_every_broker: bool = False
 
     def apply(self, settings: FoldSettings) -> FoldSettings:
-        """The settings to fold with.
+        """Return the settings to fold with.
 
         The guard is off: it would hide the effect of the timeout. Registrations are kept: a broker that expires in a
         run must be able to return, or it could expire only once.
@@ -176,7 +176,7 @@ class PartitionAnalysis:
                 self.silences.ended(number, row, run.state.observed_ms)
 
     def _registered_before(self, event: Event) -> BrokerRegistered | None:
-        """The registration that a broker must have sent before the analysed log begins."""
+        """Return the registration that a broker must have sent before the analysed log begins."""
         if not isinstance(event, BrokerHeartbeat) or event.proof is not Proof.REGISTRATION:
             return None
         key = event.lease_key
@@ -210,7 +210,7 @@ class PartitionAnalysis:
 
 
 def _events(record: Record) -> Iterator[Event]:
-    """The events of a record, without those that cannot be decoded."""
+    """Yield the events of a record, without those that cannot be decoded."""
     try:
         events = decode_record(record.value)
     except EventDecodeError:
@@ -223,6 +223,6 @@ def _events(record: Record) -> Iterator[Event]:
 
 
 def _without_topics(registration: Registration) -> Registration:
-    """The registration without topics; a single topic stays, for that is another kind of registration."""
+    """Return the registration without topics; a single topic stays, for that is another kind of registration."""
     topics = registration.topics if len(registration.topics) == 1 else {}
     return replace(registration, topics=topics, topic_mappings=None, filter_servers=None)

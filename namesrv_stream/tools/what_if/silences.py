@@ -197,7 +197,7 @@ class SilenceWatch:
 
 
 def _verdict(process: _Process, origin: Origin) -> Verdict:
-    """The verdict on a silence that ends with a sign of life from ``origin``."""
+    """Return the verdict on a silence that ends with a sign of life from ``origin``."""
     before = process.connections.get(origin.server_id)
     if process.has_unregistered or process.connections.keys() <= process.peer_closed:
         return Verdict.RESTARTED

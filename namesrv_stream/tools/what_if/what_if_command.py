@@ -86,7 +86,7 @@ def what_if(
 
 
 def parse_timeouts(text: str) -> list[int]:
-    """The timeouts in ``60s,90s``, each once, in milliseconds, ascending.
+    """Return the timeouts in ``60s,90s``, each once, in milliseconds, ascending.
 
     Raises:
         ConfigError: One is not a duration, or too short or too long.

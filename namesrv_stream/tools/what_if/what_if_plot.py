@@ -54,7 +54,7 @@ def _chart(report: ClusterReport) -> Chart:
 
 
 def _bar(number: int, count: int, first: float, last: float, top: int) -> Bar:
-    """One bin."""
+    """Return the bar of one bin of the axis, which reaches from ``first`` to ``last``, in seconds."""
     begin_s, end_s = (first * (last / first) ** (n / _BINS) for n in (number, number + 1))
     height = _height(count, top)
     text = f"{begin_s:.3g} to {end_s:.3g} s: {count:,}"
@@ -66,12 +66,12 @@ def _upright(x: float, colour: str, *, is_dashed: bool = False) -> Line:
 
 
 def _share(value_s: float, first: float, last: float) -> float:
-    """The position of a duration between the first and the last, from 0 to 1."""
+    """Return the position of a duration between the first and the last, from 0 to 1."""
     return math.log(value_s / first) / math.log(last / first)
 
 
 def _height(count: float, top: float) -> float:
-    """The height in percent; a logarithm that is defined for zero."""
+    """Return the height in percent; a logarithm that is defined for zero."""
     return math.log1p(count) / math.log1p(top) * 100
 
 

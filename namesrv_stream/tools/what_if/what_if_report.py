@@ -82,7 +82,7 @@ class ClusterReport:
 
 
 def cluster_reports(analyses: Sequence[PartitionAnalysis], limits: FoldSettings | None = None) -> list[ClusterReport]:
-    """A report for every cluster, by name; the analyses must have the same overrides.
+    """Return a report for every cluster, by name; the analyses must have the same overrides.
 
     Args:
         limits: Lower and upper limit of a suggestion.
@@ -139,7 +139,7 @@ def _sooner(run: int, deaths: Iterable[Silence]) -> EarlierDetection:
 
 
 def _quantile(ordered: Sequence[int], share: float) -> int:
-    """A quantile of ascending values; 0 if there are none."""
+    """Return a quantile of ascending values; 0 if there are none."""
     return ordered[max(0, math.ceil(share * len(ordered)) - 1)] if ordered else 0
 
 
@@ -221,7 +221,7 @@ def _gap_line(gap: Gap) -> str:
 
 
 def as_json(analysis: LogAnalysis, reports: Sequence[ClusterReport]) -> dict[str, Any]:
-    """All figures; durations in milliseconds of observed time, instants in epoch milliseconds."""
+    """Return all figures; durations in milliseconds of observed time, instants in epoch milliseconds."""
     return {
         "records": analysis.records,
         "begin_at_ms": analysis.begin_at_ms,
