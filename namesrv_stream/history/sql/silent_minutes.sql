@@ -20,5 +20,5 @@ SELECT
     FROM broker_sessions s
     WHERE s.cluster = f.cluster AND s.broker_name = f.broker_name AND s.broker_addr = f.broker_addr
       AND s.down_at_ms >= COALESCE(f.before_ms, f.first_ms) AND s.down_at_ms <= f.last_ms
-  ) THEN GREATEST(f.first_ms - f.before_ms, LEAST(f.gap_ms, 60000)) END AS silence_ms
+  ) THEN GREATEST(f.first_ms - f.before_ms, CASE WHEN f.gap_ms > 60000 THEN 60000 ELSE f.gap_ms END) END AS silence_ms
 FROM following f

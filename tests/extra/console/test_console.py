@@ -130,7 +130,7 @@ def test_killed_broker_is_shown_within_seconds_and_announced(
     victim.kill()
     browser.wait(lambda: "down" in _card(browser, "doomed-broker"), "the broker is down", 15)
     assert "its connection was closed" in _card(browser, "doomed-broker")
-    browser.wait(lambda: "need attention" in browser.text("#now"), "the summary mentions the broker")
+    browser.wait(lambda: "attention" in browser.text("#now"), "the summary mentions the broker")
     assert "doomed-broker is down" in browser.run("return document.getElementById('news').textContent")
     assert "doomed-broker" in browser.text("#timeline .events")
 

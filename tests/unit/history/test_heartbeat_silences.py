@@ -39,6 +39,14 @@ def test_brokers_that_were_silent_for_longer_are_counted(tmp_path: Path) -> None
     assert [(s["broker_name"], s["longest_ms"]) for s in found.longest] == [("broker-a", 150_000)]
 
 
+def test_a_minute_with_only_the_first_heartbeat_has_no_silence(tmp_path: Path) -> None:
+    log = Log(begin_ms=60_000 * 28_000_000 + 50_000)
+    log.register(a_registration())
+    _beats(log, "10.0.0.1:10911", "broker-a", *[15_000] * 12)
+    log.tick(after_ms=61_000)
+    assert _asked(tmp_path, log, 15_000).timeouts == [{"timeout_ms": 15_000, "expiries": 0, "brokers": 0}]
+
+
 def test_expiries_and_heartbeats_have_the_same_period(tmp_path: Path) -> None:
     log = Log()
     log.register(a_registration())
