@@ -145,8 +145,8 @@ METRICS: Final[Mapping[str, Metric]] = {
     ),
     "rocketmq_namesrv_blind": Metric(
         "gauge",
-        "1 while this server takes no closed connection for the death of a broker, of some partition at least, "
-        "because Kafka is away or the server stood still; otherwise 0.",
+        "1 while this server does not treat closed connections as the end of brokers, in at least one partition, "
+        "because Kafka is unavailable or the server was suspended; otherwise 0.",
     ),
     "rocketmq_namesrv_publish_queue_records": Metric(
         "gauge",

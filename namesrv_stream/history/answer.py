@@ -1,4 +1,4 @@
-"""An answer as rows and columns, the time that it covers, and its three forms: tables for people, JSON and CSV.
+"""An answer as rows and columns, the time that it covers, and its three forms: readable tables, JSON and CSV.
 
 Times are columns whose names end in ``_ms`` and that are not durations. They are epoch milliseconds in JSON, ISO 8601
 in UTC in CSV, and UTC in tables. Only JSON contains names exactly as brokers sent them. In CSV and tables, control
@@ -53,7 +53,7 @@ class Extent:
     lost_until_ms: int | None = None
 
     def notes(self, at_ms: int) -> list[str]:
-        """Return notes for people if the tables are not complete up to a time."""
+        """Return readable notes if the tables are not complete up to a time."""
         notes = []
         if self.lost_until_ms is not None and at_ms >= self.stored_to_ms:
             begin = f"between {instant(self.stored_to_ms)} and" if self.stored_to_ms else "before"
@@ -70,7 +70,7 @@ class Extent:
         return self.reaches_ms < at_ms - _USUAL_LAG_MS
 
     def reach(self) -> str:
-        """Return up to when all answers are complete, for people."""
+        """Return up to when all answers are complete, as readable text."""
         return f"the tables reach to {instant(self.reaches_ms)}"
 
     def known_part(self, requested: Window) -> Window:

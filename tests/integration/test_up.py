@@ -155,7 +155,7 @@ def test_kill_9_of_up_leaves_no_process_and_the_next_start_continues(
     second = start_up(tmp_path)
     second.wait_ready()
     assert "previous run" in second.err
-    # `up` ends job, serve and Kafka; nobody ends the children of the fake parts.
+    # `up` ends job, serve and Kafka; the children of the fake parts are left running.
     commands = [pid for pid in pids if is_running(pid) and b"sleep" not in Path(f"/proc/{pid}/cmdline").read_bytes()]
     assert commands == []
     for pid in pids:

@@ -1,4 +1,4 @@
-"""The history tables contain exactly what the log says, whatever the batches were and whoever was killed."""
+"""The history tables contain exactly what the log says, whatever the batches were and whichever process was killed."""
 
 import polars
 import pyarrow as pa

@@ -188,12 +188,12 @@ def drop_holder(step: FoldStep, key: LeaseKey, lease: Lease, server_id: str, cau
 
 
 def silence_detail(state: FoldState, lease: Lease, server_id: str) -> str:
-    """Return for how long a server has received no heartbeat of a broker, for people."""
+    """Return a text that says for how long a server has received no heartbeat of a broker."""
     silent_ms = state.servers[server_id].observed_ms - lease.holders[server_id].seen_ms
     timeout_ms = state.timeout_ms(lease)
     return f"not heard for {silent_ms} ms of observed time at {server_id}, timeout {timeout_ms} ms"
 
 
 def silent_holder_detail(server_id: str) -> str:
-    """Return why no server vouches for a broker, for people."""
+    """Return a text that says why no server receives heartbeats of a broker any more."""
     return f"still heard only by {server_id}, which is silent"
