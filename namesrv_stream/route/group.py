@@ -94,12 +94,7 @@ def register(
 
     Source: rocketmq 5.3.3, RouteInfoManager.registerBroker.
     """
-    key = registration.live_key
-    broker_id = registration.broker_id
-    old_version = registration.enable_acting_master is None
-    acting_master = bool(registration.enable_acting_master)
-    first = not group.is_registered
-
+    key, broker_id = registration.live_key, registration.broker_id
     addrs = {i: a for i, a in group.broker_addrs.items() if a != key.broker_addr or i == broker_id}
     old_addr = addrs.get(broker_id)
     if old_addr is not None and old_addr != key.broker_addr:
@@ -114,36 +109,25 @@ def register(
         return Registered(group, ignored="one topic before any full registration", refused=True)
 
     addrs[broker_id] = key.broker_addr
-    first = first or old_addr is None
-    min_id = min(addrs)
-    is_master = broker_id == MASTER_ID
-    is_prime_slave = not old_version and not is_master and broker_id == min_id
-
     live = group.live_brokers.get(key)
-    version_changed = live is None or live.data_version != registration.data_version
+    is_first = not group.is_registered or old_addr is None
+    rewrite = is_first or live is None or live.data_version != registration.data_version
+    acting_master = bool(registration.enable_acting_master)
+    is_prime_slave = registration.enable_acting_master is not None and broker_id == min(addrs) != MASTER_ID
     topics, mappings = group.topics, group.topic_mappings
-    if is_master or is_prime_slave:
-        if registration.topic_mappings and (first or version_changed):
+    if broker_id == MASTER_ID or is_prime_slave:
+        if rewrite and registration.topic_mappings:
             mappings = _updated(mappings, registration.topic_mappings)
         topics = _merge_topics(
             topics,
             registration.topics,
-            rewrite=first or version_changed,
+            rewrite=rewrite,
             clear_write=is_prime_slave and acting_master,
             drop_absent=delete_topic_with_broker_registration and not registration.topic_mappings,
         )
-
-    filter_servers = registration.filter_servers
-    if filter_servers is None:
-        filter_servers = live.filter_servers if live else ()
-    next_live = BrokerLive(
-        data_version=registration.data_version,
-        timeout_ms=registration.timeout_ms,
-        ha_server_addr=registration.ha_server_addr,
-        filter_servers=filter_servers,
-        registration_hash=registration.registration_hash,
-        holders=_updated(live.holders if live else _EMPTY, {server_id: holder}),
-    )
+    registrations = group.registrations
+    if len(registration.topics) != 1:
+        registrations = _updated(registrations, {key: retained(registration)})
     next_group = replace(
         group,
         cluster=group.cluster if group.is_registered else registration.cluster,
@@ -151,14 +135,27 @@ def register(
         zone_name=registration.zone_name,
         enable_acting_master=acting_master,
         broker_addrs=group.broker_addrs if addrs == group.broker_addrs else addrs,
-        live_brokers=_updated(group.live_brokers, {key: next_live}),
+        live_brokers=_updated(group.live_brokers, {key: _live_after(live, registration, server_id, holder)}),
         topics=topics,
         topic_mappings=mappings,
-        registrations=_updated(group.registrations, {key: retained(registration)})
-        if len(registration.topics) != 1
-        else group.registrations,
+        registrations=registrations,
     )
     return Registered(group if next_group == group else next_group)
+
+
+def _live_after(live: BrokerLive | None, registration: Registration, server_id: str, holder: Holder) -> BrokerLive:
+    """Return a broker's live entry after a registration; a registration without filter servers keeps the known ones."""
+    filter_servers = registration.filter_servers
+    if filter_servers is None:
+        filter_servers = live.filter_servers if live else ()
+    return BrokerLive(
+        data_version=registration.data_version,
+        timeout_ms=registration.timeout_ms,
+        ha_server_addr=registration.ha_server_addr,
+        filter_servers=filter_servers,
+        registration_hash=registration.registration_hash,
+        holders=_updated(live.holders if live else _EMPTY, {server_id: holder}),
+    )
 
 
 def master_of(group: BrokerGroup, cluster: str) -> tuple[str, str] | None:

@@ -100,30 +100,14 @@ class _Server:
 
         log_held(view.table.held)
         following = Following(settings, snapshot, core, self._clock)
-        state = ServedState(self._identity, view, following.status, settings.kafka.partitions)
-        fleet = Fleet(view, core.gateway, following.recent_events)
-        figures = ServerMetrics(self._identity, core, fleet, following.status, self._lane_status)
-        sources = Sources(
-            core.name_server,
-            name_server_addrs=NameServerAddrs(settings.http.nsaddr, *listener.getsockname()[:2]),
-            state=state,
-            past_routes=PastRoutes(settings, self._clock),
-            feed=following.feed,
-            recent_events=following.recent_events,
-            figures=figures,
-            tls=core.services.tls,
-            clock=self._clock,
-            settings=settings,
-            peer_log=core.peer_log,
-        )
-        http = HttpServer(bind(settings.http.listen_host, settings.http.listen_port, "http"), sources)
+        http, metrics = self._http_server(core, view, following, listener)
         remoting = await loop.create_server(core.new_connection, sock=listener, backlog=BACKLOG)
         if self._lane is not None:
             self._lane.start(loop)
         following.start(loop)
         guard = LogGuard(settings, following.folded_log)
         parts = {
-            "beat": self._beat(core, figures),
+            "beat": self._beat(core, metrics),
             "follow": following.run(),
             "kafka": self._connect_kafka(core.gateway, guard, has_kafka),
             "ready": self._announce(core.gateway, guard, http, listener),
@@ -142,6 +126,28 @@ class _Server:
             if self._lane is not None:
                 self._lane.stop(loop)
         return 0
+
+    def _http_server(
+        self, core: Core, view: RouteView, following: Following, listener: socket.socket
+    ) -> tuple[HttpServer, ServerMetrics]:
+        """Bind the HTTP port. The second value holds the figures that the server serves there."""
+        settings = self._settings
+        fleet = Fleet(view, core.gateway, following.recent_events)
+        metrics = ServerMetrics(self._identity, core, fleet, following.status, self._lane_status)
+        sources = Sources(
+            core.name_server,
+            name_server_addrs=NameServerAddrs(settings.http.nsaddr, *listener.getsockname()[:2]),
+            state=ServedState(self._identity, view, following.status, settings.kafka.partitions),
+            past_routes=PastRoutes(settings, self._clock),
+            feed=following.feed,
+            recent_events=following.recent_events,
+            figures=metrics,
+            tls=core.services.tls,
+            clock=self._clock,
+            settings=settings,
+            peer_log=core.peer_log,
+        )
+        return HttpServer(bind(settings.http.listen_host, settings.http.listen_port, "http"), sources), metrics
 
     async def _run_parts(
         self, parts: Parts, remoting: asyncio.Server, http: HttpServer, core: Core, stop: asyncio.Event
@@ -173,7 +179,7 @@ class _Server:
         topic = self._settings.kafka.broker_events_topic
         gateway.attach(partial(KafkaPublisher, asyncio.get_running_loop(), config, topic, guard.check))
 
-    async def _beat(self, core: Core, figures: ServerMetrics) -> None:
+    async def _beat(self, core: Core, metrics: ServerMetrics) -> None:
         interval_ms = self._settings.liveness.tick_interval_ms
         while True:
             core.beat()
@@ -181,7 +187,7 @@ class _Server:
             # millisecond prevents a second wait for the same moment, because a timer may fire a millisecond early.
             began_ms, wait_ms = self._clock.monotonic_ms(), until_multiple_ms(self._clock, interval_ms) + 1
             await asyncio.sleep(wait_ms / 1000)
-            figures.beat_came_late(max(0, self._clock.monotonic_ms() - began_ms - wait_ms))
+            metrics.beat_came_late(max(0, self._clock.monotonic_ms() - began_ms - wait_ms))
 
     async def _log_kv(self, name_server: NameServer) -> None:
         while True:

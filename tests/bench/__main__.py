@@ -22,6 +22,7 @@ from tests.bench.rows.bench import Bench
 
 ROWS: Final[dict[str, Callable[[Bench], list[Figure]]]] = {
     "reads": reads.measure,
+    "plain-reads": reads.measure_without_lane,
     "mixed": mixed.measure,
     "large": large.measure,
     "storm": storm.measure,

@@ -52,7 +52,7 @@ def _what_if(rig: HistoryRig, source: Source) -> dict[str, object]:
     opener = log_opener(source, open_kafka=opens(source_of(*rig.logs)))
     overrides = [Override(2_000), Override(6_000)]
     analysis = analyse_log(rig.settings, overrides, 0, open_log=opener)
-    found = what_if_report.as_json(analysis, cluster_reports(analysis.partitions, analysis.limits))
+    found = what_if_report.report_json(analysis, cluster_reports(analysis.partitions, analysis.limits))
     del found["read_from"]
     return found
 

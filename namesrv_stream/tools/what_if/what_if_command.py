@@ -4,7 +4,6 @@ import sys
 from pathlib import Path
 from typing import Annotated
 
-import orjson
 import typer
 
 from namesrv_stream.clock import SystemClock
@@ -12,8 +11,6 @@ from namesrv_stream.errors import ConfigError, QueryNotFound
 from namesrv_stream.instants import check_past, parse_duration_ms, parse_since
 from namesrv_stream.settings.installation import Configuration, configured
 from namesrv_stream.tools.tool_options import Source, SourceOption
-
-_WIDTH = 200  # columns if stdout is not a terminal
 
 
 def register(app: typer.Typer) -> None:
@@ -46,10 +43,9 @@ def what_if(
 
     from namesrv_stream.history.drawing import check_plot_file
     from namesrv_stream.tools.replay.log_archive import log_opener
-    from namesrv_stream.tools.what_if import what_if_report
     from namesrv_stream.tools.what_if.log_analysis import analyse_log
     from namesrv_stream.tools.what_if.partition_analysis import Override
-    from namesrv_stream.tools.what_if.what_if_report import cluster_reports
+    from namesrv_stream.tools.what_if.what_if_report import cluster_reports, print_report
 
     now_ms = SystemClock().now_ms()
     since_ms = check_past("--since", parse_since("--since", since, now_ms), now_ms)
@@ -59,25 +55,17 @@ def what_if(
         check_plot_file(plot)
     # A day of a thousand brokers takes minutes: show the progress at a terminal.
     with Console(stderr=True).status("reading the log") as status:
-        analysis = analyse_log(
-            settings,
-            overrides,
-            since_ms,
-            lambda partition, done, total: status.update(f"partition {partition}: {done:,} of {total:,} records"),
-            log_opener(source),
-        )
+
+        def show(partition: int, done: int, total: int) -> None:
+            status.update(f"partition {partition}: {done:,} of {total:,} records")
+
+        analysis = analyse_log(settings, overrides, since_ms, show, log_opener(source))
     reports = cluster_reports(analysis.partitions, analysis.limits)
     if cluster is not None:
         reports = [report for report in reports if report.cluster == cluster]
         if not reports:
             raise QueryNotFound(f"no broker of cluster {cluster} has a heartbeat in that time")
-    if as_json:
-        found = what_if_report.as_json(analysis, reports)
-        sys.stdout.write(orjson.dumps(found, option=orjson.OPT_INDENT_2 | orjson.OPT_SORT_KEYS).decode() + "\n")
-    else:
-        # If stdout is not a terminal, grep sees whole rows.
-        console = Console(file=sys.stdout, highlight=False, width=None if sys.stdout.isatty() else _WIDTH)
-        console.print(what_if_report.as_text(analysis, reports), soft_wrap=not console.is_terminal)
+    print_report(analysis, reports, as_json=as_json)
     if plot is not None:
         from namesrv_stream.tools.what_if.what_if_plot import write_timeout_plot
 

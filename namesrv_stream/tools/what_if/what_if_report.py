@@ -1,12 +1,14 @@
 """The result of the runs by cluster: false expiries, detection times, a suggestion; as text and as JSON."""
 
 import math
+import sys
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from rich.console import Group, RenderableType
+import orjson
+from rich.console import Console, Group, RenderableType
 from rich.markup import escape
 from rich.table import Table
 from rich.text import Text
@@ -22,6 +24,7 @@ from namesrv_stream.tools.what_if.silences import Silence, Verdict
 
 _ACTUAL = "actual"
 _NAMED = 10  # brokers
+_WIDTH = 200  # columns if stdout is not a terminal
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,6 +146,17 @@ def _quantile(ordered: Sequence[int], share: float) -> int:
     return ordered[max(0, math.ceil(share * len(ordered)) - 1)] if ordered else 0
 
 
+def print_report(analysis: LogAnalysis, reports: Sequence[ClusterReport], *, as_json: bool) -> None:
+    """Print the reports to stdout, as tables or as JSON."""
+    if as_json:
+        found = report_json(analysis, reports)
+        sys.stdout.write(orjson.dumps(found, option=orjson.OPT_INDENT_2 | orjson.OPT_SORT_KEYS).decode() + "\n")
+        return
+    # If stdout is not a terminal, grep sees whole rows.
+    console = Console(file=sys.stdout, highlight=False, width=None if sys.stdout.isatty() else _WIDTH)
+    console.print(as_text(analysis, reports), soft_wrap=not console.is_terminal)
+
+
 def as_text(analysis: LogAnalysis, reports: Sequence[ClusterReport]) -> RenderableType:
     """Tables, one for each cluster."""
     return Group(*_parts(analysis, reports))
@@ -220,7 +234,7 @@ def _gap_line(gap: Gap) -> str:
     return f"{seconds(gap.ms)} {key.broker_name} at {key.live_key.broker_addr}, until {instant(gap.at_ms)}"
 
 
-def as_json(analysis: LogAnalysis, reports: Sequence[ClusterReport]) -> dict[str, Any]:
+def report_json(analysis: LogAnalysis, reports: Sequence[ClusterReport]) -> dict[str, Any]:
     """Return all figures; durations in milliseconds of observed time, instants in epoch milliseconds."""
     return {
         "records": analysis.records,

@@ -41,7 +41,7 @@ def _analyse(tables: HistoryOfLogs, source: Source, kafka_begin: int = 0, since_
 
 
 def _clusters(analysis: LogAnalysis) -> object:
-    return what_if_report.as_json(analysis, cluster_reports(analysis.partitions, analysis.limits))["clusters"]
+    return what_if_report.report_json(analysis, cluster_reports(analysis.partitions, analysis.limits))["clusters"]
 
 
 def _said(analysis: LogAnalysis) -> str:
@@ -55,7 +55,7 @@ def test_figures_from_the_archive_equal_those_from_kafka(tables: HistoryOfLogs) 
     records = tables.logs[0].records
     expected = _analyse(tables, Source.KAFKA)
     reports = cluster_reports(expected.partitions, expected.limits)
-    (clusters,) = what_if_report.as_json(expected, reports)["clusters"].values()
+    (clusters,) = what_if_report.report_json(expected, reports)["clusters"].values()
     assert [run["false"] for run in clusters["runs"]] == [0, 1]
     write_archive(tables.settings, records[:900])
     for source, kafka_begin in ((Source.ARCHIVE, 0), (Source.AUTO, 800)):

@@ -193,7 +193,7 @@ def test_text_and_json_have_the_same_content() -> None:
     lines = capture.get().splitlines()
     assert any(line.split() == ["20.0", "s", "3", "1", "0", "2", "49.5", "s", "100.0", "s", "2"] for line in lines)
     assert any(line.startswith("suggested: 75.0 s") for line in lines)
-    found = json.loads(orjson.dumps(what_if_report.as_json(analysis, reports)))
+    found = json.loads(orjson.dumps(what_if_report.report_json(analysis, reports)))
     assert found["clusters"]["c0"]["runs"][1] == {
         "timeout_ms": 20_000,
         "expiries": 3,
