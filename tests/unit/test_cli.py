@@ -1,5 +1,6 @@
 """The command line: exit codes, one line for each usage error, and the output of `-p`."""
 
+import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -28,6 +29,13 @@ def run(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> 
 
 def test_version_is_printed(run: Run) -> None:
     assert run("--version") == (0, f"{__version__}\n", "")
+
+
+def test_the_command_line_imports_no_large_library() -> None:
+    """Commands start quickly, and ``serve`` chooses how pyarrow is imported."""
+    large = ("deltalake", "duckdb", "jinja2", "kafka", "numpy", "polars", "pyarrow", "pyspark", "uvicorn")
+    program = f"import sys, namesrv_stream.cli; print([name for name in {large} if name in sys.modules])"
+    assert subprocess.check_output([sys.executable, "-c", program], text=True) == "[]\n"
 
 
 def test_help_lists_the_commands(run: Run) -> None:

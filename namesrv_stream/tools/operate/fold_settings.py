@@ -4,8 +4,6 @@ A change is an event in the log. ``change_setting`` waits until it is folded.
 """
 
 import difflib
-import getpass
-import socket
 import time
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields
@@ -27,7 +25,7 @@ from namesrv_stream.settings.installation import Configuration
 from namesrv_stream.settings.names import all_keys, is_known, key_path, public_key, public_path
 from namesrv_stream.tables.snapshot import load_settings_table, read_rows
 from namesrv_stream.tables.storage import tables_of
-from namesrv_stream.tools.operate.operator_events import TablesWatch, broadcast
+from namesrv_stream.tools.operate.operator_events import TablesWatch, broadcast, check_operator
 
 SECTION = "liveness"
 _TYPED, _RUNNING = "KEY", "value in force"  # the sources of values
@@ -192,10 +190,6 @@ def running_settings(loaded: LoadedSettings) -> list[RunningSetting]:
     return found
 
 
-_CONFIG = "config"  # source of what an edited configuration file changes
-_MOST_CHARS = 200
-
-
 class SettingRefused(NamesrvStreamError):
     """The fold has read the change and refused it."""
 
@@ -223,28 +217,6 @@ class Changed:
     behind: tuple[int, ...] | None
     waited_ms: int
     since: str | None = None
-
-
-def current_operator() -> str:
-    """``user@host``."""
-    try:
-        user = getpass.getuser()
-    except (KeyError, OSError):  # a container may run as a number without a name
-        user = "unknown"
-    return f"{user}@{socket.gethostname()}"
-
-
-def check_operator(by: str) -> str:
-    """``by``, checked for use in the history.
-
-    Raises:
-        ConfigError: It is empty, too long, reserved for the configuration, or not a line of text.
-    """
-    by = by.strip()
-    if not by or by == _CONFIG or len(by) > _MOST_CHARS or not by.isprintable():
-        reason = f"expected a name of at most {_MOST_CHARS} characters, other than {_CONFIG}"
-        raise ConfigError("command line", "--by", reason)
-    return by
 
 
 def change_setting(configuration: Configuration, key: str, text: str, by: str, timeout_s: float) -> Changed:

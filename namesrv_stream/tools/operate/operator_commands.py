@@ -1,7 +1,6 @@
 """The commands ``config`` and ``guard``: the settings, and the brokers that the guard holds."""
 
 import sys
-from dataclasses import dataclass
 from typing import Annotated
 
 import typer
@@ -11,23 +10,10 @@ from rich.table import Table
 from namesrv_stream.client import queries
 from namesrv_stream.client.commands.answer_text import held_in, held_json, held_lines
 from namesrv_stream.client.commands.query_options import TIMEOUT_MS, Target, name_server_command
-from namesrv_stream.errors import QueryNotFound
 from namesrv_stream.instants import instant, iso_instant
-from namesrv_stream.route.events import DIRECT, GuardReleased, Origin
-from namesrv_stream.route.model import LeaseKey
-from namesrv_stream.route.table import RouteTable
-from namesrv_stream.settings import LoadedSettings, Settings
+from namesrv_stream.settings import LoadedSettings
 from namesrv_stream.settings.installation import Configuration, configured
 from namesrv_stream.tables.storage import tables_of
-from namesrv_stream.tools.operate.fold_settings import (
-    change_setting,
-    check_operator,
-    current_operator,
-    running_settings,
-    setting_key,
-    setting_name,
-)
-from namesrv_stream.tools.operate.operator_events import TablesWatch, broadcast
 from namesrv_stream.tools.tool_options import (
     ByOption,
     JsonOption,
@@ -54,6 +40,9 @@ def config_set(
     as_json: JsonOption = False,
 ) -> None:
     """Change a setting on all servers and jobs, without a restart."""
+    from namesrv_stream.tools.operate.fold_settings import change_setting
+    from namesrv_stream.tools.operate.operator_events import current_operator
+
     changed = change_setting(configuration, key, value, by or current_operator(), wait)
     if as_json:
         fields = {name: getattr(changed, name) for name in ("key", "old", "new", "by", "waited_ms", "behind", "since")}
@@ -83,6 +72,7 @@ def config_history(
     from namesrv_stream.route.changes import ChangeKind
     from namesrv_stream.route.liveness_settings import setting_changes
     from namesrv_stream.tables.snapshot import read_rows
+    from namesrv_stream.tools.operate.fold_settings import setting_key, setting_name
 
     name = None if key is None else setting_name(configuration, key)
     rows = read_rows(tables_of(configuration.load().settings), ChangeKind.SETTING)
@@ -113,6 +103,7 @@ def config_history(
 
 def show_running(loaded: LoadedSettings, *, as_json: bool) -> None:
     """Print the settings in force, those of the configuration, and the last change of each."""
+    from namesrv_stream.tools.operate.fold_settings import running_settings, setting_key
 
     found = running_settings(loaded)
     if as_json:
@@ -131,50 +122,6 @@ def show_running(loaded: LoadedSettings, *, as_json: bool) -> None:
 
 def _by_partition(texts: dict[str, list[int]]) -> str:
     return "; ".join(f"{text} in partitions {partitions}" for text, partitions in texts.items())
-
-
-@dataclass(frozen=True, slots=True)
-class Released:
-    """The outcome of a release.
-
-    Attributes:
-        brokers: The protected brokers, according to the tables.
-        still_held: Those that the tables still show as protected.
-        behind: Partitions that have not folded the release yet; None if there are no tables here.
-    """
-
-    brokers: tuple[LeaseKey, ...]
-    still_held: tuple[LeaseKey, ...]
-    behind: tuple[int, ...] | None
-
-
-def release(settings: Settings, cluster: str, by: str, timeout_s: float) -> Released:
-    """Log the release and wait until the tables contain it; blocks.
-
-    Args:
-        settings: Where Kafka and the tables are.
-        cluster: The cluster of the brokers.
-        by: Who releases them.
-        timeout_s: Seconds to wait for the tables.
-
-    Raises:
-        QueryNotFound: No broker of the cluster is protected.
-        KafkaUnreachable: Kafka does not answer.
-        PartlyLogged: Only some partitions have the event.
-    """
-    by = check_operator(by)
-    with TablesWatch(settings) as watch:
-        held = _held(watch.table, cluster)
-        if watch.exists and not held:
-            raise QueryNotFound(f"no broker of cluster {cluster} is protected")
-        offsets = broadcast(settings, GuardReleased(Origin(DIRECT, 0), cluster, by))
-        behind = tuple(watch.wait(offsets, timeout_s)) if watch.exists else None
-    after = _held(watch.table, cluster)
-    return Released(held, tuple(key for key in held if key in after), behind)
-
-
-def _held(table: RouteTable, cluster: str) -> tuple[LeaseKey, ...]:
-    return tuple(sorted(key for key in table.held if key.live_key.cluster == cluster))
 
 
 def register(app: typer.Typer) -> None:
@@ -205,6 +152,8 @@ def guard_release(
 
     For brokers that are really down. A broker that is alive returns with its next registration.
     """
+    from namesrv_stream.tools.operate.operator_events import current_operator, release
+
     released = release(configuration.load().settings, cluster, by or current_operator(), wait)
     if as_json:
         brokers = [

@@ -1,21 +1,27 @@
-"""Writes an operator's event to every partition of the log, and waits until the tables contain its effect."""
+"""Writes an operator's event to every partition of the log, and waits until the tables contain its effect.
 
+``release`` does so for brokers that the guard protects.
+"""
+
+import getpass
 import socket
 import threading
 import time
 from collections.abc import Mapping
+from dataclasses import dataclass
 from types import TracebackType
 from typing import Final, Self
 
 from kafka import KafkaProducer
 from kafka.errors import KafkaError
 
-from namesrv_stream.errors import KafkaUnreachable, NamesrvStreamError, PrerequisiteMissing
+from namesrv_stream.errors import ConfigError, KafkaUnreachable, NamesrvStreamError, PrerequisiteMissing, QueryNotFound
 from namesrv_stream.kafka import bootstrap_servers, ensure_topics, producer_config
 from namesrv_stream.route import reducer
 from namesrv_stream.route.changes import RouteChange
 from namesrv_stream.route.event_json import encode_event
-from namesrv_stream.route.events import Event
+from namesrv_stream.route.events import DIRECT, Event, GuardReleased, Origin
+from namesrv_stream.route.model import LeaseKey
 from namesrv_stream.route.table import RouteTable
 from namesrv_stream.settings import Settings
 from namesrv_stream.tables.snapshot import Snapshot, load_snapshot
@@ -23,6 +29,8 @@ from namesrv_stream.tables.snapshot_follower import SnapshotFollower
 from namesrv_stream.tables.storage import tables_of
 
 _POLL_MS: Final = 20
+_CONFIG: Final = "config"  # source of what an edited configuration file changes
+_MOST_CHARS: Final = 200
 
 
 class PartlyLogged(NamesrvStreamError):
@@ -178,3 +186,69 @@ class TablesWatch:
             reducer.apply(self._table, changes)
             self._next_offsets.update(next_offsets)
             self._moved.notify_all()
+
+
+def current_operator() -> str:
+    """``user@host``."""
+    try:
+        user = getpass.getuser()
+    except (KeyError, OSError):  # a container may run as a number without a name
+        user = "unknown"
+    return f"{user}@{socket.gethostname()}"
+
+
+def check_operator(by: str) -> str:
+    """``by``, checked for use in the history.
+
+    Raises:
+        ConfigError: It is empty, too long, reserved for the configuration, or not a line of text.
+    """
+    by = by.strip()
+    if not by or by == _CONFIG or len(by) > _MOST_CHARS or not by.isprintable():
+        reason = f"expected a name of at most {_MOST_CHARS} characters, other than {_CONFIG}"
+        raise ConfigError("command line", "--by", reason)
+    return by
+
+
+@dataclass(frozen=True, slots=True)
+class Released:
+    """The outcome of a release.
+
+    Attributes:
+        brokers: The protected brokers, according to the tables.
+        still_held: Those that the tables still show as protected.
+        behind: Partitions that have not folded the release yet; None if there are no tables here.
+    """
+
+    brokers: tuple[LeaseKey, ...]
+    still_held: tuple[LeaseKey, ...]
+    behind: tuple[int, ...] | None
+
+
+def release(settings: Settings, cluster: str, by: str, timeout_s: float) -> Released:
+    """Log the release and wait until the tables contain it; blocks.
+
+    Args:
+        settings: Where Kafka and the tables are.
+        cluster: The cluster of the brokers.
+        by: Who releases them.
+        timeout_s: Seconds to wait for the tables.
+
+    Raises:
+        QueryNotFound: No broker of the cluster is protected.
+        KafkaUnreachable: Kafka does not answer.
+        PartlyLogged: Only some partitions have the event.
+    """
+    by = check_operator(by)
+    with TablesWatch(settings) as watch:
+        held = _held(watch.table, cluster)
+        if watch.exists and not held:
+            raise QueryNotFound(f"no broker of cluster {cluster} is protected")
+        offsets = broadcast(settings, GuardReleased(Origin(DIRECT, 0), cluster, by))
+        behind = tuple(watch.wait(offsets, timeout_s)) if watch.exists else None
+    after = _held(watch.table, cluster)
+    return Released(held, tuple(key for key in held if key in after), behind)
+
+
+def _held(table: RouteTable, cluster: str) -> tuple[LeaseKey, ...]:
+    return tuple(sorted(key for key in table.held if key.live_key.cluster == cluster))

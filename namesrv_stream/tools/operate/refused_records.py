@@ -11,7 +11,6 @@ import typer
 from namesrv_stream.clock import SystemClock
 from namesrv_stream.errors import NamesrvStreamError
 from namesrv_stream.instants import check_past, instant, iso_instant, parse_since
-from namesrv_stream.kafka import LogReader, bootstrap_servers
 from namesrv_stream.logs import safe
 from namesrv_stream.settings import Settings
 from namesrv_stream.settings.installation import Configuration, configured
@@ -72,6 +71,8 @@ def read_dead_letters(settings: Settings, since_ms: int | None, limit: int) -> R
         KafkaUnreachable: No broker answers.
         NamesrvStreamError: There is no such topic.
     """
+    from namesrv_stream.kafka import LogReader, bootstrap_servers  # imports Kafka's client, as only this command needs
+
     topic = settings.kafka.dead_letter_topic
     found: dict[tuple[int, int, int], RefusedRecord] = {}
     older = 0
