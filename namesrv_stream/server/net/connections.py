@@ -7,18 +7,15 @@ from collections import Counter
 from collections.abc import Callable, Hashable, Iterator
 from ipaddress import IPv6Address, IPv6Network
 from itertools import count
-from typing import TYPE_CHECKING, Final, Generic, NamedTuple, TypeVar
+from typing import Final, Generic, NamedTuple, Protocol, TypeVar
 
 from namesrv_stream.errors import RemotingError
 from namesrv_stream.logs import safe
 from namesrv_stream.metrics import Counters
+from namesrv_stream.route.events import BrokerHeartbeat
 from namesrv_stream.server.native.lane import NativeLane
 from namesrv_stream.server.peer_log import PeerLog
 from namesrv_stream.settings import RemotingSettings
-
-if TYPE_CHECKING:
-    from namesrv_stream.server.net.connection import RemotingConnection
-
 
 H = TypeVar("H", bound=Hashable)
 
@@ -91,6 +88,29 @@ _UNREAD: Final = "unread answers of all connections exceed the limit, and its ow
 CONNECTION_EVENTS: Final = "rocketmq_namesrv_connection_events_total"
 
 
+class Connection(Hashable, Protocol):
+    """A ``RemotingConnection``, as the parts that it uses know it."""
+
+    connection_id: int
+    active_ms: int
+    host: str
+    peer: str
+
+    @property
+    def has_brokers(self) -> bool: ...
+    @property
+    def is_waiting(self) -> bool: ...
+    @property
+    def unread_bytes(self) -> int: ...
+
+    def heartbeats(self) -> Iterator[BrokerHeartbeat]: ...
+    def settled(self, answer: bytes | None) -> None: ...
+    def broker_expired(self) -> None: ...
+    def leave(self) -> None: ...
+    def close(self, reason: str) -> None: ...
+    def abort(self, reason: str) -> None: ...
+
+
 class Connections:
     """The open connections by id, and the limits for each of them and for all together."""
 
@@ -101,11 +121,11 @@ class Connections:
         self._counters = counters
         self._peer_log = peer_log
         self.native_lane = native_lane
-        self._open: dict[int, RemotingConnection] = {}
+        self._open: dict[int, Connection] = {}
         self._ids = count(1)
         self._addresses = AddressCounts()
-        self._stalled: dict[RemotingConnection, int] = {}  # stalled since this observed time, oldest first
-        self.partial_frames: PartialFrames[RemotingConnection] = PartialFrames(
+        self._stalled: dict[Connection, int] = {}  # stalled since this observed time, oldest first
+        self.partial_frames: PartialFrames[Connection] = PartialFrames(
             limits.partial_frames_bytes, is_spared=lambda connection: connection.has_brokers
         )
         self._all_left = asyncio.Event()
@@ -113,7 +133,7 @@ class Connections:
     def __len__(self) -> int:
         return len(self._open)
 
-    def __iter__(self) -> "Iterator[RemotingConnection]":
+    def __iter__(self) -> Iterator[Connection]:
         return iter(self._open.values())
 
     def next_id(self) -> int:
@@ -121,7 +141,7 @@ class Connections:
 
     # ---- called by connections ----
 
-    def opened(self, connection: "RemotingConnection") -> bool:
+    def opened(self, connection: Connection) -> bool:
         """Add a connection; return whether it may stay open."""
         self._open[connection.connection_id] = connection
         limits, of_address = self.limits, self._addresses.enter(connection.host)
@@ -138,7 +158,7 @@ class Connections:
         self._count("admitted")
         return True
 
-    def closed(self, connection: "RemotingConnection") -> None:
+    def closed(self, connection: Connection) -> None:
         if self._open.pop(connection.connection_id, None) is not None:
             self._addresses.leave(connection.host)
         self._stalled.pop(connection, None)
@@ -146,31 +166,31 @@ class Connections:
         if not self._open:
             self._all_left.set()
 
-    def broken(self, connection: "RemotingConnection", error: RemotingError) -> None:
+    def broken(self, connection: Connection, error: RemotingError) -> None:
         self._count("broken")
         text = "connection closed, its peer broke the protocol peer=%s reason=%s"
         self._warn(text, connection.peer, safe(str(error)), kind=type(error).__name__)
 
-    def failed(self, connection: "RemotingConnection", code: int) -> None:
+    def failed(self, connection: Connection, code: int) -> None:
         """Log a request that failed by an internal error, the exception that is being handled."""
         text = "request failed unexpectedly peer=%s code=%d"
         self._peer_log.log(logger, logging.ERROR, text, connection.peer, code, kind=str(code), is_fault=True)
 
-    def denied(self, connection: "RemotingConnection", reason: str) -> None:
+    def denied(self, connection: Connection, reason: str) -> None:
         self._warn("request refused peer=%s reason=%s", connection.peer, safe(reason))
 
-    def holds(self, connection: "RemotingConnection", size: int, *, is_new: bool) -> None:
+    def holds(self, connection: Connection, size: int, *, is_new: bool) -> None:
         """Set the incomplete bytes of a connection to ``size``; ``is_new`` if the frame or preamble has just begun."""
         for gone in self.partial_frames.hold(connection, size, connection.active_ms, is_new=is_new):
             self._abort(gone, _CROWDED, "crowded")
 
-    def stalled(self, connection: "RemotingConnection") -> None:
+    def stalled(self, connection: Connection) -> None:
         """Note that the peer does not read its answers; ``flows`` ends that."""
         self._stalled.setdefault(connection, connection.active_ms)
         # Only these: every one has more than ``write_buffer_bytes`` waiting, so they are few.
         self._bound_unread(list(self._stalled))
 
-    def flows(self, connection: "RemotingConnection") -> None:
+    def flows(self, connection: Connection) -> None:
         self._stalled.pop(connection, None)
 
     # ---- called by the server ----
@@ -216,7 +236,7 @@ class Connections:
     def unread_bytes(self) -> int:
         return sum(connection.unread_bytes for connection in self._open.values())
 
-    def _bound_unread(self, connections: "list[RemotingConnection]") -> None:
+    def _bound_unread(self, connections: list[Connection]) -> None:
         sizes = [(size, connection) for connection in connections if (size := connection.unread_bytes)]
         over = sum(size for size, _ in sizes) - self.limits.unread_answers_bytes
         if over <= 0:
@@ -234,7 +254,7 @@ class Connections:
     def _warn(self, text: str, *args: object, kind: str = "") -> None:
         self._peer_log.log(logger, logging.WARNING, text, *args, kind=kind)
 
-    def _abort(self, connection: "RemotingConnection", reason: str, name: str) -> None:
+    def _abort(self, connection: Connection, reason: str, name: str) -> None:
         self._warn("connection closed, %s peer=%s", reason, connection.peer, kind=name)
         self._count(name)
         self._stalled.pop(connection, None)

@@ -5,16 +5,14 @@ from collections import deque
 from collections.abc import Callable, Iterable
 from enum import Enum
 from functools import partial
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from namesrv_stream.errors import RemotingError
 from namesrv_stream.processor.name_server import DecodedBody
 from namesrv_stream.server.native.lane import LaneConnection, NativeLane
+from namesrv_stream.server.net.connections import Connection
 from namesrv_stream.server.net.large_requests import LARGE_BYTES
 from namesrv_stream.server.net.session import LargeRequest, Services, Session
-
-if TYPE_CHECKING:
-    from namesrv_stream.server.net.connection import RemotingConnection
 
 
 class Pause(Enum):
@@ -35,7 +33,7 @@ _UNANSWERED: Final = frozenset((Pause.SLOW_READER, Pause.LARGE_REQUEST))
 class Reading:
     """The reading of one connection, which continues while there is no ``Pause``."""
 
-    def __init__(self, connection: "RemotingConnection", transport: asyncio.Transport, services: Services) -> None:
+    def __init__(self, connection: Connection, transport: asyncio.Transport, services: Services) -> None:
         self.held_bytes = 0
         self._connection = connection
         self._transport = transport

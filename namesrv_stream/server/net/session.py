@@ -7,7 +7,7 @@ other answers may overtake it.
 from collections.abc import Iterator
 from dataclasses import dataclass
 from time import perf_counter_ns
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from namesrv_stream.clock import Clock
 from namesrv_stream.errors import NamesrvStreamError, RequestError, SystemBusy
@@ -20,14 +20,11 @@ from namesrv_stream.remoting.frame import decode_frame, encode_frame
 from namesrv_stream.route.events import BrokerHeartbeat, BrokerRegistered, Origin, Proof
 from namesrv_stream.route.model import LeaseKey
 from namesrv_stream.server.gateway.gateway import Gateway
-from namesrv_stream.server.net.connections import Connections
+from namesrv_stream.server.net.connections import Connection, Connections
 from namesrv_stream.server.net.large_requests import LargeRequests
 from namesrv_stream.server.net.request_metrics import RequestMetrics
 from namesrv_stream.server.net.response_cache import ResponseCache, scope_of
 from namesrv_stream.server.tls import ServerTls
-
-if TYPE_CHECKING:
-    from namesrv_stream.server.net.connection import RemotingConnection
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +57,7 @@ class Session:
         changes: Number of operators' changes that wait for the log.
     """
 
-    def __init__(self, services: Services, connection: "RemotingConnection") -> None:
+    def __init__(self, services: Services, connection: Connection) -> None:
         self.caller = Peer("", False)
         self.registered: dict[LeaseKey, None] = {}
         self.changes = 0
