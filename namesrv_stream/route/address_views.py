@@ -160,6 +160,14 @@ class AddressView:
         return (broker for broker in brokers if self.mapped(broker) is None)
 
 
+def told_addrs(view: AddressView | None, broker_name: str, broker_addrs: Mapping[int, str]) -> Mapping[int, str]:
+    """Return the addresses of a broker name, by brokerId, as clients of a view are told them."""
+    if view is None:
+        return broker_addrs
+    told = view.told_addrs(broker_name, broker_addrs)
+    return {broker_id: told[addr] for broker_id, addr in broker_addrs.items() if addr in told}
+
+
 def parse_view(name: str, document: str | bytes, number: int = 0) -> AddressView:
     """Parse the KV entry of a view.
 

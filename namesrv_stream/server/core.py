@@ -59,9 +59,9 @@ class Core:
     peer_log: PeerLog
     counters: Counters
 
-    def new_connection(self) -> RemotingConnection:
-        """Return the protocol of a newly accepted connection."""
-        return RemotingConnection(self.connections.next_id(), self.services)
+    def new_connection(self, listener: str = "") -> RemotingConnection:
+        """Return the protocol of a connection that a listener accepted; the main one has no name."""
+        return RemotingConnection(self.connections.next_id(), self.services, listener)
 
     def beat(self) -> None:
         """Do the periodic work; the caller repeats it every tick interval."""
@@ -126,12 +126,18 @@ def _name_server(settings: Settings, view: RouteView, ports: Ports) -> NameServe
     accounts = read_accounts(admin)
     for warning in accounts.warnings:
         logger.warning("%s", warning)
-    networks = networks_of(admin.trusted_networks), networks_of(admin.broker_networks)
+    access = Access(
+        networks_of(admin.trusted_networks),
+        accounts.secrets,
+        admin.enable_config_update,
+        networks_of(admin.broker_networks),
+        networks_of(settings.remoting.proxy_networks),
+    )
     return NameServer(
         view,
         CachedRouteAnswers(view, support_acting_master=options.support_acting_master),
         options,
-        access=Access(networks[0], accounts.secrets, admin.enable_config_update, networks[1]),
+        access=access,
         started_ms=ports.clock.monotonic_ms(),
         config=rocketmq_config(settings) | {"listenPort": str(ports.listen_port)},
     )

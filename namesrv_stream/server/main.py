@@ -5,7 +5,7 @@ import contextlib
 import logging
 import signal
 import socket
-from collections.abc import Coroutine, Mapping
+from collections.abc import Coroutine, Mapping, Sequence
 from functools import partial
 from itertools import islice
 from typing import Any, Final
@@ -15,6 +15,7 @@ import uvloop
 from namesrv_stream.clock import SystemClock, until_multiple_ms
 from namesrv_stream.kafka import producer_config
 from namesrv_stream.logs import progress, safe
+from namesrv_stream.ports import VIEW_LISTENERS
 from namesrv_stream.processes import write_run_file
 from namesrv_stream.processor.name_server import NameServer
 from namesrv_stream.route.fold.folded_log import FoldedLog
@@ -94,6 +95,10 @@ class _Server:
         folded = FoldedLog(snapshot.topic_id, snapshot.progress)
         has_kafka = await open_log(settings, self._identity, view, folded, self._clock)
         listener = bind(settings.remoting.listen_host, settings.remoting.listen_port, "remoting")
+        view_listeners = {
+            name: bind(settings.remoting.listen_host, port, VIEW_LISTENERS)
+            for name, port in settings.remoting.port_of_view_listener.items()
+        }
         ports = Ports(self._clock, self._identity, self._lane, listener.getsockname()[1])
         core = build_core(settings, view, ports)
         keep_all()
@@ -101,7 +106,10 @@ class _Server:
         log_held(view.table.held)
         following = Following(settings, snapshot, core, self._clock)
         http, metrics = self._http_server(core, view, following, listener)
-        remoting = await loop.create_server(core.new_connection, sock=listener, backlog=BACKLOG)
+        remoting = [
+            await loop.create_server(partial(core.new_connection, name), sock=sock, backlog=BACKLOG)
+            for name, sock in {"": listener, **view_listeners}.items()
+        ]
         if self._lane is not None:
             self._lane.start(loop)
         following.start(loop)
@@ -110,7 +118,7 @@ class _Server:
             "beat": self._beat(core, metrics),
             "follow": following.run(),
             "kafka": self._connect_kafka(core.gateway, guard, has_kafka),
-            "ready": self._announce(core.gateway, guard, http, listener),
+            "ready": self._announce(core.gateway, guard, http, listener, view_listeners),
             "kv-log": self._log_kv(core.name_server),
             "notify": core.notifier.run(),
             "rival": watch_for_rival(settings, self._identity),
@@ -120,7 +128,8 @@ class _Server:
             await self._run_parts(parts, remoting, http, core, stop)
         finally:
             core.gateway.begin_stop()
-            remoting.close()
+            for server in remoting:
+                server.close()
             following.stop()
             core.services.large_requests.stop()
             if self._lane is not None:
@@ -150,15 +159,16 @@ class _Server:
         return HttpServer(bind(settings.http.listen_host, settings.http.listen_port, "http"), sources), metrics
 
     async def _run_parts(
-        self, parts: Parts, remoting: asyncio.Server, http: HttpServer, core: Core, stop: asyncio.Event
+        self, parts: Parts, remoting: Sequence[asyncio.Server], http: HttpServer, core: Core, stop: asyncio.Event
     ) -> None:
-        """Run the parts and the two listeners until ``stop`` is set; then stop all of them in order."""
+        """Run the parts and the listeners until ``stop`` is set; then stop all of them in order."""
         async with asyncio.TaskGroup() as tasks:
             serving = tasks.create_task(http.run(), name="http")
             running = [tasks.create_task(part, name=name) for name, part in parts.items()]
             await stop.wait()
             logger.info("stopping connections=%d", len(core.connections))
-            remoting.close()
+            for server in remoting:
+                server.close()
             # The gateway closes before the last flush, so that no peer receives SUCCESS for an unlogged event.
             core.gateway.begin_stop()
             await core.connections.close_all(self._settings.server.drain_timeout_ms / 1000)
@@ -194,14 +204,24 @@ class _Server:
             log_kv_table(name_server.table.kv)
             await asyncio.sleep(self._settings.name_server.kv_log_interval_ms / 1000)
 
-    async def _announce(self, gateway: Gateway, guard: LogGuard, http: HttpServer, listener: socket.socket) -> None:
+    async def _announce(
+        self,
+        gateway: Gateway,
+        guard: LogGuard,
+        http: HttpServer,
+        listener: socket.socket,
+        view_listeners: Mapping[str, socket.socket],
+    ) -> None:
         # A server also answers if its log belongs to other tables; /readyz states why it is not ready.
         while not (gateway.connected.is_set() or guard.has_refused):
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(gateway.connected.wait(), _REFUSAL_POLL_S)
         addresses: dict[str, str | int] = {"remoting": address(listener), "http": http.address}
-        write_run_file(self._settings.data.run_dir / "serve.json", addresses)
+        of_views = {f"remoting.{name}": address(sock) for name, sock in view_listeners.items()}
+        write_run_file(self._settings.data.run_dir / "serve.json", addresses | of_views)
         logger.info("listening remoting=%s http=%s server_id=%s", *addresses.values(), self._identity.server_id)
+        for name, sock in view_listeners.items():
+            logger.info("listening for clients of address views listener=%s remoting=%s", name, address(sock))
 
 
 #: Maximum of entries in the log at one time.

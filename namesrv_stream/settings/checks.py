@@ -99,6 +99,7 @@ def _check_ports(settings: Settings) -> Iterator[tuple[str, str]]:
         ("remoting.listen_port", settings.remoting.listen_port),
         ("http.listen_port", settings.http.listen_port),
         ("embedded_kafka.listen_port", settings.embedded_kafka.listen_port if settings.is_kafka_embedded else 0),
+        *(("remoting.view_listeners", port) for port in settings.remoting.port_of_view_listener.values()),
     ):
         if port and port in taken:
             yield key, f"port {port} is also {taken[port]}"

@@ -17,6 +17,7 @@ from namesrv_stream.processor.name_server import Answer, Call, DecodedBody, Name
 from namesrv_stream.processor.register_body import RegistrationBody
 from namesrv_stream.remoting.command import RemotingCommand, ResponseCode, response_to
 from namesrv_stream.remoting.frame import decode_frame, encode_frame
+from namesrv_stream.route.address_views import AddressView, AddressViews
 from namesrv_stream.route.events import BrokerHeartbeat, BrokerRegistered, Origin, Proof
 from namesrv_stream.route.model import LeaseKey
 from namesrv_stream.server.gateway.gateway import Gateway
@@ -65,6 +66,8 @@ class Session:
         self._services = services
         self._scope = scope_of(connection.connection_id)
         self._connection = connection
+        self._views: AddressViews | None = None  # those from which ``_view`` was chosen
+        self._view: AddressView | None = None
 
     def answer(self, frame: bytes) -> bytes | None:
         """Answer a frame without length prefix; None if there is no answer, or not yet.
@@ -73,7 +76,7 @@ class Session:
             RemotingError: The frame breaks the protocol.
         """
         began_ns = perf_counter_ns()
-        cached = self._services.responses.find(frame, self._scope)
+        cached = self._services.responses.find(frame, self._scope, self.view_number)
         if cached is None:
             request = decode_frame(frame)
             return None if request.is_response else self._answer(request, began_ns, frame)  # never requested
@@ -84,6 +87,20 @@ class Session:
                 return self._failed(decode_frame(frame), began_ns)
         self._services.figures.answered(cached.code, ResponseCode.SUCCESS, perf_counter_ns() - began_ns)
         return cached.frame
+
+    @property
+    def view(self) -> AddressView | None:
+        """The client's address view; a connection that registered a broker has none."""
+        views = self._services.name_server.views
+        if views is not self._views:
+            self._views, self._view = views, views.view_of(self.caller.listener, self.caller.client_host)
+        return None if self.registered else self._view
+
+    @property
+    def view_number(self) -> int:
+        """The number of the client's view: clients with the same number receive the same routes."""
+        view = self.view
+        return self._services.name_server.views.number if view is None else view.number
 
     def heartbeats(self) -> Iterator[BrokerHeartbeat]:
         """Yield heartbeats of the brokers that hold their registration over the connection."""
@@ -110,19 +127,20 @@ class Session:
         return self._answer(large.request, perf_counter_ns(), decoded=decoded)
 
     def _call(self, request: RemotingCommand, decoded: DecodedBody | None = None) -> Call:
-        return Call(request, self.origin, self._services.clock.monotonic_ms(), self.caller, decoded)
+        return Call(request, self.origin, self._services.clock.monotonic_ms(), self.caller, decoded, self.view)
 
     def _answer(
         self, request: RemotingCommand, began_ns: int, frame: bytes | None = None, decoded: DecodedBody | None = None
     ) -> bytes | None:
         try:
+            number = self.view_number  # the request itself may register a broker
             answer = process(self._services.name_server, self._call(request, decoded))
             response = self._act(request, answer, began_ns)
             if response is None:
                 return None  # the answer follows later
             encoded = self._encoded(request, response, began_ns)
             if frame is not None and encoded is not None:
-                self._services.responses.keep(frame, request, answer, encoded, self._scope)
+                self._services.responses.keep(frame, request, answer, encoded, self._scope, number)
             return encoded
         except Exception:
             # An internal error must not close the connection, which would remove the peer's brokers.
