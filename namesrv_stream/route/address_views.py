@@ -268,7 +268,7 @@ class AddressViews:
             if listener and listener in view.listeners:
                 return view
         try:
-            addr = ip_address(host)
+            addr = ip_address(host) if self.by_name else None
         except ValueError:
             return None
         found = [(net.prefixlen, view) for view in self.by_name.values() for net in view.networks if addr in net]

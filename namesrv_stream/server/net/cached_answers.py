@@ -89,8 +89,8 @@ class CachedRouteAnswers(RouteAnswers):
 
     def __init__(self, view: RouteView, *, support_acting_master: bool = False) -> None:
         super().__init__(view, support_acting_master=support_acting_master)
-        # By address view and strictness, then by broker name.
-        self._parts: dict[tuple[AddressView | None, bool], dict[str, _BrokerParts]] = {}
+        self._parts: dict[bool, dict[str, _BrokerParts]] = {True: {}, False: {}}  # by strictness and broker name
+        self._parts_in_view: dict[tuple[AddressView, bool], dict[str, _BrokerParts]] = {}
         self._cluster_info: dict[AddressView | None, tuple[object, bytes]] = {}
 
     def route_body(
@@ -107,9 +107,10 @@ class CachedRouteAnswers(RouteAnswers):
             return super().route_body(
                 topic, strict=strict, with_order=with_order, zone_name=zone_name, address_view=address_view
             )
-        if address_view is not None and not may_act(topic):
-            address_view = None
-        of_form = self._parts.setdefault((address_view, strict), {})
+        if address_view is None or not may_act(topic):
+            address_view, of_form = None, self._parts[strict]
+        else:
+            of_form = self._parts_in_view.setdefault((address_view, strict), {})
         may_have_acting_master = self.support_acting_master and may_act(topic)
         broker_datas, queue_datas = [], []
         is_registered = is_left_out = False
@@ -142,7 +143,7 @@ class CachedRouteAnswers(RouteAnswers):
         return kept[1]
 
     def forget_views(self) -> None:
-        self._parts = {form: parts for form, parts in self._parts.items() if form[0] is None}
+        self._parts_in_view.clear()
         self._cluster_info.clear()
 
     def _parts_of(

@@ -72,7 +72,7 @@ class ResponseCache:
             found = self._lane.find(frame, view)
             return None if found is None else CachedResponse(found, RequestCode.GET_ROUTEINFO_BY_TOPIC, None)
         template, opaque = cut_opaque(frame)
-        key = _prefix(view) + template if is_route else scope + template
+        key = (_prefix(view) + template if view else template) if is_route else scope + template
         entry = self._entries.get(key)
         if entry is None or len(frame) != entry.frame_bytes or not is_canonical(opaque):
             return None
@@ -152,6 +152,7 @@ def is_route_query(frame: bytes) -> bool:
 
 
 def _prefix(view: int) -> bytes:
+    """Return a key prefix for answers to clients of an address view."""
     return b"view" + view.to_bytes(8, "big") if view else b""
 
 

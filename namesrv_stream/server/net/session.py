@@ -66,8 +66,9 @@ class Session:
         self._services = services
         self._scope = scope_of(connection.connection_id)
         self._connection = connection
-        self._views: AddressViews | None = None  # those from which ``_view`` was chosen
+        self._views: AddressViews | None = None  # from which the next two were chosen; None: to be chosen again
         self._view: AddressView | None = None
+        self._view_number = 0
 
     def answer(self, frame: bytes) -> bytes | None:
         """Answer a frame without length prefix; None if there is no answer, or not yet.
@@ -76,7 +77,9 @@ class Session:
             RemotingError: The frame breaks the protocol.
         """
         began_ns = perf_counter_ns()
-        cached = self._services.responses.find(frame, self._scope, self.view_number)
+        if self._services.name_server.views is not self._views:
+            self._choose_view()
+        cached = self._services.responses.find(frame, self._scope, self._view_number)
         if cached is None:
             request = decode_frame(frame)
             return None if request.is_response else self._answer(request, began_ns, frame)  # never requested
@@ -89,18 +92,22 @@ class Session:
         return cached.frame
 
     @property
-    def view(self) -> AddressView | None:
-        """The client's address view; a connection that registered a broker has none."""
-        views = self._services.name_server.views
-        if views is not self._views:
-            self._views, self._view = views, views.view_of(self.caller.listener, self.caller.client_host)
-        return None if self.registered else self._view
-
-    @property
     def view_number(self) -> int:
-        """The number of the client's view: clients with the same number receive the same routes."""
-        view = self.view
-        return self._services.name_server.views.number if view is None else view.number
+        """The number of the client's address view: clients with the same number receive the same routes."""
+        self._client_view()
+        return self._view_number
+
+    def _client_view(self) -> AddressView | None:
+        if self._services.name_server.views is not self._views:
+            self._choose_view()
+        return self._view
+
+    def _choose_view(self) -> None:
+        """Choose the client's address view; a connection that registered a broker has none."""
+        views = self._services.name_server.views
+        view = None if self.registered else views.view_of(self.caller.listener, self.caller.client_host)
+        self._views, self._view = views, view
+        self._view_number = views.number if view is None else view.number
 
     def heartbeats(self) -> Iterator[BrokerHeartbeat]:
         """Yield heartbeats of the brokers that hold their registration over the connection."""
@@ -127,7 +134,9 @@ class Session:
         return self._answer(large.request, perf_counter_ns(), decoded=decoded)
 
     def _call(self, request: RemotingCommand, decoded: DecodedBody | None = None) -> Call:
-        return Call(request, self.origin, self._services.clock.monotonic_ms(), self.caller, decoded, self.view)
+        return Call(
+            request, self.origin, self._services.clock.monotonic_ms(), self.caller, decoded, self._client_view()
+        )
 
     def _answer(
         self, request: RemotingCommand, began_ns: int, frame: bytes | None = None, decoded: DecodedBody | None = None
@@ -169,6 +178,7 @@ class Session:
                     isinstance(event, BrokerHeartbeat) and event.proof is Proof.REGISTRATION
                 ):
                     self.registered[event.lease_key] = None
+                    self._views = None
             gateway.accept(answer.accepted)
         if answer.options:
             gateway.view.reconfigure(answer.options)

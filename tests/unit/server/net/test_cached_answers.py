@@ -136,7 +136,7 @@ def test_what_is_kept_is_bounded_by_the_brokers_there_are() -> None:
         view.table.replace_group(group)
         assert answers.route_body("t", strict=True)
         view.table.replace_group(BrokerGroup(group.broker_name))
-    assert len(vars(answers)["_parts"][None, True]) <= 102
+    assert len(vars(answers)["_parts"][True]) <= 102
 
 
 def test_shapes_of_one_broker_are_bounded() -> None:
@@ -148,5 +148,5 @@ def test_shapes_of_one_broker_are_bounded() -> None:
         body = answers.route_body(topic, strict=True)
         assert body is not None
         assert b'"readQueueNums":%d,' % number in body
-    parts = vars(answers)["_parts"][None, True]["b"]
+    parts = vars(answers)["_parts"][True]["b"]
     assert len(parts._queues) <= vars(cached_answers)["_MAX_SHAPES"]  # noqa: SLF001 (what is kept has no other name)
