@@ -29,6 +29,7 @@ from namesrv_stream.server.peer_log import PeerLog
 from namesrv_stream.server.start.identity import Identity
 from namesrv_stream.server.tls import ServerTls, calls_context
 from namesrv_stream.server.view.served_view import ServedView
+from namesrv_stream.server.view.unmapped import UnmappedAddresses
 from namesrv_stream.settings import Settings, read_accounts, rocketmq_config
 
 logger = logging.getLogger(__name__)
@@ -58,6 +59,7 @@ class Core:
     notifier: MinBrokerNotifier
     peer_log: PeerLog
     counters: Counters
+    unmapped: UnmappedAddresses
 
     def new_connection(self, listener: str = "") -> RemotingConnection:
         """Return the protocol of a connection that a listener accepted; the main one has no name."""
@@ -117,7 +119,8 @@ def build_core(settings: Settings, view: RouteView, ports: Ports) -> Core:
         RequestMetrics(ports.lane.answered if ports.lane else None),
         ports.clock,
     )
-    return Core(name_server, served, gateway, connections, services, notifier, peer_log, counters)
+    unmapped = UnmappedAddresses(name_server, settings.remoting.port_of_view_listener)
+    return Core(name_server, served, gateway, connections, services, notifier, peer_log, counters, unmapped)
 
 
 def _name_server(settings: Settings, view: RouteView, ports: Ports) -> NameServer:

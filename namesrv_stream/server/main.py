@@ -123,6 +123,7 @@ class _Server:
             "notify": core.notifier.run(),
             "rival": watch_for_rival(settings, self._identity),
             "certificate": core.services.tls.watch(),
+            "unmapped": core.unmapped.watch(),
         }
         try:
             await self._run_parts(parts, remoting, http, core, stop)

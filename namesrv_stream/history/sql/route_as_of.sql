@@ -23,7 +23,16 @@ orders AS (
   WHERE c.kind = 'kv' AND c.namespace = 'ORDER_TOPIC_CONFIG' AND c.key = $topic AND c.at_ms <= $at_ms
   ORDER BY c.at_ms DESC, c.partition DESC, c.offset DESC, c.seq DESC
   LIMIT 1
+),
+address_views AS (
+  SELECT c.*
+  FROM changes c
+  WHERE c.kind = 'kv' AND c.namespace = 'namesrv-stream.address-views' AND c.key = $address_view AND c.at_ms <= $at_ms
+  ORDER BY c.at_ms DESC, c.partition DESC, c.offset DESC, c.seq DESC
+  LIMIT 1
 )
 SELECT r.*
-FROM (SELECT * FROM offers UNION ALL SELECT * FROM brokers UNION ALL SELECT * FROM orders) r
+FROM (
+  SELECT * FROM offers UNION ALL SELECT * FROM brokers UNION ALL SELECT * FROM orders UNION ALL SELECT * FROM address_views
+) r
 ORDER BY r.at_ms, r.partition, r.offset, r.seq

@@ -24,6 +24,7 @@ from namesrv_stream.server.http.operation import JSON, Query, answers
 from namesrv_stream.server.server_metrics import ServerMetrics
 from namesrv_stream.server.view.following import TableStatus
 from namesrv_stream.server.view.served_state import ServedState
+from namesrv_stream.server.view.unmapped import UnmappedAddresses
 from namesrv_stream.text_table import counted
 
 State = Literal["ok", "degraded", "failed"]
@@ -99,6 +100,14 @@ def _job(tables: TableStatus, now_ms: int) -> PartHealth:
         )
         return _part("job", "degraded", text, refused_at_ms)
     return _part("job", "ok", since_ms=job.started_ms if job else None)
+
+
+def _address_views(unmapped: UnmappedAddresses) -> list[PartHealth]:
+    """Return the part of address views; servers without views have none."""
+    if not unmapped.is_relevant:
+        return []
+    reasons = "; ".join(unmapped.reasons())
+    return [_part("address_views", "degraded" if reasons else "ok", reasons or None)]
 
 
 _TEXT = ("text/plain", None)
@@ -178,7 +187,8 @@ class StatusPage:
             text = f"{native_lane.text}; Python answers all route queries, more slowly"
             lane = _part("native_lane", "degraded", text)
         job = _job(tables, self._clock.now_ms())
-        return _server(gateway), _kafka(gateway), _tables(tables, self._stale_after_ms), job, guard, lane
+        others = [guard, *_address_views(figures.unmapped), lane]
+        return [_server(gateway), _kafka(gateway), _tables(tables, self._stale_after_ms), job, *others]
 
     def _health(self, parts: Sequence[PartHealth]) -> dict[str, Any]:
         figures, view = self._figures, self._figures.view
