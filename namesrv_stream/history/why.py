@@ -10,8 +10,8 @@ from namesrv_stream.route.why.facts import Facts, Known, Question
 from namesrv_stream.route.why.findings import Explanation
 from namesrv_stream.settings import Settings
 
-#: Later than every row.
-_END_MS: Final = 1 << 53
+#: Later than every row: the last day that all query engines support.
+_END_MS: Final = 253_402_214_400_000
 #: Names with so many different characters are near misses; a short name has too many such neighbours.
 _MOST_DIFFERENT: Final = 2
 _SHORT_CHARS: Final = 4

@@ -8,7 +8,7 @@ WITH names AS (
   HAVING NOT LAST(c.gone ORDER BY c.at_ms, c.partition, c.offset, c.seq)
 ),
 distances AS (
-  SELECT DISTINCT n.name, DAMERAU_LEVENSHTEIN(LOWER(TRIM(n.name)), LOWER(TRIM($name))) AS distance
+  SELECT DISTINCT n.name, LEVENSHTEIN(LOWER(TRIM(n.name)), LOWER(TRIM($name))) AS distance
   FROM names n
   WHERE ABS(LENGTH(TRIM(n.name)) - LENGTH(TRIM($name))) <= $most
 )

@@ -111,6 +111,7 @@ class WhyPage:
             known = await self._past_routes.read(read)
         except REFUSALS as error:
             known = Known()
+            of_server = [each for each in of_server if each.cause != Why.SERVER_STALE]
             of_server.append(finding(Why.SERVER_STALE, question.name, [f"the tables cannot be read: {error}"]))
         elsewhere = await self._elsewhere(question)
         table = self._server.table  # only now, because the tables may be opened again meanwhile

@@ -9,7 +9,7 @@ import pytest
 
 from namesrv_stream.errors import ConfigError
 from namesrv_stream.history.why import explain_past, read_newest
-from namesrv_stream.route.events import TopicDeleted
+from namesrv_stream.route.events import KvPut, TopicDeleted
 from namesrv_stream.route.why.facts import Question
 from namesrv_stream.route.why.findings import Explanation, Why
 from namesrv_stream.table_errors import NotInHistory
@@ -24,8 +24,8 @@ OTHER = a_registration("10.0.0.2:10911", broker_name="broker-b", topics={"Other"
 def a_log() -> Log:
     """A topic that is there from second 1 on, deleted at 61, and whose broker unregisters at 121."""
     log = Log()
-    log.tick()
-    log.register(BROKER, after_ms=500)
+    log.say(KvPut(S1, "ns", "key", "value"))  # the history begins with its first row
+    log.register(BROKER, after_ms=1_000)
     log.register(OTHER, connection=2)
     log.say(TopicDeleted(S1, "TopicTest", None, "10.1.1.1"), after_ms=60_000)
     log.tick(60_000)

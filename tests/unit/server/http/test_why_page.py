@@ -13,7 +13,7 @@ from namesrv_stream.settings import Settings
 from tests.support.builders import BASE, RW, S1, Log, a_registration
 from tests.support.command_line import run_command
 from tests.support.http_rig import HttpRig
-from tests.support.tables import TablesOfLog
+from tests.support.tables import TablesOfLog, settings_in
 
 BROKER = a_registration(topics={"TopicTest": RW, "TBW102": RW, **BASE})
 GONE = a_registration("10.0.0.2:1", broker_name="broker-b", topics={"Gone": RW, **BASE})
@@ -50,10 +50,15 @@ async def test_a_gone_topic_is_explained_with_its_row(tmp_path: Path) -> None:
 
 
 async def test_unreadable_tables_leave_an_answer_from_memory(tmp_path: Path) -> None:
-    served = HttpRig(TablesOfLog(tmp_path / "other").settings)
+    served = HttpRig(settings_in(tmp_path))
+    served.rig.talk()
+    served.commit(_changes(BROKER), {0: 1})
     async with served.serving():
         found = (await served.get("/why/topics/Gone")).json()
-    assert found["findings"][0]["cause"] == "server_stale"
+        known = (await served.get("/why/topics/TopicTest")).json()
+    assert [each["cause"] for each in found["findings"]] == ["server_stale", "never_registered"]
+    assert "the tables cannot be read" in found["findings"][0]["text"]
+    assert known["is_routed"]
 
 
 @pytest.mark.parametrize(
@@ -104,7 +109,7 @@ async def test_the_console_explains_what_its_searches_do_not_find(tmp_path: Path
     assert "broker unregistered" in topic
     assert "partition 0 offset 2" in topic
     assert "near miss" in broker
-    assert "Why is there no Gone?" in search
+    assert "Why?" in search
 
 
 async def test_the_command_prints_the_answer(tmp_path: Path) -> None:
