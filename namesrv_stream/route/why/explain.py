@@ -207,12 +207,13 @@ def _usable(facts: Facts, groups: Sequence[BrokerGroup], rows: Sequence[RouteCha
 def _with_server(facts: Facts, found: list[Finding]) -> list[Finding]:
     """Add what is wrong with the server: first if it may be the reason why the server does not know more.
 
-    What happened before the trouble began is certain.
+    A cause that is older than the trouble is certain, if the tables know the name.
     """
     if not facts.of_server:
         return found
     begun_ms = min((each.since_ms for each in facts.of_server if each.since_ms is not None), default=facts.at_ms)
-    is_certain = bool(found) and found[0].since_ms is not None and found[0].since_ms < begun_ms
+    since_ms = found[0].since_ms if found and facts.rows else None
+    is_certain = since_ms is not None and since_ms < begun_ms
     return [*found, *facts.of_server] if is_certain else [*facts.of_server, *found]
 
 

@@ -4,6 +4,7 @@ import shlex
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from heapq import nlargest
 from typing import Final, Literal, NamedTuple
 
 from namesrv_stream.route.changes import RouteChange
@@ -248,10 +249,10 @@ def finding(
         since_ms: Since when; by default, since the newest row.
     """
     text, advice = CATALOGUE[why]
-    newest = sorted(rows, key=lambda row: (row.at_ms, *row[:3]), reverse=True)
+    newest = nlargest(_MOST_ROWS, rows, key=lambda row: (row.at_ms, *row[:3]))
     if since_ms is None and newest:
         since_ms = newest[0].at_ms
-    evidence = [Evidence(**{field: getattr(row, field) for field in Evidence.__slots__}) for row in newest[:_MOST_ROWS]]
+    evidence = [Evidence(**{field: getattr(row, field) for field in Evidence.__slots__}) for row in newest]
     names = list(dict.fromkeys(what))
     more = f" and {len(names) - _MOST_NAMES} more" if len(names) > _MOST_NAMES else ""
     named = {"name": name, "what": ", ".join(names[:_MOST_NAMES]) + more}

@@ -8,6 +8,7 @@ import asyncio
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from operator import is_
 from typing import Final
 from urllib.parse import quote, urlencode
 
@@ -22,6 +23,7 @@ from namesrv_stream.instants import duration
 from namesrv_stream.processor.name_server import NameServer
 from namesrv_stream.route.changes import ChangeKind
 from namesrv_stream.route.events import partition_of
+from namesrv_stream.route.group import BrokerGroup
 from namesrv_stream.route.why.explain import explain
 from namesrv_stream.route.why.facts import Facts, Known, Question, Refusal
 from namesrv_stream.route.why.findings import Explanation, Finding, Why, finding
@@ -36,6 +38,8 @@ from namesrv_stream.settings import Settings
 #: An answer is there within a second, so another server gets less.
 _OTHERS_TIMEOUT_S: Final = 0.7
 _MOST_BYTES: Final = 1 << 20
+#: Rows that were read before the routes changed do not explain the change, so they are read again.
+_MOST_READS: Final = 3
 #: Brokers accept topics of 127 characters, and names of groups' topics are somewhat longer.
 _MOST_CHARS: Final = 1_024
 
@@ -108,7 +112,12 @@ class WhyPage:
 
         of_server = list(self._server_findings())
         try:
-            known = await self._past_routes.read(read)
+            for _ in range(_MOST_READS):
+                before = self._groups(question)
+                known = await self._past_routes.read(read)
+                after = self._groups(question)
+                if len(before) == len(after) and all(map(is_, before, after)):
+                    break
         except REFUSALS as error:
             known = Known()
             of_server = [each for each in of_server if each.cause != Why.SERVER_STALE]
@@ -127,6 +136,12 @@ class WhyPage:
             with_order=self._server.options.order_message_enable,
         )
         return explain(facts, server_id=self._state.server_id)
+
+    def _groups(self, question: Question) -> list[BrokerGroup | None]:
+        """Return the broker groups that the answer depends on; a group is replaced when it changes."""
+        table, name = self._server.table, question.name
+        names = [name] if question.subject == "broker" else table.names_offering(name)
+        return [table.groups.get(name) for name in names]
 
     async def _explain_past(self, question: Question, at: str) -> Explanation:
         def read() -> Explanation:
@@ -167,8 +182,7 @@ class WhyPage:
 
     async def _elsewhere(self, question: Question) -> Sequence[str]:
         """Return the other servers that have a route, if this one has none."""
-        table, name = self._server.table, question.name
-        if table.group(name).is_registered if question.subject == "broker" else table.names_offering(name):
+        if any(group and group.is_registered for group in self._groups(question)):
             return ()
         urls, ask_on = self._settings.http.console_servers, asyncio.get_running_loop().run_in_executor
         partitions = self._state.partitions
