@@ -82,7 +82,7 @@ def authorise_broker(access: Access, call: Call) -> None:
 
 
 def remember_refusal(server: NameServer, call: Call, text: str) -> None:
-    """Remember a refused request by the broker or topic that it names, for ``why``."""
+    """Remember a broker's refused request by the broker or topic that it names, for ``why``."""
     fields, refusals = call.request.ext_fields or {}, server.refusals
     name = (fields.get("brokerName") or fields.get("topic") or "")[:_MAX_NAME_CHARS]
     earlier = refusals.pop(name, None)

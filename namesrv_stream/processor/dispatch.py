@@ -83,7 +83,7 @@ def process(server: NameServer, call: Call) -> Answer:
         return processor(server, call)
     except NamesrvStreamError as error:
         refusal = error.for_log if isinstance(error, NoPermission) else ""
-        if refusal:
+        if refusal and code in BROKER_CODES:
             remember_refusal(server, call, refusal)
         return Answer(error_response(call.request, error), refusal=refusal)
 

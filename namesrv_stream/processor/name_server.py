@@ -119,8 +119,8 @@ class NameServer:
     """The state from which one server answers. Only ``reconfigure`` changes the options.
 
     Attributes:
-        refusals: Name of a topic or broker → requests about it that were refused because of who sent them, by monotonic
-            time.
+        refusals: Name of a broker or topic → requests of brokers about it that were refused because of who sent them;
+            monotonic times.
         started_ms: Monotonic time of the server's start.
         config: RocketMQ's key → configured value, for keys that this server uses. Values that can change at run time
             come from ``options`` and the table instead (``configuration.effective_config``).

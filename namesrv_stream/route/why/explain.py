@@ -8,7 +8,7 @@ from typing import Final
 
 from namesrv_stream.route.changes import Cause, ChangeKind, RouteChange
 from namesrv_stream.route.group import BrokerGroup
-from namesrv_stream.route.model import MASTER_ID, PERM_READ, PERM_WRITE, QueueData
+from namesrv_stream.route.model import MASTER_ID, PERM_READ, PERM_WRITE
 from namesrv_stream.route.topic_route import broker_data_of, is_in_zone
 from namesrv_stream.route.why.facts import Facts
 from namesrv_stream.route.why.findings import Explanation, Finding, Why, finding
@@ -50,13 +50,15 @@ def explain(facts: Facts, *, server_id: str = "", notes: Sequence[str] = ()) -> 
 
 def explain_topic(facts: Facts) -> list[Finding]:
     """Return what is wrong with a topic, the most important first."""
-    offers = [(group, queue) for group, queue in facts.table.queue_data_of(facts.name) if group.is_registered]
-    if not offers:
+    queues = {group.broker_name: queue for group, queue in facts.table.queue_data_of(facts.name)}
+    groups = [group for name in queues if (group := facts.table.group(name)).is_registered]
+    if not groups:
         return _with_server(facts, list(_no_route(facts)))
-    groups = [group for group, _ in offers]
-    routes = _of_kinds(facts.rows, ChangeKind.QUEUE_DATA, ChangeKind.BROKER_DATA)
-    found = [*_unseen(facts, groups), *_no_use(facts, offers), *_order(facts, groups)]
-    return _with_server(facts, found) or [_usable(facts, groups, routes)]
+    hidden, seen = _hidden(facts, groups)
+    perms = {g.broker_name: queues[g.broker_name].perm for g in seen if MASTER_ID in g.broker_addrs}
+    found = [*hidden, *_unhealthy(facts, seen), *_no_permission(facts, perms), *_order(facts, groups)]
+    rows = _of_kinds(facts.rows, ChangeKind.QUEUE_DATA, ChangeKind.BROKER_DATA)
+    return _with_server(facts, found) or [_usable(facts, seen, rows)]
 
 
 def explain_broker(facts: Facts) -> list[Finding]:
@@ -64,14 +66,14 @@ def explain_broker(facts: Facts) -> list[Finding]:
     group = facts.table.group(facts.name)
     if not group.is_registered:
         return _with_server(facts, list(_not_registered(facts)))
-    found = [*_unseen(facts, [group])]
+    hidden, seen = _hidden(facts, [group])
+    found = [*hidden, *_unhealthy(facts, seen)]
     wiped = [row for row in facts.rows if row.cause == Cause.WRITE_PERM_WIPED and not row.gone]
     if wiped and not any(queue.perm & PERM_WRITE for queue in group.topics.values()):
         found.append(finding(Why.WRITE_PERM_WIPED, facts.name, _details(wiped), wiped))
     if facts.late:
         found.append(finding(Why.HEARTBEAT_LATE, facts.name, facts.late))
-    came = _of_kinds(facts.rows, ChangeKind.BROKER_DATA, ChangeKind.BROKER_LIVE)
-    return _with_server(facts, found) or [_usable(facts, [group], came)]
+    return _with_server(facts, found) or [_usable(facts, seen, _of_kinds(facts.rows, ChangeKind.BROKER_DATA))]
 
 
 def _no_route(facts: Facts) -> Iterator[Finding]:
@@ -116,11 +118,10 @@ def _gone(facts: Facts, rows: Sequence[RouteChange]) -> Finding:
     elif why == Why.TOPIC_LEFT_OUT:  # another process took over the name and address
         why = Why.BROKER_REMOVED
     if why == Why.TOPIC_LEFT_OUT:
-        back = [row for row in _of_kinds(facts.rows, ChangeKind.BROKER_LIVE) if row.broker_name == last.broker_name]
-        return finding(why, facts.name, [last.broker_name or ""], [last, *(row for row in back if not row.gone)])
+        return finding(why, facts.name, [last.broker_name or ""], [last])
     rows = [row for row in gone if row.cause == last.cause]
     if why == Why.TOPIC_DELETED:
-        return finding(why, facts.name, [last.detail or "nobody knows by whom"], rows)
+        return finding(why, facts.name, [last.detail or "the log does not say by whom"], rows)
     return finding(why, facts.name, _details([last]), gone)
 
 
@@ -147,44 +148,51 @@ def _refused(facts: Facts, since_of: Mapping[str | None, int]) -> Iterator[Findi
         yield finding(Why.ACCESS_DENIED, facts.name, texts, since_ms=since_ms)
 
 
-def _unseen(facts: Facts, groups: Sequence[BrokerGroup]) -> Iterator[Finding]:
-    """Yield why clients do not see these broker groups, or see only a part of them."""
-    if facts.question.cluster is not None and not any(facts.question.cluster in group.clusters for group in groups):
-        rows = _of_kinds(facts.rows, ChangeKind.BROKER_DATA)
-        yield finding(Why.OTHER_CLUSTER, facts.name, [f"{g.broker_name} in {g.cluster}" for g in groups], rows)
-    zone = facts.question.zone
-    if zone is not None and not any(is_in_zone(broker_data_of(group), zone) for group in groups):
-        rows = _of_kinds(facts.rows, ChangeKind.BROKER_DATA)
-        zones = [f"{g.broker_name} in {g.zone_name or 'no zone'}" for g in groups]
-        yield finding(Why.HIDDEN_BY_ZONE, facts.name, zones, rows)
-    if not any(MASTER_ID in group.broker_addrs for group in groups):
-        gone = [row for row in facts.rows if row.kind == ChangeKind.BROKER_LIVE and row.gone]
-        masters = [row for row in gone if row.broker_id == MASTER_ID] or _of_kinds(facts.rows, ChangeKind.BROKER_DATA)
-        yield finding(Why.ONLY_SLAVES, facts.name, _details(masters), masters)
+def _hidden(facts: Facts, groups: Sequence[BrokerGroup]) -> tuple[list[Finding], Sequence[BrokerGroup]]:
+    """Return why the client sees none of these broker groups, and those that it sees."""
+    cluster, zone, rows = facts.question.cluster, facts.question.zone, _of_kinds(facts.rows, ChangeKind.BROKER_DATA)
+    seen = [group for group in groups if cluster is None or cluster in group.clusters]
+    if not seen:
+        where = [f"{group.broker_name} in {group.cluster}" for group in groups]
+        return [finding(Why.OTHER_CLUSTER, facts.name, where, rows)], ()
+    in_zone = [group for group in seen if zone is None or is_in_zone(broker_data_of(group), zone)]
+    if not in_zone:
+        where = [f"{group.broker_name} in {group.zone_name or 'no zone'}" for group in seen]
+        return [finding(Why.HIDDEN_BY_ZONE, facts.name, where, rows)], ()
+    return [], in_zone
+
+
+def _unhealthy(facts: Facts, groups: Sequence[BrokerGroup]) -> Iterator[Finding]:
+    """Yield why clients cannot send to these broker groups, or get addresses of dead brokers."""
     names = {group.broker_name for group in groups}
+    rows = [row for row in facts.rows if row.broker_name in names]
+    if groups and not any(MASTER_ID in group.broker_addrs for group in groups):
+        gone = [row for row in _of_kinds(rows, ChangeKind.BROKER_LIVE) if row.gone and row.broker_id == MASTER_ID]
+        masters = gone or _of_kinds(rows, ChangeKind.BROKER_DATA)
+        yield finding(Why.ONLY_SLAVES, facts.name, _details(masters), masters)
     held = {key: hold for key, hold in facts.table.held.items() if key.broker_name in names}
     if held:
         texts = [f"{key.broker_name}: {hold.reason}" for key, hold in held.items()]
-        yield finding(Why.HELD_BY_GUARD, facts.name, texts, since_ms=min(hold.since_ms for hold in held.values()))
+        since_ms = min(hold.since_ms for hold in held.values())
+        guarded = [row for row in _of_kinds(rows, ChangeKind.GUARD) if not row.gone]
+        yield finding(Why.HELD_BY_GUARD, facts.name, texts, guarded, since_ms=since_ms)
 
 
-def _no_use(facts: Facts, offers: Sequence[tuple[BrokerGroup, QueueData]]) -> Iterator[Finding]:
-    """Yield why clients cannot send to a topic, or cannot read it, although it has a route with a master."""
-    perms = [queue.perm for group, queue in offers if MASTER_ID in group.broker_addrs]
-    rows = [row for row in _of_kinds(facts.rows, ChangeKind.QUEUE_DATA) if not row.gone]
-    brokers = [row.broker_name or "" for row in rows]
+def _no_permission(facts: Facts, perms: Mapping[str, int]) -> Iterator[Finding]:
+    """Yield why clients cannot send to a topic, or cannot read it, given its permission at every master."""
+    rows = [row for row in _of_kinds(facts.rows, ChangeKind.QUEUE_DATA) if row.broker_name in perms and not row.gone]
     if not perms:
         return
-    if not any(perm & (PERM_READ | PERM_WRITE) for perm in perms):
-        yield finding(Why.NO_PERMISSION, facts.name, brokers, rows)
-    elif not any(perm & PERM_WRITE for perm in perms):
+    if not any(perm & (PERM_READ | PERM_WRITE) for perm in perms.values()):
+        yield finding(Why.NO_PERMISSION, facts.name, perms, rows)
+    elif not any(perm & PERM_WRITE for perm in perms.values()):
         wiped = [row for row in rows if row.cause == Cause.WRITE_PERM_WIPED]
         if wiped:
             yield finding(Why.WRITE_PERM_WIPED, facts.name, _details(wiped), wiped)
         else:
-            yield finding(Why.READ_ONLY, facts.name, brokers, rows)
-    elif not any(perm & PERM_READ for perm in perms):
-        yield finding(Why.WRITE_ONLY, facts.name, brokers, rows)
+            yield finding(Why.READ_ONLY, facts.name, perms, rows)
+    elif not any(perm & PERM_READ for perm in perms.values()):
+        yield finding(Why.WRITE_ONLY, facts.name, perms, rows)
 
 
 def _order(facts: Facts, groups: Sequence[BrokerGroup]) -> Iterator[Finding]:

@@ -257,4 +257,4 @@ def finding(
     more = f" and {len(names) - _MOST_NAMES} more" if len(names) > _MOST_NAMES else ""
     named = {"name": name, "what": ", ".join(names[:_MOST_NAMES]) + more}
     quoted = named | {"name": shlex.quote(name)}  # a command line that people may copy
-    return Finding(why, text.format(**named), since_ms, evidence, advice.format(**quoted))
+    return Finding(why, text.format(**named).removesuffix(": "), since_ms, evidence, advice.format(**quoted))
