@@ -206,10 +206,11 @@ def _order(facts: Facts, groups: Sequence[BrokerGroup]) -> Iterator[Finding]:
 
 def _usable(facts: Facts, groups: Sequence[BrokerGroup], rows: Sequence[RouteChange]) -> Finding:
     """Return that clients can use the route, or will as soon as they request it again."""
-    newest = [row for row in rows if not row.gone]
-    is_new = any(row.at_ms > facts.at_ms - CLIENT_CACHE_MS for row in newest)
+    # One row of each record is enough: that of the topic, if there is one ("queue_data" comes after "broker_data").
+    of_record = {(r.partition, r.offset): r for r in sorted(rows, key=lambda r: r.kind) if not r.gone}
+    is_new = any(row.at_ms > facts.at_ms - CLIENT_CACHE_MS for row in of_record.values())
     why = Why.CLIENT_CACHE if is_new else Why.NOTHING_WRONG
-    return finding(why, facts.name, [group.broker_name for group in groups], newest)
+    return finding(why, facts.name, [group.broker_name for group in groups], of_record.values())
 
 
 def _with_server(facts: Facts, found: list[Finding]) -> list[Finding]:
