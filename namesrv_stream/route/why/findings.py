@@ -79,7 +79,7 @@ CATALOGUE: Final[Mapping[Why, Entry]] = {
     ),
     Why.ACCESS_DENIED: Entry(
         "this server refuses requests about {what}",
-        "add the peer to admin.broker_networks or admin.trusted_networks, or let it sign its requests with one of"
+        "add the broker's address to admin.broker_networks, or let the broker sign its requests with one of"
         " admin.accounts",
     ),
     Why.TOPIC_DELETED: Entry(
@@ -91,20 +91,20 @@ CATALOGUE: Final[Mapping[Why, Entry]] = {
         "check the file store/config/topics.json of these brokers, and " + _CREATE,
     ),
     Why.BROKER_EXPIRED: Entry(
-        "all brokers of {name} are gone; the last one sent no heartbeat within its timeout: {what}",
+        "no broker of {name} is left; the last one sent no heartbeat within its timeout: {what}",
         "check whether the broker still runs, whether it hangs (garbage collection, disk), and its network to this"
         " server; its next registration restores the route",
     ),
     Why.BROKER_DISCONNECTED: Entry(
-        "all brokers of {name} are gone; the connection of the last one was closed: {what}",
+        "no broker of {name} is left; the connection of the last one was closed: {what}",
         "check whether the broker's process has ended or crashed, and start it again",
     ),
     Why.BROKER_UNREGISTERED: Entry(
-        "all brokers of {name} are gone; the last one unregistered, as brokers do when they are stopped: {what}",
+        "no broker of {name} is left; the last one unregistered, as brokers do when they are stopped: {what}",
         "start the broker again if it was not stopped on purpose",
     ),
     Why.BROKER_REMOVED: Entry(
-        "all brokers of {name} are gone: {what}",
+        "no broker of {name} is left: {what}",
         "the evidence names the reason; a broker that is alive comes back with its next registration",
     ),
     Why.OTHER_SERVER: Entry(

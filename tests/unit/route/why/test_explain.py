@@ -14,6 +14,7 @@ from namesrv_stream.route.table import RouteTable
 from namesrv_stream.route.why.explain import explain
 from namesrv_stream.route.why.facts import Facts, Known, Question, Refusal
 from namesrv_stream.route.why.findings import CATALOGUE, Explanation, Finding, Why, finding
+from namesrv_stream.settings import project_home
 from tests.support.builders import BASE, RW, S1, Log, a_registration
 
 TOPIC = "TopicTest"
@@ -323,9 +324,10 @@ def test_a_partly_unusable_topic_is_usable() -> None:
     assert causes(why(log)) == [Why.NOTHING_WRONG]
 
 
-def test_every_cause_has_a_text_and_an_advice() -> None:
+def test_every_cause_has_a_text_and_an_advice_and_is_documented() -> None:
+    page = (project_home() / "docs" / "why.md").read_text(encoding="utf-8")
     assert set(CATALOGUE) == set(Why)
-    assert len(Why) >= 15
+    assert [cause for cause in Why if f"`{cause}`" not in page] == []
 
 
 def test_an_advice_quotes_the_name_for_the_shell() -> None:
