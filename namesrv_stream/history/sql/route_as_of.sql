@@ -10,7 +10,7 @@ WITH offers AS (
 brokers AS (
   SELECT c.*
   FROM changes c
-  WHERE c.kind IN ('broker_data', 'broker_live') AND c.at_ms <= $at_ms
+  WHERE c.kind IN ('broker_data', 'broker_live', 'guard') AND c.at_ms <= $at_ms
     AND c.broker_name IN (SELECT o.broker_name FROM offers o)
   QUALIFY ROW_NUMBER() OVER (
     PARTITION BY c.kind, c.broker_name, c.broker_addr, CASE WHEN c.broker_addr IS NOT NULL THEN c.cluster END

@@ -83,14 +83,19 @@ class PastRoutes:
             StoreUnreachable: The tables' object store does not answer.
             SystemBusy: Too many queries are waiting.
         """
+        as_of = quoted_zone(as_of)
+        return await self.read(lambda: convert(self._answer(topic, as_of)))
+
+    async def read(self, question: Callable[[], Result]) -> Result:
+        """Return the result of a question to the tables, which is called on the thread.
+
+        Raises the errors of ``ask``.
+        """
         if self._asked >= _THREADS + _WAITING:
             raise SystemBusy("too many queries for past routes at once; try again")
         self._asked += 1
-        as_of = _UNQUOTED_ZONE.sub(r"\1+\2", as_of)
         try:
-            return await asyncio.get_running_loop().run_in_executor(
-                self._threads, lambda: convert(self._answer(topic, as_of))
-            )
+            return await asyncio.get_running_loop().run_in_executor(self._threads, question)
         except (TableSchemaMismatch, StoreUnreachable) as error:
             logger.warning("the history cannot be read: %s", safe(str(error)))
             raise
@@ -102,6 +107,11 @@ class PastRoutes:
         from namesrv_stream.history.past_route import read_past_route
 
         return read_past_route(self._settings, topic, as_of, self._clock.now_ms(), flag="as_of", source="query")
+
+
+def quoted_zone(as_of: str) -> str:
+    """Return an instant of a URL with the + of its zone, which arrives as a space if it is not percent-encoded."""
+    return _UNQUOTED_ZONE.sub(r"\1+\2", as_of)
 
 
 class RouteQuery(Query):
