@@ -81,7 +81,7 @@ def test_undo_restores_each_permission_from_before(servers: str, brokers: list[B
     assert drained.code == 0, drained
     assert _perms(servers, mqadmin, _TOPIC) == [dict.fromkeys(_NAMES, 6) | {broker.name: 4}] * 2
     again = _drain(servers, broker, *_FAST)
-    assert (again.code, "drain-a is already drained since" in again.err) == (1, True)
+    assert (again.code, "drain-a is already drained (since" in again.err) == (1, True)
     undone = _drain(servers, broker, "--undo")
     assert undone.code == 0, undone
     assert _perms(servers, mqadmin, _TOPIC) == everywhere

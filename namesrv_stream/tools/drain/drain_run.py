@@ -4,7 +4,7 @@ import asyncio
 import sys
 import time
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 from namesrv_stream.client.client_errors import NameServersUnreachable
@@ -22,6 +22,8 @@ from namesrv_stream.tools.tool_options import current_operator
 PAUSE_S: Final = 1.0
 _STATUS_INTERVAL_S: Final = 10.0
 _MOST_NAMES: Final = 5  # in one message
+#: A name server accepts headers of 512 KiB, and the encoding of a KV entry in a header needs some of it.
+_MOST_RECORD_BYTES: Final = 384 * 1024
 
 
 class DrainRefused(NamesrvStreamError):
@@ -69,7 +71,7 @@ class DrainRun:
     progress: Progress
     is_resumed: bool = False
     is_forced: bool = False
-    record: Record | None = None
+    record: Record | None = field(default=None, init=False)
 
     async def drain(self) -> DrainState:
         """Return the state in which the broker is safe to stop, or the last one before the time passed.
@@ -93,7 +95,7 @@ class DrainRun:
             )
         if not self.is_resumed:
             topics = await self._wipe(views)
-            self.progress.say(f"{name}: removed the write permission of {counted(topics, 'topic')}")
+            self.progress.say(f"{name}: removed the write permission of {counted(topics, 'topic')}; --undo restores it")
         limits = self.limits
         state = DrainState(limits.poll_interval_ms, limits.quiet_ms, SystemClock().monotonic_ms())
         return await self._watch(master_addr, state)
@@ -117,8 +119,8 @@ class DrainRun:
             self.record = record
             return broker.master_addr
         if record is not None and any(view.lacking(record.perms) for view in views.values()):
-            since = f"since {record.at} by {record.by}"
-            raise DrainRefused(f"{name} is already drained {since}: --resume continues to wait, --undo ends the drain")
+            drained = f"already drained (since {record.at}, by {record.by})"
+            raise DrainRefused(f"{name} is {drained}: --resume continues to wait, --undo ends the drain")
         if not any(view.writable for view in views.values()):
             raise DrainRefused(f"no topic of {name} has the write permission: there is nothing to drain")
         only_here = {topic for view in views.values() for topic in view.only_here}
@@ -134,6 +136,8 @@ class DrainRun:
         perms = {topic: perm for view in views.values() for topic, perm in view.writable.items()}
         record = self.record or Record(iso_instant(SystemClock().now_ms()), current_operator(), {})
         self.record = replace(record, perms={**record.perms, **perms})
+        if len(self.record.encode()) > _MOST_RECORD_BYTES:
+            raise DrainRefused(f"the names of {counted(len(self.record.perms), 'topic')} are too long for one KV entry")
         await self.routes.wipe(self.record)
         return len(perms)
 
@@ -152,7 +156,7 @@ class DrainRun:
                 state = await self._wipe_again(views, state)
             elif state.step is not step or began_s - said_s >= _STATUS_INTERVAL_S:
                 step, said_s = state.step, began_s
-                self.progress.say(f"{step}: {'; '.join(state.obstacles())}")
+                self.progress.say(f"not safe yet: {'; '.join(state.obstacles())}")
             await asyncio.sleep(max(PAUSE_S, 5 * (time.monotonic() - began_s)))
 
     async def _wipe_again(self, views: Mapping[str, BrokerView], state: DrainState) -> DrainState:

@@ -144,5 +144,6 @@ class DrainState:
         if seen.counter is None:
             found.append(f"the broker does not answer ({seen.broker_failure})")
         elif self.quiet_for_ms is not None and self.quiet_for_ms < self.quiet_ms:
-            found.append(f"the broker's message counter has been unchanged for only {duration(self.quiet_for_ms)}")
+            quiet = f"{duration(self.quiet_for_ms)} of {duration(self.quiet_ms)}"
+            found.append(f"the broker has stored no message for {quiet}")
         return found

@@ -54,7 +54,7 @@ class UndoRun:
                 # Servers of this product share the log, so the next step usually finds the others done.
                 await self.routes.restore_at(addr, view.queues, lacking)
                 self.restored.update(lacking)
-                return f"name server {addr} takes {counted(len(lacking), 'permission')} back"
+                return f"name server {addr} does not show all permissions yet"
         return ""
 
     async def _not_ready(self, views: Mapping[str, BrokerView], failures: Mapping[str, str]) -> str:
@@ -74,9 +74,12 @@ class UndoRun:
         views, _ = await self.routes.views()
         gone = sorted(record.perms.keys() - {topic for view in views.values() for topic in view.queues})
         already = len(record.perms.keys() - self.restored - set(gone))
-        self.progress.say(f"{name}: restored the write permission of {counted(restored, 'topic')}")
+        if restored or not already:
+            self.progress.say(f"{name}: restored the write permission of {counted(restored, 'topic')}")
         if already:
-            self.progress.say(f"{counted(already, 'topic')} had it already: the broker registered again")
+            topics = counted(already, "topic")
+            self.progress.say(f"{name}: {topics} had the write permission already, because the broker registered again")
         if gone:
-            self.progress.say(f"{counted(len(gone), 'topic')} {plural(len(gone), 'is', 'are')} gone: {named(gone)}")
+            verb = plural(len(gone), "no longer exists", "no longer exist")
+            self.progress.say(f"{name}: {counted(len(gone), 'topic')} {verb}: {named(gone)}")
         return {"broker": name, "restored": restored, "already_writable": already, "gone": gone}

@@ -53,7 +53,7 @@ def test_the_wait_begins_when_the_last_server_follows() -> None:
 def test_a_broker_that_stores_messages_is_not_safe() -> None:
     busy = after(seen(1), seen(58, puts=8), seen(61, puts=8))
     assert busy.step is Step.QUIETING
-    assert busy.obstacles() == ["the broker's message counter has been unchanged for only 3.0 s"]
+    assert busy.obstacles() == ["the broker has stored no message for 3.0 s of 10.0 s"]
     assert busy.after(seen(68, puts=9)).step is Step.QUIETING
     assert busy.after(seen(67.9, puts=8)).step is Step.QUIETING
     assert busy.after(seen(68, puts=8)).step is Step.SAFE
