@@ -1,7 +1,7 @@
 """A broker's permissions at every name server, its message counter, and the record of a drain."""
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -14,6 +14,7 @@ from namesrv_stream.client.name_servers import NameServers
 from namesrv_stream.client.route import BrokerData, ClusterInfo, QueueData, TopicRouteData, decode_kv_entries
 from namesrv_stream.clock import SystemClock
 from namesrv_stream.errors import NamesrvStreamError, QueryNotFound, TopicNotExist
+from namesrv_stream.remoting.command import RequestCode
 from namesrv_stream.route.topic_route import is_system_topic
 from namesrv_stream.tools.drain.drain_state import Observation, PutCounter
 
@@ -91,7 +92,7 @@ class Record:
     perms: Mapping[str, int]
 
     def encode(self) -> str:
-        """Return the value of the KV entry: the topics are grouped by permission, which is nearly always 6."""
+        """Return the value of the KV entry, with the topics grouped by permission, since most have the same."""
         topics: dict[str, list[str]] = {}
         for topic, perm in sorted(self.perms.items()):
             topics.setdefault(str(perm), []).append(topic)
@@ -109,7 +110,9 @@ class Record:
             perms = {str(topic): int(perm) for perm, topics in fields["topics"].items() for topic in topics}
             return Record(str(fields["at"]), str(fields["by"]), perms)
         except (AttributeError, KeyError, TypeError, ValueError):
-            raise UnexpectedAnswer(101, 0, f"an entry of {NAMESPACE} is not a record of a drain") from None
+            raise UnexpectedAnswer(
+                RequestCode.GET_KV_CONFIG, 0, f"an entry of {NAMESPACE} is not a record of a drain"
+            ) from None
 
 
 class BrokerRoutes:
@@ -120,6 +123,11 @@ class BrokerRoutes:
         self._servers = servers
         self._each = {addr: servers.only(addr) for addr in servers.addrs}
         self._brokers: dict[str, NameServers] = {}
+
+    @property
+    def addrs(self) -> list[str]:
+        """The addresses of the name servers."""
+        return list(self._each)
 
     async def close(self) -> None:
         """Close the connections."""
@@ -160,9 +168,10 @@ class BrokerRoutes:
 
     async def observe(self, broker_addr: str) -> tuple[Observation, dict[str, BrokerView]]:
         """Ask all name servers and the broker."""
+        began_ms = SystemClock().monotonic_ms()
         (views, failures), (counter, failure) = await asyncio.gather(self.views(), self.counter(broker_addr))
         writable = {addr: len(view.writable) for addr, view in views.items()}
-        return Observation(SystemClock().monotonic_ms(), writable, failures, counter, failure), views
+        return Observation(began_ms, SystemClock().monotonic_ms(), writable, failures, counter, failure), views
 
     async def counter(self, broker_addr: str) -> tuple[PutCounter | None, str]:
         """Return the message counter of the broker, or why it does not answer."""
@@ -209,13 +218,13 @@ class BrokerRoutes:
 
         await asyncio.gather(*(restore(topic, perm) for topic, perm in perms.items()))
 
-    async def forget(self) -> Sequence[str]:
+    async def forget(self) -> None:
         """Delete the record.
 
         Raises:
             NamesrvStreamError: A name server refused or did not answer.
         """
-        return await admin.delete_kv(self._servers, NAMESPACE, self.broker_name, TIMEOUT_MS)
+        await admin.delete_kv(self._servers, NAMESPACE, self.broker_name, TIMEOUT_MS)
 
 
 def _reason(error: NamesrvStreamError) -> str:

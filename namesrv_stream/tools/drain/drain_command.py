@@ -99,10 +99,8 @@ def _limits(texts: Mapping[str, str | None], *, is_undo: bool) -> Limits:
 
 def _verdict(run: DrainRun, state: DrainState) -> dict[str, Any]:
     """Print the verdict, and return it as JSON."""
-    name, seen, quiet_ms = run.routes.broker_name, state.last, state.quiet_for_ms
-    assert seen is not None
-    is_safe = state.step is Step.SAFE
-    hidden_ms = None if state.hidden_at_ms is None else seen.at_ms - state.hidden_at_ms
+    name, is_safe = run.routes.broker_name, state.step is Step.SAFE
+    hidden_ms, quiet_ms = state.hidden_for_ms, state.quiet_for_ms
     if is_safe:
         run.progress.say(
             f"safe to stop: no name server has offered {name} for writing for {duration(hidden_ms or 0)},"
@@ -117,7 +115,7 @@ def _verdict(run: DrainRun, state: DrainState) -> dict[str, Any]:
         "reasons": list(state.obstacles()),
         "topics": len(run.record.perms) if run.record else 0,
         "wipes": state.wipes,
-        "name_servers": sorted({*seen.writable, *seen.unanswered}),
+        "name_servers": run.routes.addrs,
         "elapsed_ms": round(run.progress.elapsed_ms),
         "not_offered_ms": hidden_ms,
         "quiet_ms": quiet_ms,

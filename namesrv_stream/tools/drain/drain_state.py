@@ -17,7 +17,7 @@ from typing import Final, NamedTuple
 from namesrv_stream.instants import duration
 from namesrv_stream.text_table import counted
 
-#: The client's routes may be that many poll intervals old: one may fail, or begin before the wipe.
+#: After this many poll intervals a client has replaced an old route, even if one poll fails.
 POLLS: Final = 2
 #: Servers share a wipe within a second. If one still has the permission after this time, a registration restored it.
 _PATIENCE_MS: Final = 5_000
@@ -44,14 +44,16 @@ class Observation:
     """The answers of all peers at one time.
 
     Attributes:
-        at_ms: When, by a monotonic clock.
+        began_ms: When the first peer was asked, by a monotonic clock.
+        ended_ms: When the last one had answered.
         writable: Name server → number of the broker's topics that it answers with the write permission.
         unanswered: Name server → why it did not answer.
         counter: The broker's counter; None if the broker did not answer.
         broker_failure: Why the broker did not answer.
     """
 
-    at_ms: int
+    began_ms: int
+    ended_ms: int
     writable: Mapping[str, int]
     unanswered: Mapping[str, str] = field(default_factory=dict)
     counter: PutCounter | None = None
@@ -91,11 +93,11 @@ class DrainState:
         if is_writable:
             hidden_at_ms = None
         elif hidden_at_ms is None and not seen.unanswered:
-            hidden_at_ms = seen.at_ms
+            hidden_at_ms = seen.ended_ms
         counter, put_at_ms = self.counter, self.put_at_ms
         if seen.counter is not None and seen.counter != counter:
-            counter, put_at_ms = seen.counter, seen.at_ms
-        is_restored = self.hidden_at_ms is not None or seen.at_ms - self.wiped_at_ms >= _PATIENCE_MS
+            counter, put_at_ms = seen.counter, seen.ended_ms
+        is_restored = self.hidden_at_ms is not None or seen.ended_ms - self.wiped_at_ms >= _PATIENCE_MS
         return replace(
             self,
             hidden_at_ms=hidden_at_ms,
@@ -121,14 +123,21 @@ class DrainState:
     @property
     def poll_left_ms(self) -> int:
         """How long clients may still have the old route, if nothing restores the permission."""
-        if self.last is None or self.hidden_at_ms is None:
-            return POLLS * self.poll_interval_ms
-        return max(0, POLLS * self.poll_interval_ms - (self.last.at_ms - self.hidden_at_ms))
+        return max(0, POLLS * self.poll_interval_ms - (self.hidden_for_ms or 0))
+
+    @property
+    def hidden_for_ms(self) -> int | None:
+        """For how long no name server has answered with the write permission; None if one does."""
+        return self._since(self.hidden_at_ms)
 
     @property
     def quiet_for_ms(self) -> int | None:
         """How long the broker has stored no message, at least; None if the broker has never answered."""
-        return None if self.last is None or self.put_at_ms is None else self.last.at_ms - self.put_at_ms
+        return self._since(self.put_at_ms)
+
+    def _since(self, at_ms: int | None) -> int | None:
+        # What begins with the end of an observation is proved until the begin of another.
+        return None if self.last is None or at_ms is None else max(0, self.last.began_ms - at_ms)
 
     def obstacles(self) -> Sequence[str]:
         """Return why the broker cannot be stopped yet, a clause for each reason; none if it can."""

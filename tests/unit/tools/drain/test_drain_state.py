@@ -23,7 +23,8 @@ def seen(
     unanswered = unanswered or {}
     topics = {addr: (writable or {}).get(addr, 0) for addr in SERVERS if addr not in unanswered}
     counter = None if puts is None else PutCounter(started, puts)
-    return Observation(round(at_s * 1000), topics, unanswered, counter, "" if counter else "connection refused")
+    at_ms = round(at_s * 1000)
+    return Observation(at_ms, at_ms, topics, unanswered, counter, "" if counter else "connection refused")
 
 
 def after(*observations: Observation) -> DrainState:
@@ -95,6 +96,13 @@ def test_a_permission_that_a_registration_restores_is_wiped_again_and_the_wait_b
 def test_a_permission_that_was_never_seen_to_go_is_wiped_again_after_five_seconds() -> None:
     assert not after(seen(4.9, writable={"a:9876": 1})).must_wipe
     assert after(seen(5, writable={"a:9876": 1})).must_wipe
+
+
+def test_the_duration_of_an_observation_proves_nothing() -> None:
+    counter = PutCounter("1", 7)
+    slow = [Observation(began, began + 3_000, dict.fromkeys(SERVERS, 0), {}, counter) for began in (1_000, 63_999)]
+    state = begun().after(slow[0]).after(slow[1])
+    assert (state.hidden_for_ms, state.step) == (59_999, Step.POLLING)
 
 
 def test_nothing_is_safe_before_the_first_observation() -> None:
