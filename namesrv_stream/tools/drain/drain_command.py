@@ -43,9 +43,10 @@ def drain(
     timeout: Annotated[str | None, _duration("--timeout", "How long to wait.")] = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Remove the write permission of a broker, and wait until the broker is safe to stop.
+    """Stop the sends to a broker, and wait until it is safe to stop.
 
-    Exit code 0 only if it is safe. The permission stays removed until --undo.
+    Removes its write permission at all name servers. Exit code 0 only if it is safe. The permission stays removed until
+    --undo.
     """
     given = {"--undo": undo, "--resume": resume, "--force": force}
     given |= {"--poll-interval": undo and poll_interval is not None, "--quiet": undo and quiet is not None}

@@ -62,7 +62,7 @@ class DrainRun:
 
     Attributes:
         is_resumed: Whether to continue the recorded drain.
-        is_forced: Whether to drain a broker that alone takes messages of a topic.
+        is_forced: Whether to drain a broker that is the only one to accept messages of a topic.
         record: The record, once the permission is wiped.
     """
 
