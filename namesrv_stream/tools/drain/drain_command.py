@@ -43,7 +43,7 @@ def drain(
     timeout: Annotated[str | None, _duration("--timeout", "How long to wait.")] = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Stop the sends to a broker, and wait until it is safe to stop.
+    """Drain a broker: wait until it is safe to stop.
 
     Removes its write permission at all name servers. Exit code 0 only if it is safe. The permission stays removed until
     --undo.
