@@ -2,7 +2,6 @@
 
 import json
 from collections.abc import Iterator
-from typing import Any
 
 import pytest
 
@@ -58,11 +57,16 @@ def _perms(servers: str, mqadmin: Mqadmin, topic: str) -> list[dict[str, int]]:
     return [{queues["brokerName"]: queues["perm"] for queues in route["queueDatas"]} for route in routes]
 
 
+def _statistics(broker: Broker) -> dict[str, str] | None:
+    """Return the runtime statistics of a broker; None if it answers with an error, as in its first second."""
+    with RemotingClient(broker.addr) as client:
+        answer = client.ask(_GET_BROKER_RUNTIME_INFO)
+    return dict(json.loads(answer.body)["table"]) if answer.code == 0 else None
+
+
 def _stored(broker: Broker) -> int:
     """Return the number of messages that a broker has stored since its start."""
-    with RemotingClient(broker.addr) as client:
-        table: dict[str, Any] = json.loads(client.ask(_GET_BROKER_RUNTIME_INFO).body)["table"]
-    return int(table["putMessageTimesTotal"])
+    return int(wait_until(lambda: _statistics(broker), 10, f"{broker.name} has statistics")["putMessageTimesTotal"])  # type: ignore[index]
 
 
 def _wait_stored(broker: Broker, more: int = 20) -> None:

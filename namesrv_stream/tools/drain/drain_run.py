@@ -20,6 +20,7 @@ from namesrv_stream.tools.tool_options import current_operator
 
 #: Between two observations; five times as long as an observation, if that is more.
 PAUSE_S: Final = 1.0
+_COUNTER_TRIES: Final = 3
 _STATUS_INTERVAL_S: Final = 10.0
 _MOST_NAMES: Final = 5  # in one message
 #: A name server accepts headers of 512 KiB, and the encoding of a KV entry in a header needs some of it.
@@ -88,11 +89,7 @@ class DrainRun:
         for addr, why in failures.items():
             raise DrainRefused(f"name server {addr} does not answer ({why}): a drain needs all name servers")
         master_addr = self._check(views, await self.routes.record())
-        counter, failure = await self.routes.counter(master_addr)
-        if counter is None:
-            raise DrainRefused(
-                f"{name} does not answer at {master_addr} ({failure}): nothing shows whether it is in use"
-            )
+        await self._check_counter(master_addr)
         if not self.is_resumed:
             topics = await self._wipe(views)
             self.progress.say(f"{name}: removed the write permission of {counted(topics, 'topic')}; --undo restores it")
@@ -130,6 +127,20 @@ class DrainRun:
                 f" {named(only_here)}; create the topics at another broker, or accept this with --force"
             )
         return broker.master_addr
+
+    async def _check_counter(self, master_addr: str) -> None:
+        """Check that the broker answers with its counter; in its first second, a broker answers with an error instead.
+
+        Raises:
+            DrainRefused: It does not.
+        """
+        for _ in range(_COUNTER_TRIES):
+            counter, failure = await self.routes.counter(master_addr)
+            if counter is not None:
+                return
+            await asyncio.sleep(PAUSE_S)
+        at = f"{self.routes.broker_name} does not answer at {master_addr} ({failure})"
+        raise DrainRefused(f"{at}: nothing shows whether it is in use")
 
     async def _wipe(self, views: Mapping[str, BrokerView]) -> int:
         """Record the permissions of all topics that have the write permission, and wipe it; returns their number."""
