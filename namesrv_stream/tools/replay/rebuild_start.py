@@ -103,7 +103,10 @@ class OldTables:
         return ROW_SCHEMA.empty_table() if rows is None else rows.select(ROW_SCHEMA.names).cast(ROW_SCHEMA)
 
     def rows(self, partition: int, begin: int, end: int) -> pa.Table | None:
-        """See ``StoredChanges.rows``; None if there are none, or they cannot be read."""
+        """See ``StoredChanges.rows``.
+
+        None if there is no table, or if it cannot be read, which is added to ``losses``.
+        """
         if self._changes is None:
             return None
         try:
