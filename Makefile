@@ -120,11 +120,14 @@ chaos-short: test-setup ## Chaos tests in a minute: kills, freezes and false clo
 # Every part runs even if an earlier one failed, so that one run shows all failures.
 .PHONY: test
 test: test-setup $(TEST_JARS) ## Everything: check, spark, integration, differential, e2e, fuzz, power-cut, chaos-short
-	@failed=""; \
+	@failed=""; took=""; \
 	for part in lint types layers dependencies unit spark integration differential e2e fuzz power-cut chaos-short; do \
 		echo "== make $$part"; \
+		began=$$(date +%s); \
 		$(MAKE) --no-print-directory $$part || failed="$$failed $$part"; \
+		took="$$took $$part=$$(($$(date +%s) - began))s"; \
 	done; \
+	echo "durations:$$took"; \
 	if [ -n "$$failed" ]; then echo "failed:$$failed" >&2; exit 1; fi
 
 .PHONY: test-extra

@@ -264,6 +264,11 @@ METRICS: Final[Mapping[str, Metric]] = {
             *(("host_refused",), ("stream_refused",), ("slow_reader",), ("answer_failed",)),
         ),
     ),
+    "rocketmq_namesrv_why_total": Metric(
+        "counter",
+        "Answers to why a topic or broker has no usable route, by subject and by the first cause found.",
+        ("subject", "cause"),
+    ),
     "rocketmq_namesrv_change_streams": Metric("gauge", "Open streams of /changes, and long polls that wait there."),
     "rocketmq_namesrv_change_resets_total": Metric(
         "counter",

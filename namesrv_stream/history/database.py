@@ -113,6 +113,10 @@ class Database:
             row |= {name: dict(row[name] or ()) for name in maps}
         return rows
 
+    def changes(self, question: str, **parameters: Any) -> list[RouteChange]:
+        """Answer a question whose rows are changes; blocks. Raises the errors of ``query``."""
+        return decode_changes(self.query(question, **parameters))
+
     @contextmanager
     def _reading(self) -> Iterator[None]:
         try:
@@ -178,10 +182,6 @@ class Past(Database):
         retention_ms = max(settings.history.routes_retention_ms, settings.history.sessions_retention_ms)
         self.extent = self._extent(retention_ms, min(mark.at_ms.values(), default=0) if is_lost else None)
 
-    def changes(self, question: str, **parameters: Any) -> list[RouteChange]:
-        """Answer a question whose rows are changes; blocks. Raises the errors of ``query``."""
-        return decode_changes(self.query(question, **parameters))
-
     def check_covers(self, at_ms: int) -> None:
         """Check that a time is not before the history.
 
@@ -244,6 +244,20 @@ def open_history_table(settings: Settings, name: str) -> StoredTable:
     if table is None:
         raise NotInHistory(f"there is no table {name} in {tables_of(settings)}: {_why_none(settings)}")
     return table
+
+
+def open_newest(settings: Settings) -> Database:
+    """Open all changes: those of the history, or those of ``route_changes`` if there is no history; blocks.
+
+    Raises the errors of ``open_history_table``.
+    """
+    try:
+        return Past(settings)
+    except NotInHistory:
+        table = open_changes(settings)
+    database = Database([table])
+    database.register("changes", table.dataset())
+    return database
 
 
 def open_changes(settings: Settings) -> StoredTable:

@@ -15,7 +15,7 @@ from namesrv_stream.history.database import Past
 from namesrv_stream.instants import COMMAND_LINE, instant, parse_past_instant
 from namesrv_stream.processor.route_body import RouteAnswers, encode_topic_route
 from namesrv_stream.route import reducer
-from namesrv_stream.route.address_views import VIEWS_NAMESPACE, AddressViews
+from namesrv_stream.route.address_views import VIEWS_NAMESPACE, AddressView, AddressViews
 from namesrv_stream.route.changes import ChangeKind, RouteChange
 from namesrv_stream.route.model import PERM_READ, PERM_WRITE
 from namesrv_stream.route.route_view import RouteView
@@ -140,7 +140,7 @@ class PastRoute:
         return self.extent.notes(self.at_ms)
 
     def lines(self) -> list[str]:
-        """Return the same for people, without the route itself."""
+        """Return the time, the last change and the notes as lines for people, without the route itself."""
         last = self.last_change
         detail = f": {last.detail}" if last.detail else ""
         where = f"partition {last.partition} offset {last.offset}"
@@ -168,26 +168,32 @@ def route_as_of(
     """
     past.check_covers(at_ms)
     options = options or RouteOptions()
-    rows = past.changes("route_as_of", topic=topic, at_ms=at_ms, address_view=address_view or "")
+    rows = past.changes("route_as_of", topic=topic, at_ms=at_ms)
     if not options.with_order:
-        rows = [row for row in rows if row.kind != ChangeKind.KV or row.namespace == VIEWS_NAMESPACE]
+        rows = [row for row in rows if row.kind != ChangeKind.KV]
     then = instant(at_ms, with_ms=True)
     last = max(_relevant(rows), key=lambda row: (row.at_ms, *row[:3]), default=None)
     if last is None:
         raise NotInHistory(f"no route for topic {topic} as of {then}: {_when_known(past, topic)}")
-    table = table_of(rows)
-    view = None if address_view is None else AddressViews(table.kv.get(VIEWS_NAMESPACE)).by_name.get(address_view)
-    if address_view is not None and view is None:
-        raise NotInHistory(f"there was no address view {address_view} as of {then}")
-    route = _answers(table, options).route(topic, with_order=options.with_order, address_view=view)
-    if route is None and view is not None and _answers(table, options).route(topic) is not None:
-        raise NotInHistory(f"no route for topic {topic} in view {address_view} as of {then}: it left out all addresses")
+    view = None if address_view is None else _view_as_of(past, address_view, at_ms)
+    answers = _answers(table_of(rows), options)
+    route = answers.route(topic, with_order=options.with_order, address_view=view)
+    if route is None and view is not None and answers.route(topic) is not None:
+        raise NotInHistory(f"no route for topic {topic} in view {view.name} as of {then}: it left out all addresses")
     if route is None:
         why = f"{last.cause} of {last.broker_name} at {instant(last.at_ms, with_ms=True)}"
         why += f": {last.detail}" if last.detail else ""
         where = f"partition {last.partition} offset {last.offset}"
         raise NotInHistory(f"no route for topic {topic} as of {then}; the last change was {why} ({where})")
     return PastRoute(topic, at_ms, route, last, past.extent)
+
+
+def _view_as_of(past: Past, name: str, at_ms: int) -> AddressView:
+    rows = past.changes("kv_as_of", namespace=VIEWS_NAMESPACE, key=name, at_ms=at_ms)
+    view = AddressViews(table_of(rows).kv.get(VIEWS_NAMESPACE)).by_name.get(name)
+    if view is None:
+        raise NotInHistory(f"there was no address view {name} as of {instant(at_ms, with_ms=True)}")
+    return view
 
 
 def route_body(table: RouteTable, topic: str, options: RouteOptions) -> bytes | None:

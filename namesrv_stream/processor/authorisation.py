@@ -12,8 +12,9 @@ from ipaddress import IPv6Address, ip_address
 from typing import Final
 
 from namesrv_stream.errors import NoPermission, RequestRefused
-from namesrv_stream.processor.name_server import Access, Call, Networks
+from namesrv_stream.processor.name_server import Access, Call, NameServer, Networks
 from namesrv_stream.remoting.command import ACCESS_KEY, SIGNATURE, RemotingCommand, RequestCode, sign
+from namesrv_stream.route.why.facts import Refusal
 
 ADMIN_CODES = frozenset(
     {
@@ -39,6 +40,10 @@ BROKER_CODES = frozenset(
 
 #: Limit for the body of an admin request. Only 318 has one; all of RocketMQ's keys with their values take 2 KiB.
 MAX_BODY_BYTES: Final = 64 * 1024
+
+#: Peers choose the names, so memory is limited.
+_MAX_NAME_CHARS: Final = 255
+_MAX_REFUSALS: Final = 200
 
 # Source: rocketmq 5.3.3, DynamicalExtFieldRPCHook, which MQClientAPIImpl registers after the signing hook.
 _ZONE_FIELDS = frozenset({"__ZONE_NAME", "__ZONE_MODE"})
@@ -74,6 +79,23 @@ def authorise_broker(access: Access, call: Call) -> None:
         return
     name = RequestCode(call.request.code).name
     raise _refusal(access, call, f"{name} from {call.peer.host or 'an unknown address'}", "admin.broker_networks")
+
+
+def remember_refusal(server: NameServer, call: Call, text: str) -> None:
+    """Remember a broker's refused request by the broker or topic that it names, for ``why``."""
+    fields, refusals = call.request.ext_fields or {}, server.refusals
+    name = (fields.get("brokerName") or fields.get("topic") or "")[:_MAX_NAME_CHARS]
+    earlier = refusals.pop(name, None)
+    refusals[name] = Refusal(text, earlier.since_ms if earlier else call.now_ms, call.now_ms)
+    if len(refusals) > _MAX_REFUSALS:
+        del refusals[next(iter(refusals))]
+
+
+def who(access: Access, call: Call) -> str:
+    """Return who sent a request that is permitted, for people: the account that signed it, and the address."""
+    host = f"{call.peer.host or 'an unknown address'}{' through a proxy' if call.peer.is_proxied else ''}"
+    account = (call.request.ext_fields or {}).get(ACCESS_KEY, "")
+    return f"{account!r} from {host}" if _is_signed(access, call.request) else host
 
 
 def _refusal(access: Access, call: Call, what: str, networks: str) -> NoPermission:

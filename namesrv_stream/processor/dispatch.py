@@ -16,7 +16,13 @@ from namesrv_stream.errors import (
     TopicNotExist,
 )
 from namesrv_stream.processor import broker, client, configuration, topic_changes
-from namesrv_stream.processor.authorisation import ADMIN_CODES, BROKER_CODES, authorise, authorise_broker
+from namesrv_stream.processor.authorisation import (
+    ADMIN_CODES,
+    BROKER_CODES,
+    authorise,
+    authorise_broker,
+    remember_refusal,
+)
 from namesrv_stream.processor.name_server import Answer, Call, NameServer, Processors
 from namesrv_stream.remoting.command import RemotingCommand, RequestCode, ResponseCode, response_to
 
@@ -77,6 +83,8 @@ def process(server: NameServer, call: Call) -> Answer:
         return processor(server, call)
     except NamesrvStreamError as error:
         refusal = error.for_log if isinstance(error, NoPermission) else ""
+        if refusal and code in BROKER_CODES:
+            remember_refusal(server, call, refusal)
         return Answer(error_response(call.request, error), refusal=refusal)
 
 

@@ -16,6 +16,7 @@ from namesrv_stream.route.group import BrokerGroup
 from namesrv_stream.route.model import Holder, LeaseKey
 from namesrv_stream.route.route_view import RouteView
 from namesrv_stream.route.table import RouteTable
+from namesrv_stream.route.why.facts import Refusal
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,6 +125,8 @@ class NameServer:
     """The state from which one server answers. Only ``reconfigure`` changes the options.
 
     Attributes:
+        refusals: Name of a broker or topic → requests of brokers about it that were refused because of who sent them;
+            monotonic times.
         started_ms: Monotonic time of the server's start.
         config: RocketMQ's key → configured value, for keys that this server uses. Values that can change at run time
             come from ``options`` and the table instead (``configuration.effective_config``).
@@ -133,6 +136,7 @@ class NameServer:
     answers: RouteAnswers
     options: Options
     memory: RegistrationMemory = field(default_factory=RegistrationMemory)
+    refusals: dict[str, Refusal] = field(default_factory=dict)
     access: Access = field(default_factory=Access)
     started_ms: int = 0
     config: Mapping[str, str] = field(default_factory=dict)

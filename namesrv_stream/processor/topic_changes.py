@@ -9,6 +9,7 @@ from itertools import takewhile
 from typing import Final
 
 from namesrv_stream.errors import BodyDecodeError, RequestRefused
+from namesrv_stream.processor.authorisation import who
 from namesrv_stream.processor.body_fields import as_int, as_object, as_text
 from namesrv_stream.processor.name_server import Answer, Call, NameServer, operator_change
 from namesrv_stream.remoting import fastjson
@@ -32,13 +33,14 @@ _MAX_QUEUE_DATAS: Final = 10_000
 _NUMBERS: Final = ("readQueueNums", "writeQueueNums", "perm", "topicSysFlag")
 
 
-def delete_topic_in_namesrv(_: NameServer, call: Call) -> Answer:
+def delete_topic_in_namesrv(server: NameServer, call: Call) -> Answer:
     """Answer 216, always with SUCCESS: delete a topic in the named cluster, or in all. Static mappings remain."""
     header = DeleteTopicFromNamesrvRequestHeader.from_ext_fields(call.request.ext_fields)
     response = response_to(call.request)
     if header.topic is None:
         return Answer(response)
-    return operator_change(response, TopicDeleted(call.origin, header.topic, header.cluster_name or None))
+    source = who(server.access, call)
+    return operator_change(response, TopicDeleted(call.origin, header.topic, header.cluster_name or None, source))
 
 
 def wipe_write_perm_of_broker(server: NameServer, call: Call) -> Answer:
@@ -63,7 +65,7 @@ def _set_write_perm(server: NameServer, call: Call, broker_name: str, header: _C
     count = len(server.table.group(broker_name).topics)
     response = response_to(call.request, ext_fields=header(count).to_ext_fields())
     writable = header is AddWritePermOfBrokerResponseHeader
-    events = [WritePermChanged(call.origin, broker_name, writable)] if count else []
+    events = [WritePermChanged(call.origin, broker_name, writable, who(server.access, call))] if count else []
     return operator_change(response, *events)
 
 

@@ -93,9 +93,9 @@ def _payload(event: Event) -> dict[str, Any]:
         case TopicRegistered():
             return {"broker_name": event.broker_name, "topic": event.topic, "queue_data": list(event.queue_data)}
         case TopicDeleted():
-            return {"topic": event.topic} | ({"cluster": event.cluster} if event.cluster else {})
+            return {"topic": event.topic} | ({"cluster": event.cluster} if event.cluster else {}) | _source(event)
         case WritePermChanged():
-            return {"broker_name": event.broker_name, "writable": event.writable}
+            return {"broker_name": event.broker_name, "writable": event.writable} | _source(event)
         case KvPut():
             return {"namespace": event.namespace, "key": event.key, "value": event.value}
         case KvDeleted():
@@ -106,6 +106,15 @@ def _payload(event: Event) -> dict[str, Any]:
             return {"cluster": event.cluster, "source": event.source}
         case _:
             return {}
+
+
+def _source(event: TopicDeleted | WritePermChanged) -> dict[str, str]:
+    return {"source": event.source} if event.source else {}
+
+
+def _source_from(fields: Mapping[str, Any]) -> str:
+    given: str = require(fields, "source", str) if "source" in fields else ""
+    return given
 
 
 def _settings_changed(fields: Mapping[str, Any], origin: Origin) -> SettingsChanged:
@@ -134,10 +143,10 @@ _DECODERS: Mapping[str, Callable[[Mapping[str, Any], Origin], Event]] = {
         o, require(f, "broker_name", str), require(f, "topic", str), queue_data_from(f.get("queue_data"), "queue_data")
     ),
     "topic_deleted": lambda f, o: TopicDeleted(
-        o, require(f, "topic", str), (require(f, "cluster", str) if "cluster" in f else "") or None
+        o, require(f, "topic", str), (require(f, "cluster", str) if "cluster" in f else "") or None, _source_from(f)
     ),
     "write_perm_changed": lambda f, o: WritePermChanged(
-        o, require(f, "broker_name", str), require(f, "writable", bool)
+        o, require(f, "broker_name", str), require(f, "writable", bool), _source_from(f)
     ),
     "kv_put": lambda f, o: KvPut(o, require(f, "namespace", str), require(f, "key", str), require(f, "value", str)),
     "kv_deleted": lambda f, o: KvDeleted(o, require(f, "namespace", str), require(f, "key", str)),
@@ -187,7 +196,7 @@ def connection_id(fields: Mapping[str, Any]) -> int:
 
 
 def broker_fields(broker_name: str, key: LiveKey) -> dict[str, Any]:
-    """Return the fields that identify a broker process."""
+    """Return the JSON fields that identify a broker process."""
     return {"cluster": key.cluster, "broker_name": broker_name, "broker_addr": key.broker_addr}
 
 

@@ -113,20 +113,27 @@ class TopicDeleted:
 
     Attributes:
         cluster: Only the brokers of this cluster lose the topic; None for all brokers, never empty.
+        source: Who deleted it, for people; "" if unknown.
     """
 
     origin: Origin
     topic: str
     cluster: str | None
+    source: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class WritePermChanged:
-    """Write permission was wiped (WIPE_WRITE_PERM_OF_BROKER, 205) or added (ADD_WRITE_PERM_OF_BROKER, 327)."""
+    """Write permission was wiped (WIPE_WRITE_PERM_OF_BROKER, 205) or added (ADD_WRITE_PERM_OF_BROKER, 327).
+
+    Attributes:
+        source: Who changed it, for people; "" if unknown.
+    """
 
     origin: Origin
     broker_name: str
     writable: bool
+    source: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -25,6 +25,7 @@ from namesrv_stream.route.events import (
     SettingsChanged,
     TopicDeleted,
     TopicRegistered,
+    WritePermChanged,
 )
 from namesrv_stream.route.group import BrokerGroup
 from namesrv_stream.route.liveness_settings import setting_text
@@ -89,11 +90,17 @@ def apply_event(
             return Applied(rules.register_topic(group, event.topic, event.queue_data), Cause.TOPIC_REGISTERED)
         case TopicDeleted():
             is_meant = event.cluster is None or event.cluster in group.clusters
-            return Applied(rules.delete_topic(group, event.topic) if is_meant else group, Cause.TOPIC_DELETED)
+            after = rules.delete_topic(group, event.topic) if is_meant else group
+            return Applied(after, Cause.TOPIC_DELETED, _by(event))
         case _ if event.writable:
-            return Applied(rules.add_write_perm(group), Cause.WRITE_PERM_ADDED)
+            return Applied(rules.add_write_perm(group), Cause.WRITE_PERM_ADDED, _by(event))
         case _:
-            return Applied(rules.wipe_write_perm(group), Cause.WRITE_PERM_WIPED)
+            return Applied(rules.wipe_write_perm(group), Cause.WRITE_PERM_WIPED, _by(event))
+
+
+def _by(event: TopicDeleted | WritePermChanged) -> str | None:
+    """Return who made an operator's change, for people; None for events of releases that did not record it."""
+    return f"by {event.source} at {event.origin.server_id}" if event.source else None
 
 
 def holder_of(group: BrokerGroup, key: LeaseKey, server_id: str) -> Holder | None:

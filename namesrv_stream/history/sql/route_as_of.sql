@@ -10,7 +10,7 @@ WITH offers AS (
 brokers AS (
   SELECT c.*
   FROM changes c
-  WHERE c.kind IN ('broker_data', 'broker_live') AND c.at_ms <= $at_ms
+  WHERE c.kind IN ('broker_data', 'broker_live', 'guard') AND c.at_ms <= $at_ms
     AND c.broker_name IN (SELECT o.broker_name FROM offers o)
   QUALIFY ROW_NUMBER() OVER (
     PARTITION BY c.kind, c.broker_name, c.broker_addr, CASE WHEN c.broker_addr IS NOT NULL THEN c.cluster END
@@ -23,16 +23,7 @@ orders AS (
   WHERE c.kind = 'kv' AND c.namespace = 'ORDER_TOPIC_CONFIG' AND c.key = $topic AND c.at_ms <= $at_ms
   ORDER BY c.at_ms DESC, c.partition DESC, c.offset DESC, c.seq DESC
   LIMIT 1
-),
-address_views AS (
-  SELECT c.*
-  FROM changes c
-  WHERE c.kind = 'kv' AND c.namespace = 'namesrv-stream.address-views' AND c.key = $address_view AND c.at_ms <= $at_ms
-  ORDER BY c.at_ms DESC, c.partition DESC, c.offset DESC, c.seq DESC
-  LIMIT 1
 )
 SELECT r.*
-FROM (
-  SELECT * FROM offers UNION ALL SELECT * FROM brokers UNION ALL SELECT * FROM orders UNION ALL SELECT * FROM address_views
-) r
+FROM (SELECT * FROM offers UNION ALL SELECT * FROM brokers UNION ALL SELECT * FROM orders) r
 ORDER BY r.at_ms, r.partition, r.offset, r.seq

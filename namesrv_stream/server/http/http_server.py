@@ -24,6 +24,7 @@ from namesrv_stream.server.http.operation import JSON, answers, openapi_document
 from namesrv_stream.server.http.protocol import HttpProtocol, Port, TlsProtocol
 from namesrv_stream.server.http.routes_page import RoutesPage
 from namesrv_stream.server.http.status_page import StatusPage
+from namesrv_stream.server.http.why_page import WhyPage
 from namesrv_stream.server.start.process import NameServerAddrs, address
 from namesrv_stream.server.steps import Steps
 from namesrv_stream.server.view.follower import CatchUp
@@ -44,9 +45,11 @@ class HttpServer:
         port = Port(limits, figures.counters, figures.http, sources.peer_log)
         fleet, catch_up = figures.fleet, CatchUp(tables_of(settings), limits.changes_catch_up_rows)
         status = StatusPage(figures, sources.state, settings.snapshot.stale_after_ms, sources.clock)
+        why = WhyPage(sources.server, sources.past_routes, figures, status, sources.state, settings, sources.clock)
         pages = (
-            ConsolePage(sources, fleet, status, steps),
+            ConsolePage(sources, fleet, status, why, steps),
             status,
+            why,
             RoutesPage(sources.server, sources.past_routes, fleet, steps),
             ChangesPage(sources.server.view, sources.state.partitions, sources.feed, catch_up, figures.counters, steps),
             DirectoryPage(sources.name_server_addrs),
@@ -85,12 +88,12 @@ class HttpServer:
 
 
 def document() -> dict[str, Any]:
-    pages = (ConsolePage, StatusPage, RoutesPage, ChangesPage, DirectoryPage)
+    pages = (ConsolePage, StatusPage, WhyPage, RoutesPage, ChangesPage, DirectoryPage)
     return openapi_document(operation for page in pages for operation, _ in operations(page))
 
 
 class DirectoryPage:
-    """The endpoints for programs that discover name servers, or the API of this port."""
+    """The endpoints from which programs learn the addresses of name servers, and the API of this port."""
 
     def __init__(self, name_server_addrs: NameServerAddrs) -> None:
         self._name_server_addrs = name_server_addrs

@@ -84,8 +84,8 @@ def route(operation: Operation, endpoint: Endpoint) -> Route:
         query = None if operation.query is None else parse_query(request.query_params, operation.query)
         return await (endpoint(request, query) if takes_query else endpoint(request))
 
-    # Names of topics and of KV namespaces can contain slashes.
-    return Route(re.sub(r"{(topic|namespace)}", r"{\1:path}", operation.path), checked, name=operation.path)
+    # Names of topics, brokers and KV namespaces can contain slashes.
+    return Route(re.sub(r"{(topic|namespace|broker_name)}", r"{\1:path}", operation.path), checked, name=operation.path)
 
 
 Q = TypeVar("Q", bound=Query)
@@ -140,6 +140,7 @@ def _expected(schema: Mapping[str, Any]) -> str:
 _REF = "#/components/schemas/{model}"
 _PATH_PARAMETERS = {
     "topic": ("Name of a topic.", "TopicTest"),
+    "broker_name": ("Name of a broker.", "broker-a"),
     "namespace": ("KV namespace.", "ORDER_TOPIC_CONFIG"),
     "unit": ("Unit name of a client.", "hz"),
     "part": ("Name of a part.", "brokers"),

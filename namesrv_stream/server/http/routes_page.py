@@ -82,7 +82,7 @@ class PastRoutes:
     ) -> Result:
         """Return the result of ``convert``, which is called on the thread with a topic's route at an instant.
 
-        ``address_view`` is the name of the view as of which the route is.
+        ``address_view`` is the name of the client's address view; None for no view.
 
         Raises:
             ConfigError: ``as_of`` is not an instant, or lies in the future.
@@ -91,14 +91,19 @@ class PastRoutes:
             StoreUnreachable: The tables' object store does not answer.
             SystemBusy: Too many queries are waiting.
         """
+        as_of = quoted_zone(as_of)
+        return await self.read(lambda: convert(self._answer(topic, as_of, address_view)))
+
+    async def read(self, question: Callable[[], Result]) -> Result:
+        """Return the result of a question to the tables, which is called on the thread.
+
+        Raises the errors of ``ask``.
+        """
         if self._asked >= _THREADS + _WAITING:
             raise SystemBusy("too many queries for past routes at once; try again")
         self._asked += 1
-        as_of = _UNQUOTED_ZONE.sub(r"\1+\2", as_of)
         try:
-            return await asyncio.get_running_loop().run_in_executor(
-                self._threads, lambda: convert(self._answer(topic, as_of, address_view))
-            )
+            return await asyncio.get_running_loop().run_in_executor(self._threads, question)
         except (TableSchemaMismatch, StoreUnreachable) as error:
             logger.warning("the history cannot be read: %s", safe(str(error)))
             raise
@@ -113,6 +118,11 @@ class PastRoutes:
         return read_past_route(
             self._settings, topic, as_of, now_ms, flag="as_of", source="query", address_view=address_view
         )
+
+
+def quoted_zone(as_of: str) -> str:
+    """Return an instant of a URL with the + of its zone, which arrives as a space if it is not percent-encoded."""
+    return _UNQUOTED_ZONE.sub(r"\1+\2", as_of)
 
 
 class RouteQuery(Query):

@@ -49,7 +49,7 @@ def test_a_topic_is_deleted_in_all_clusters(fields: dict[str, str]) -> None:
 
     answer = delete(server, topic="TopicTest", **fields)
 
-    event = TopicDeleted(ORIGIN, "TopicTest", None)
+    event = TopicDeleted(ORIGIN, "TopicTest", None, "127.0.0.1")
     assert (answer.response.code, answer.response.remark) == (ResponseCode.SUCCESS, None)
     assert (answer.accepted, answer.is_logged_first) == (((event, event),), True)
     assert queues(server, "TopicTest") is None

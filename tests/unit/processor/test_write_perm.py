@@ -32,7 +32,7 @@ def test_all_topics_of_the_broker_are_counted_and_the_change_is_logged_first(
 ) -> None:
     answer = ask(a_server(), code)
 
-    event = WritePermChanged(Origin("s1", 1, 1), "broker-a", writable)
+    event = WritePermChanged(Origin("s1", 1, 1), "broker-a", writable, "127.0.0.1")
     assert (answer.response.code, answer.response.remark) == (ResponseCode.SUCCESS, None)
     assert answer.response.ext_fields == {field: "2"}
     assert (answer.accepted, answer.is_logged_first) == (((event, event),), True)

@@ -106,7 +106,7 @@ def test_the_listener_chooses_the_view_and_then_the_smallest_network() -> None:
 
     def chosen(listener: str, host: str) -> str | None:
         view = views.view_of(listener, host)
-        return view and view.name
+        return None if view is None else view.name
 
     assert chosen("outside", "192.0.2.7") == "outside"
     assert chosen("", "192.0.2.7") == "office"

@@ -17,6 +17,7 @@ from starlette.responses import Response, StreamingResponse
 from namesrv_stream import __version__
 from namesrv_stream.clock import Clock
 from namesrv_stream.processor.name_server import NameServer
+from namesrv_stream.route.why.facts import Question as About
 from namesrv_stream.server.http.answers import Problem, conditional
 from namesrv_stream.server.http.console.brokers import FleetSnapshots, brokers
 from namesrv_stream.server.http.console.later_parts import OtherServers, WhatIf
@@ -27,6 +28,7 @@ from namesrv_stream.server.http.console.topics import Offer, offers_now, offers_
 from namesrv_stream.server.http.operation import answers
 from namesrv_stream.server.http.routes_page import REFUSALS, PastRoutes
 from namesrv_stream.server.http.status_page import StatusPage
+from namesrv_stream.server.http.why_page import WhyPage
 from namesrv_stream.server.peer_log import PeerLog
 from namesrv_stream.server.server_metrics import ServerMetrics
 from namesrv_stream.server.start.process import NameServerAddrs
@@ -78,10 +80,11 @@ HEADERS: Final = {
 class ConsolePage:
     """The endpoints of the console. Only one event loop may use it."""
 
-    def __init__(self, sources: Sources, fleet: Fleet, status: StatusPage, steps: Steps) -> None:
+    def __init__(self, sources: Sources, fleet: Fleet, status: StatusPage, why: WhyPage, steps: Steps) -> None:
         self._from = sources
         self._fleet = fleet
         self._status = status
+        self._why = why
         self._steps = steps
         self._fleets = FleetSnapshots(sources.server.view, fleet, steps, sources.clock)
         self._others = OtherServers(sources.settings.http.console_servers, sources.state, sources.clock)
@@ -142,7 +145,9 @@ class ConsolePage:
                 return summary(sources.figures, await fleet(), self._status.parts())
             case "brokers":
                 picked = await self._fleets.pick(await fleet(), question, SHOWN[question.shown])
-                return await brokers(picked, question, recent_events=recent_events, clock=clock, steps=steps)
+                found = await brokers(picked, question, recent_events=recent_events, clock=clock, steps=steps)
+                is_missed = bool(question.find) and not found["cards"]
+                return found | {"why": await self._why.explain(About("broker", question.find)) if is_missed else None}
             case "topics":
                 return await topics(sources.server, question, steps)
             case "timeline":
@@ -177,7 +182,8 @@ class ConsolePage:
         acting = server.answers.support_acting_master
         now = offers_now(offering if is_found else (), topic, support_acting_master=acting)
         diff = await route_diff(now, before, is_compared=is_compared, steps=self._steps)
-        return diff | {"found": is_found, "is_compared": is_compared, "then": then, "problem": problem}
+        why = await self._why.explain(About("topic", topic))
+        return diff | {"found": is_found, "is_compared": is_compared, "then": then, "problem": problem, "why": why}
 
 
 def _with_offers(answer: "PastRoute") -> "tuple[PastRoute, Sequence[tuple[str, Offer]]]":

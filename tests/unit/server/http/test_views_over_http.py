@@ -1,9 +1,8 @@
 """Address views at the HTTP port: routes in a view, and the addresses for which it has no mapping."""
 
 from namesrv_stream.server.view.unmapped import UnmappedAddresses
-from tests.support.http_rig import HttpRig
+from tests.support.http_rig import JOB, HttpRig
 from tests.support.name_server import MASTER, a_registration_request
-from tests.unit.server.http.test_health_page import _JOB, _samples
 
 PLAIN = a_registration_request()
 OTHER = a_registration_request("10.0.0.9:10911", brokerName="other")
@@ -13,7 +12,7 @@ MAPPINGS = [{"broker_name": "broker-*", "to": "{broker_name}.example.org:1"}]
 async def _served(**document: object) -> HttpRig:
     served = HttpRig()
     served.rig.talk()
-    served.commit([], {0: 0}, _JOB)
+    served.commit([], {0: 0}, JOB)
     for request in (PLAIN, OTHER):
         served.rig.ask(served.rig.connect(), request)
     await served.rig.put_view("outside", mappings=MAPPINGS, **document)
@@ -38,12 +37,12 @@ async def test_a_route_in_a_view_is_that_of_its_clients() -> None:
 async def test_unmapped_addresses_are_counted_and_shown() -> None:
     served = await _served()
     async with served.serving():
-        health, samples = (await served.get("/healthz")).json(), await _samples(served)
+        health, samples = (await served.get("/healthz")).json(), await served.samples()
         ready, console = await served.get("/readyz"), await served.get("/", Accept="text/html")
         everything = {"broker_name": "*", "to": "{host}:{port}"}
         await served.rig.put_view("outside", mappings=[*MAPPINGS, everything])
         await served.rig.core.unmapped.refresh()
-        after, samples_after = (await served.get("/healthz")).json(), await _samples(served)
+        after, samples_after = (await served.get("/healthz")).json(), await served.samples()
     reason = "address view outside has no mapping for other 0 10.0.0.9:10911: told unchanged"
     assert {"name": "address_views", "state": "degraded", "reason": reason} in health["parts"]
     assert health["state"] == "yellow"

@@ -3,6 +3,7 @@
 import gc
 import weakref
 from dataclasses import replace
+from typing import Any
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -70,7 +71,7 @@ def test_a_body_of_parts_is_the_body_encoded_at_once_whatever_changes(
         view.table.replace_group(group)
         for topic in ("t1", "t2", "rmq_sys_SYNC_BROKER_MEMBER_b"):
             for strict in (True, False):
-                options = {"with_order": with_order, "zone_name": zone, "address_view": address_view}
+                options: dict[str, Any] = {"with_order": with_order, "zone_name": zone, "address_view": address_view}
                 route = answers.route(topic, **options)
                 expected = None if route is None else encode_topic_route(route, strict=strict)
                 assert answers.route_body(topic, strict=strict, **options) == expected

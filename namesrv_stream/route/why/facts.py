@@ -1,0 +1,85 @@
+"""A question to ``why``, and the facts from which it is answered."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Literal
+
+from namesrv_stream.route.changes import RouteChange
+from namesrv_stream.route.table import RouteTable
+from namesrv_stream.route.why.findings import Finding
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """Why clients have no route to a topic or a broker name, or one that they cannot use.
+
+    Attributes:
+        cluster: The cluster in which the client looks for it; None for any.
+        zone: The client's zone; None if it is not in zone mode.
+    """
+
+    subject: Literal["topic", "broker"]
+    name: str
+    cluster: str | None = None
+    zone: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Known:
+    """What the tables know about the name.
+
+    Attributes:
+        rows: The newest row of each key that concerns the name, also of deleted keys.
+        near: Known names that differ little from the name; used only if there are no ``rows``.
+        default_topic: As ``rows``, for the topic TBW102; used only if there are no ``rows``.
+        has_brokers: Whether any broker was registered.
+    """
+
+    rows: Sequence[RouteChange] = ()
+    near: Sequence[str] = ()
+    default_topic: Sequence[RouteChange] = ()
+    has_brokers: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """Refused requests about a name: why the last one was refused, and when the first and the last one arrived."""
+
+    text: str
+    since_ms: int
+    last_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class Facts:
+    """What is known at one moment.
+
+    Attributes:
+        at_ms: The moment, epoch milliseconds.
+        table: The routes at that moment; at least those that concern the name.
+        elsewhere: Other name servers that route the name.
+        refusals: Name of a topic or broker → requests about it that this server refused.
+        of_server: What is wrong with the server itself.
+        late: Processes of the broker whose last heartbeat is older than half of their timeout, for people.
+        with_order: Whether clients receive order configurations.
+    """
+
+    question: Question
+    known: Known
+    table: RouteTable
+    at_ms: int
+    elsewhere: Sequence[str] = ()
+    refusals: Mapping[str, Refusal] = field(default_factory=dict)
+    of_server: Sequence[Finding] = ()
+    late: Sequence[str] = ()
+    with_order: bool = False
+
+    @property
+    def name(self) -> str:
+        """The topic or broker name."""
+        return self.question.name
+
+    @property
+    def rows(self) -> Sequence[RouteChange]:
+        """What the tables know about the name."""
+        return self.known.rows

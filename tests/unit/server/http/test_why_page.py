@@ -1,0 +1,149 @@
+"""``/why`` over a real socket, with real tables; and the command that asks it."""
+
+import asyncio
+import json
+from pathlib import Path
+
+import pytest
+
+from namesrv_stream.route.changes import RouteChange
+from namesrv_stream.route.events import KvPut
+from namesrv_stream.route.model import Registration
+from namesrv_stream.settings import Settings
+from tests.support.builders import BASE, RW, S1, Log, a_registration
+from tests.support.command_line import run_command
+from tests.support.http_rig import HttpRig
+from tests.support.tables import TablesOfLog, settings_in
+
+BROKER = a_registration(topics={"TopicTest": RW, "TBW102": RW, **BASE})
+GONE = a_registration("10.0.0.2:1", broker_name="broker-b", topics={"Gone": RW, **BASE})
+
+
+def _served(tmp_path: Path, **http: object) -> HttpRig:
+    """A server whose broker-b has unregistered, in memory and in its tables."""
+    tables = TablesOfLog(tmp_path)
+    tables.log.register(BROKER)
+    tables.log.register(GONE, connection=2)
+    tables.log.unregister(GONE, connection=2)
+    tables.log.say(KvPut(S1, "ns", "key", "value"))
+    tables.commit()
+    values = tables.settings.model_dump()
+    values["http"] |= http
+    served = HttpRig(Settings.model_validate(values))
+    served.rig.talk()
+    served.commit(tables.log.output.changes, {0: len(tables.log.records)})
+    return served
+
+
+async def test_a_gone_topic_is_explained_with_its_row(tmp_path: Path) -> None:
+    served = _served(tmp_path)
+    async with served.serving():
+        found = (await served.get("/why/topics/Gone")).json()
+        broker = (await served.get("/why/brokers/broker-b")).json()
+        text = (await served.get("/metrics")).body.decode()
+    assert not found["is_routed"]
+    assert found["findings"][0]["cause"] == broker["findings"][0]["cause"] == "broker_unregistered"
+    row = found["findings"][0]["evidence"][0]
+    assert (row["partition"], row["offset"], row["topic"]) == (0, 2, "Gone")
+    assert found["findings"][0]["since_ms"] == row["at_ms"]
+    assert 'rocketmq_namesrv_why_total{cause="broker_unregistered",subject="topic"} 1.0' in text
+
+
+async def test_unreadable_tables_leave_an_answer_from_memory(tmp_path: Path) -> None:
+    served = HttpRig(settings_in(tmp_path))
+    served.rig.talk()
+    served.commit(_changes(BROKER), {0: 1})
+    async with served.serving():
+        found = (await served.get("/why/topics/Gone")).json()
+        known = (await served.get("/why/topics/TopicTest")).json()
+    assert [each["cause"] for each in found["findings"]] == ["server_stale", "never_registered"]
+    assert "the tables cannot be read" in found["findings"][0]["text"]
+    assert known["is_routed"]
+
+
+@pytest.mark.parametrize(
+    ("path", "detail"),
+    [
+        ("/why/topics/%20", "topic: expected a name of 1 to 1024 characters"),
+        (f"/why/brokers/{'x' * 1_025}", "broker: expected a name of 1 to 1024 characters"),
+        ("/why/topics/T?zone=", "zone: is empty"),
+        ("/why/topics/T?as_of=-1h", "as_of: unknown parameter; known: at, cluster, zone"),
+        ("/why/topics/T?at=nonsense", "query: at: 'nonsense' is not a point in time"),
+    ],
+)
+async def test_unclear_questions_are_refused_by_name(tmp_path: Path, path: str, detail: str) -> None:
+    served = _served(tmp_path)
+    async with served.serving():
+        found = await served.get(path)
+    assert found.status == 400
+    assert found.json()["detail"].startswith(detail)
+
+
+async def test_a_past_time_needs_the_history(tmp_path: Path) -> None:
+    served = _served(tmp_path)
+    async with served.serving():
+        found = await served.get("/why/topics/T?at=now")
+    assert found.status == 404
+    assert "history" in found.json()["detail"]
+
+
+async def test_another_server_that_has_the_route_is_named(tmp_path: Path) -> None:
+    other = HttpRig()
+    other.commit(_changes(GONE), {0: 1})
+    async with other.serving():
+        served = _served(tmp_path, console_servers=[other.url, "http://127.0.0.1:1"])
+        async with served.serving():
+            topic = (await served.get("/why/topics/Gone")).json()
+            broker = (await served.get("/why/brokers/broker-b")).json()
+    for found in (topic, broker):
+        assert [each["cause"] for each in found["findings"]] == ["other_server", "broker_unregistered"]
+        assert other.url in found["findings"][0]["text"]
+
+
+async def test_the_console_explains_what_its_searches_do_not_find(tmp_path: Path) -> None:
+    served = _served(tmp_path)
+    async with served.serving():
+        topic = (await served.get("/console/parts/route?topic=Gone")).body.decode()
+        broker = (await served.get("/console/parts/brokers?find=broker-x")).body.decode()
+        search = (await served.get("/console/parts/topics?find_topic=Gone")).body.decode()
+    assert "broker unregistered" in topic
+    assert "partition 0 offset 2" in topic
+    assert "near miss" in broker
+    assert "Why?" in search
+
+
+async def test_the_command_prints_the_answer(tmp_path: Path) -> None:
+    served, other = _served(tmp_path), HttpRig()
+    other.commit(_changes(GONE), {0: 1})
+    async with served.serving(), other.serving():
+        text = await asyncio.to_thread(run_command, "why", "Gone", "--http", served.url)
+        as_json = await asyncio.to_thread(run_command, "why", "broker-a", "--json", "--http", served.url)
+        both = await asyncio.to_thread(run_command, "why", "Gone", "--http", f"{served.url};{other.url}")
+    assert text.code == 1, text.err
+    assert text.out.splitlines()[0] == f"topic Gone at {served.url}: no route"
+    assert "cause     broker_unregistered: no broker of Gone is left" in text.out
+    assert "(partition 0 offset 2)" in text.out
+    (answer,) = json.loads(as_json.out)["answers"]
+    assert (answer["subject"], answer["is_routed"]) == ("broker", True)
+    assert f"another name server routes Gone, and this one does not: {other.url}" in both.out
+
+
+@pytest.mark.parametrize(
+    ("arguments", "error"),
+    [
+        (("T", "--topic", "--broker"), "--topic: cannot be combined with --broker"),
+        (("T", "--at", "-1h", "--http", "http://a:1"), "--at: cannot be combined with --http"),
+        ((" ",), "NAME: is empty"),
+        (("T", "--zone", ""), "--zone: is empty"),
+    ],
+)
+def test_contradictions_on_the_command_line_are_refused_by_name(arguments: tuple[str, ...], error: str) -> None:
+    refused = run_command("why", *arguments)
+    assert refused.code == 2
+    assert error in refused.err
+
+
+def _changes(registration: Registration) -> list[RouteChange]:
+    log = Log()
+    log.register(registration)
+    return log.output.changes
