@@ -110,15 +110,14 @@ def _is_addr(text: str) -> bool:
 
 
 class AddressMapping(NamedTuple):
-    """A rule of a view. ``broker_addr`` and ``broker_name`` are conditions; "" is none. A name may contain ``*``."""
+    """A rule of a view. ``broker_addr`` and ``broker_name`` are conditions; "" is none. A name may have wildcards."""
 
     broker_addr: str
     broker_name: str
     to: Pattern
 
     def address_of(self, broker: Broker) -> str | None:
-        if self.broker_addr and self.broker_addr != broker.broker_addr:
-            return None
+        """Return the address of a broker with this ``broker_addr``; None if the rule does not apply."""
         if self.broker_name and not fnmatchcase(broker.broker_name, self.broker_name):
             return None
         return self.to.address_of(broker)
@@ -132,6 +131,8 @@ class AddressView:
         listeners: Names of listeners whose clients have this view.
         networks: Networks whose clients have this view.
         keeps_unmapped: Whether clients are told an address without a mapping unchanged. Otherwise it is left out.
+        mappings: The rules for addresses that no rule names.
+        mappings_of: An address that a rule names → the rules for it.
     """
 
     name: str
@@ -140,10 +141,12 @@ class AddressView:
     networks: tuple[Network, ...]
     keeps_unmapped: bool
     mappings: tuple[AddressMapping, ...]
+    mappings_of: Mapping[str, tuple[AddressMapping, ...]]
 
     def mapped(self, broker: Broker) -> str | None:
         """Return the address to which the view maps a broker; None if there is no mapping."""
-        return next((addr for m in self.mappings if (addr := m.address_of(broker)) is not None), None)
+        mappings = self.mappings_of.get(broker.broker_addr, self.mappings)
+        return next((addr for m in mappings if (addr := m.address_of(broker)) is not None), None)
 
     def told_addrs(self, broker_name: str, broker_addrs: Mapping[int, str]) -> dict[str, str]:
         """Return what clients are told for the addresses of a broker name; those left out are absent."""
@@ -196,8 +199,16 @@ def _view_of(name: str, document: str | bytes, number: int) -> AddressView:
     mappings = fields.get("mappings", [])
     if not isinstance(mappings, list) or len(mappings) > _MAX_MAPPINGS:
         raise ValueError(f"mappings: expected a list of at most {_MAX_MAPPINGS:,} mappings")
-    rules = tuple(_mapping(f"mappings[{at}]", each) for at, each in enumerate(mappings))
-    return AddressView(name, number, listeners, networks, unmapped == "keep", rules)
+    general: tuple[AddressMapping, ...] = ()
+    of_addr: dict[str, tuple[AddressMapping, ...]] = {}
+    for at, each in enumerate(mappings):
+        mapping = _mapping(f"mappings[{at}]", each)
+        if mapping.broker_addr:
+            of_addr[mapping.broker_addr] = (*of_addr.get(mapping.broker_addr, general), mapping)
+        else:
+            general = (*general, mapping)
+            of_addr = {addr: (*rules, mapping) for addr, rules in of_addr.items()}
+    return AddressView(name, number, listeners, networks, unmapped == "keep", general, of_addr)
 
 
 def _check_keys(fields: object, known: Sequence[str], where: str) -> None:

@@ -28,8 +28,8 @@ from namesrv_stream.server.net.session import Services
 from namesrv_stream.server.peer_log import PeerLog
 from namesrv_stream.server.start.identity import Identity
 from namesrv_stream.server.tls import ServerTls, calls_context
+from namesrv_stream.server.view.client_views import UnmappedAddresses
 from namesrv_stream.server.view.served_view import ServedView
-from namesrv_stream.server.view.unmapped import UnmappedAddresses
 from namesrv_stream.settings import Settings, read_accounts, rocketmq_config
 
 logger = logging.getLogger(__name__)

@@ -8,6 +8,7 @@ import socket
 from collections.abc import Coroutine, Mapping, Sequence
 from functools import partial
 from itertools import islice
+from pathlib import Path
 from typing import Any, Final
 
 import uvloop
@@ -39,10 +40,12 @@ from namesrv_stream.server.start.process import (
     keep_all,
     prepare_process,
 )
+from namesrv_stream.server.view.client_views import set_configured_views
 from namesrv_stream.server.view.commit_applier import CommitApplier
 from namesrv_stream.server.view.fleet import Fleet
 from namesrv_stream.server.view.served_state import ServedState
 from namesrv_stream.settings import Settings
+from namesrv_stream.settings.conf_file import read_view_file
 from namesrv_stream.tables.job_commits import log_held
 from namesrv_stream.tables.storage import tables_of
 
@@ -50,6 +53,7 @@ logger = logging.getLogger(__name__)
 
 Parts = Mapping[str, Coroutine[Any, Any, None]]
 
+_VIEW_FILES: Final = "advanced.remoting.view_files"
 _REFUSAL_POLL_S: Final = 0.2
 _KAFKA_RETRY_S: Final = 1.0
 
@@ -94,6 +98,9 @@ class _Server:
         view = RouteView(snapshot.table, snapshot.next_offsets, partitions=settings.kafka.partitions)
         folded = FoldedLog(snapshot.topic_id, snapshot.progress)
         has_kafka = await open_log(settings, self._identity, view, folded, self._clock)
+        views = {
+            file.stem: read_view_file(file, file.stem, _VIEW_FILES) for file in map(Path, settings.remoting.view_files)
+        }
         listener = bind(settings.remoting.listen_host, settings.remoting.listen_port, "remoting")
         view_listeners = {
             name: bind(settings.remoting.listen_host, port, VIEW_LISTENERS)
@@ -124,6 +131,7 @@ class _Server:
             "rival": watch_for_rival(settings, self._identity),
             "certificate": core.services.tls.watch(),
             "unmapped": core.unmapped.watch(),
+            "views": set_configured_views(views, core.name_server, core.gateway, core.services.origin),
         }
         try:
             await self._run_parts(parts, remoting, http, core, stop)

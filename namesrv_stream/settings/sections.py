@@ -53,6 +53,7 @@ class RemotingSettings(Section):
     native_lane: Advanced[Annotated[Literal["auto", "on", "off"], LowerCase]] = "auto"
     native_lane_answers_bytes: Advanced[PositiveInt] = 128 * MIB
     view_listeners: Advanced[Listeners] = ()
+    view_files: Advanced[Names] = ()
     proxy_networks: Advanced[Networks] = ()
 
     @property

@@ -41,6 +41,12 @@ def test_the_command_line_shows_the_route_in_the_view(stack: Stack, outside: Out
     code, out, err = run_command("route", TOPIC, "--view", "outside", "--data-dir", str(stack.data_dir))
     assert (code, err) == (0, "")
     assert f"0={outside.forwarder.addr}" in out
+    _, views, _ = run_command("view", "list", "--data-dir", str(stack.data_dir))
+    # The second server has set ``lan`` from its configuration.
+    assert [line.split()[:3] for line in views.splitlines()[1:]] == [
+        ["lan", "-", "192.0.2.0/24"],
+        ["outside", "outside", "-"],
+    ]
 
 
 def test_java_clients_outside_send_and_receive_through_the_view(

@@ -1,6 +1,5 @@
 """The commands ``view``, and ``route --view``: address views, which are entries of the key-value table."""
 
-import tomllib
 from collections.abc import Callable
 from http import HTTPStatus
 from pathlib import Path
@@ -25,7 +24,8 @@ from namesrv_stream.client.name_servers import NameServers
 from namesrv_stream.client.route import TopicRouteData, decode_topic_route
 from namesrv_stream.client.server_states import BadAnswer, fetch
 from namesrv_stream.errors import ConfigError, QueryNotFound
-from namesrv_stream.route.address_views import VIEWS_NAMESPACE, AddressViews, parse_view
+from namesrv_stream.route.address_views import VIEWS_NAMESPACE, AddressViews
+from namesrv_stream.settings.conf_file import read_view_file
 from namesrv_stream.text_table import TextColumn, print_table
 
 ViewName = Annotated[str, typer.Argument(metavar="VIEW", show_default=False)]
@@ -62,7 +62,7 @@ def view_list(target: Target, as_json: JsonOption = False) -> None:
             " ".join(view.listeners) or "-",
             " ".join(map(str, view.networks)) or "-",
             "keep" if view.keeps_unmapped else "omit",
-            str(len(view.mappings)),
+            str(len(orjson.loads(entries[view.name]).get("mappings", []))),
         )
         for view in views.by_name.values()
     ]
@@ -85,11 +85,7 @@ def view_show(target: Target, name: ViewName) -> None:
 
 def view_set(target: Target, name: ViewName, file: DocumentFile, as_json: JsonOption = False) -> None:
     """Create or replace an address view."""
-    document = _read_document(file)
-    try:
-        parse_view(name, document)
-    except ValueError as error:
-        raise ConfigError(str(file), "FILE", str(error)) from None
+    document = read_view_file(file, name, "FILE")
     addrs = target.ask(lambda servers: admin.put_kv(servers, VIEWS_NAMESPACE, name, document, TIMEOUT_MS))
     report(f"set address view {name}", addrs, as_json)
 
@@ -98,17 +94,6 @@ def view_remove(target: Target, name: ViewName, as_json: JsonOption = False) -> 
     """Remove an address view, if it exists."""
     addrs = target.ask(lambda servers: admin.delete_kv(servers, VIEWS_NAMESPACE, name, TIMEOUT_MS))
     report(f"removed address view {name}", addrs, as_json)
-
-
-def _read_document(file: Path) -> str:
-    """Return a document in JSON from a file that may be TOML."""
-    try:
-        text = file.read_text(encoding="utf-8")
-        return orjson.dumps(tomllib.loads(text)).decode() if file.suffix == ".toml" else text
-    except OSError as error:
-        raise ConfigError(str(file), "FILE", error.strerror or str(error)) from None
-    except (ValueError, TypeError) as error:
-        raise ConfigError(str(file), "FILE", f"cannot be read: {error}") from None
 
 
 def show_route_in_view(

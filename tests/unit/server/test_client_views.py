@@ -1,5 +1,6 @@
 """What clients of an address view are told, over connections of a whole server."""
 
+import asyncio
 from typing import Any
 
 import orjson
@@ -10,9 +11,10 @@ from namesrv_stream.remoting import fastjson
 from namesrv_stream.remoting.command import RemotingCommand, RequestCode, ResponseCode
 from namesrv_stream.remoting.frame import encode_frame
 from namesrv_stream.route.address_views import VIEWS_NAMESPACE
+from namesrv_stream.server.view.client_views import set_configured_views
 from tests.support.name_server import MASTER, SLAVE, a_body, a_registration_request, a_route_request, a_topic
 from tests.support.native_rig import LISTENERS, NativeRig, SocketPeer, wait_until
-from tests.support.server_rig import MemoryTransport, Rig
+from tests.support.server_rig import MemoryTransport, Rig, turn
 
 NAMED = {"broker_name": "broker-*", "to": "{broker_name}-{broker_id}.example.org:{10911+id}"}
 INNER = {"0": MASTER, "1": SLAVE}
@@ -177,3 +179,20 @@ async def test_the_native_lane_keeps_answers_per_view() -> None:
         for _ in range(4):  # the connections without a view stay open, and have one from now on
             assert await told(peers[""]) == "here:3"
             assert await told(peers["lan"]) == "lan:1"
+
+
+async def test_a_view_of_the_configuration_is_set_once_unless_there_is_one() -> None:
+    rig = Rig()
+    documents = {"outside": '{"listeners": ["outside"]}', "lan": "{}"}
+    setting = asyncio.ensure_future(set_configured_views(documents, rig.server, rig.gateway, rig.core.services.origin))
+    await turn()
+    assert rig.server.views.by_name == {}  # Kafka has not answered yet
+    rig.talk()
+    await rig.put_view("lan", networks=["192.0.2.0/24"])
+    while not setting.done():
+        await turn()
+        rig.publisher.ack()
+    await setting
+    assert rig.server.views.by_name["outside"].listeners == ("outside",)
+    assert rig.server.views.by_name["lan"].networks
+    assert rig.publisher.kinds().count("kv_put") == 2

@@ -1,6 +1,6 @@
 """Address views at the HTTP port: routes in a view, and the addresses for which it has no mapping."""
 
-from namesrv_stream.server.view.unmapped import UnmappedAddresses
+from namesrv_stream.server.view.client_views import UnmappedAddresses
 from tests.support.http_rig import JOB, HttpRig
 from tests.support.name_server import MASTER, a_registration_request
 

@@ -1,20 +1,58 @@
-"""The broker addresses for which an address view has no mapping: what health, metrics and the console show of them.
+"""The address views of a server: it sets those of its configuration, and finds broker addresses without a mapping.
 
-Matching thousands of brokers takes long, so the addresses are found in the background and in steps.
+Matching thousands of brokers takes long, so these addresses are found in the background and in steps.
 """
 
 import asyncio
+import logging
 from collections.abc import Mapping
 from itertools import chain
 from typing import Final
 
-from namesrv_stream.processor.name_server import NameServer
-from namesrv_stream.route.address_views import Broker
+from namesrv_stream.errors import NamesrvStreamError, RequestError
+from namesrv_stream.processor.name_server import Accepted, NameServer
+from namesrv_stream.route.address_views import VIEWS_NAMESPACE, Broker
+from namesrv_stream.route.events import KvPut, Origin
+from namesrv_stream.server.gateway.gateway import Gateway
 from namesrv_stream.server.steps import Steps
 
 _INTERVAL_S: Final = 1.0
+_RETRY_S: Final = 5.0
 #: Addresses that a reason shows.
 _SHOWN: Final = 3
+
+
+logger = logging.getLogger(__name__)
+
+
+async def set_configured_views(
+    documents: Mapping[str, str], name_server: NameServer, gateway: Gateway, origin: Origin
+) -> None:
+    """Set each view of the configuration once Kafka accepts records, unless there is one of that name."""
+    await gateway.connected.wait()
+    for name, document in documents.items():
+        while name not in name_server.table.kv.get(VIEWS_NAMESPACE, {}):
+            error = await _change(gateway, KvPut(origin, VIEWS_NAMESPACE, name, document))
+            if error is None:
+                logger.info("address view of the configuration set view=%s", name)
+            else:
+                logger.warning("address view of the configuration not set view=%s reason=%s", name, error)
+                await asyncio.sleep(_RETRY_S)
+
+
+async def _change(gateway: Gateway, event: KvPut) -> NamesrvStreamError | None:
+    """Apply a change; return why it failed, None if it is in the log."""
+    outcome: asyncio.Future[NamesrvStreamError | None] = asyncio.get_running_loop().create_future()
+
+    def settled(error: NamesrvStreamError | None) -> None:
+        if not outcome.done():  # otherwise the server stops
+            outcome.set_result(error)
+
+    try:
+        gateway.change((Accepted(event, event),), settled)
+    except RequestError as error:
+        return error
+    return await outcome
 
 
 class UnmappedAddresses:
