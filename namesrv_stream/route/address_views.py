@@ -255,7 +255,7 @@ class AddressViews:
         number: Number of the answers for clients without a view.
         next_number: The first unused number.
         by_name: The valid views, by name.
-        faults: Name of an invalid view → the problem. Such an entry can only come from another release.
+        faults: Name of an invalid view → the problem. It comes from another release, or was not put through a server.
     """
 
     def __init__(self, entries: Mapping[str, str] | None = None, number: int = 0) -> None:

@@ -45,7 +45,7 @@ from namesrv_stream.server.view.commit_applier import CommitApplier
 from namesrv_stream.server.view.fleet import Fleet
 from namesrv_stream.server.view.served_state import ServedState
 from namesrv_stream.settings import Settings
-from namesrv_stream.settings.conf_file import read_view_file
+from namesrv_stream.settings.checks import read_view_file
 from namesrv_stream.tables.job_commits import log_held
 from namesrv_stream.tables.storage import tables_of
 

@@ -8,7 +8,6 @@ keys of the file ``tls.config.file``; here they may stand in either file. Source
 """
 
 import difflib
-import json
 import re
 import tomllib
 from collections.abc import Iterable, Mapping
@@ -18,7 +17,6 @@ from typing import Any, Final, NamedTuple
 from namesrv_stream.errors import ConfigError
 from namesrv_stream.processor.configuration import OPTION_OF
 from namesrv_stream.remoting import java_properties
-from namesrv_stream.route.address_views import parse_view
 from namesrv_stream.settings.names import (
     Given,
     KeyPath,
@@ -280,22 +278,3 @@ def _why_ignored(name: str) -> str:
     own = (".".join(public_path(key)) for key in all_keys())
     close = difflib.get_close_matches(name, [*_ROCKETMQ_KEYS, *_WITHOUT_EFFECT, *own], n=1)
     return f"unknown key, ignored; did you mean {close[0]}?" if close else "unknown key, ignored"
-
-
-def read_view_file(file: Path, name: str, key: str) -> str:
-    """Return the document of an address view as JSON, from a file that is JSON or TOML; ``key`` is for errors.
-
-    Raises:
-        ConfigError: The file cannot be read, or contains no valid view.
-    """
-    try:
-        text = file.read_text(encoding="utf-8")
-        document = json.dumps(tomllib.loads(text), default=str) if file.suffix == ".toml" else text
-        parse_view(name, document)
-    except OSError as error:
-        raise ConfigError(str(file), key, error.strerror or str(error)) from None
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise ConfigError(str(file), key, f"cannot be read: {error}") from None
-    except ValueError as error:
-        raise ConfigError(str(file), key, str(error)) from None
-    return document

@@ -25,7 +25,7 @@ from namesrv_stream.client.route import TopicRouteData, decode_topic_route
 from namesrv_stream.client.server_states import BadAnswer, fetch
 from namesrv_stream.errors import ConfigError, QueryNotFound
 from namesrv_stream.route.address_views import VIEWS_NAMESPACE, AddressViews
-from namesrv_stream.settings.conf_file import read_view_file
+from namesrv_stream.settings.checks import read_view_file
 from namesrv_stream.text_table import TextColumn, print_table
 
 ViewName = Annotated[str, typer.Argument(metavar="VIEW", show_default=False)]
