@@ -8,7 +8,7 @@ from namesrv_stream.errors import ConfigError, NamesrvStreamError, StoreUnreacha
 from namesrv_stream.kafka.inspection import InspectedLog, InspectedTopic, stored_topic_id
 from namesrv_stream.route.fold.state import decode_state
 from namesrv_stream.settings import Settings
-from namesrv_stream.table_errors import StateFromNewerVersion
+from namesrv_stream.table_errors import RESTORE_OR_NEW_TABLES, StateFromNewerVersion
 from namesrv_stream.tables.delta.open_table import UNREADABLE
 from namesrv_stream.tables.delta.stored_table import StoredTable
 from namesrv_stream.tables.layout import HISTORY_SCHEMAS, ROUTE_CHANGES, ROUTE_STATE
@@ -22,7 +22,6 @@ _KAFKA_AREA: Final = "Kafka"
 _FRESH_MS: Final = 5_000
 _AREA: Final = "tables"
 _LOG_AREA: Final = "tables and log"
-_NEW_LOG: Final = 'restore that log, or start with new tables: docs/backup.md, "Kafka\'s log is lost"'
 _REBUILD: Final = "stop the job, run `namesrv-stream rebuild`, start the job again"
 _REPAIR: Final = f"restart the job, which repairs what the log allows; if it refuses: {_REBUILD}"
 #: Some seconds of a large fleet.
@@ -183,7 +182,7 @@ def _against_stored_log(settings: Settings, topic_id: str) -> Iterator[Finding]:
     found = stored_topic_id(settings)
     if found is None:
         text = f"the tables belong to a topic with the id {topic_id}, but {settings.data.kafka_dir} contains no topic"
-        yield fault(_LOG_AREA, text, _NEW_LOG)
+        yield fault(_LOG_AREA, text, RESTORE_OR_NEW_TABLES)
     elif found != topic_id:
         yield _other_log(topic_id, found)
     else:
@@ -194,7 +193,7 @@ def _other_log(topic_id: str, found: str) -> Finding:
     text = (
         f"the tables belong to a topic with the id {topic_id}, but Kafka's topic has {found}: Kafka's data was replaced"
     )
-    return fault(_LOG_AREA, text, f"correct kafka.bootstrap_servers or data.dir; or {_NEW_LOG}")
+    return fault(_LOG_AREA, text, f"correct kafka.bootstrap_servers or data.dir; or {RESTORE_OR_NEW_TABLES}")
 
 
 def _against(log: InspectedLog, topic_id: str, rows: TableRows) -> Iterator[Finding]:
