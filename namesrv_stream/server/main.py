@@ -39,7 +39,7 @@ from namesrv_stream.server.start.process import (
     prepare_process,
 )
 from namesrv_stream.server.view.fleet import Fleet
-from namesrv_stream.server.view.following import Following
+from namesrv_stream.server.view.following import Following, HistoryAge
 from namesrv_stream.server.view.served_state import ServedState
 from namesrv_stream.settings import Settings
 from namesrv_stream.tables.job_commits import log_held
@@ -133,7 +133,8 @@ class _Server:
         """Bind the HTTP port. The second value holds the figures that the server serves there."""
         settings = self._settings
         fleet = Fleet(view, core.gateway, following.recent_events)
-        metrics = ServerMetrics(self._identity, core, fleet, following.status, self._lane_status)
+        history_age = HistoryAge(settings, self._clock)
+        metrics = ServerMetrics(self._identity, core, fleet, following.status, history_age, self._lane_status)
         sources = Sources(
             core.name_server,
             name_server_addrs=NameServerAddrs(settings.http.nsaddr, *listener.getsockname()[:2]),

@@ -235,7 +235,7 @@ def test_tables_with_another_number_of_partitions_need_consent(tables: TablesOfL
     log = source_of(tables.log, tables.log)
     two = tables.settings.model_copy(update={"kafka": tables.settings.kafka.model_copy(update={"partitions": 2})})
     consent = Consent(loss=False, differences=False)
-    with pytest.raises(RebuildRefused, match="the old tables have 1 partition, .* --accept-loss"):
+    with pytest.raises(RebuildRefused, match=r"the old tables have 1 partition, .* --accept-loss"):
         rebuild(two, consent, lambda text: None, lambda partition, done, total: None, opens(log))
 
 
