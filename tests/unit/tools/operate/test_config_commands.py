@@ -1,4 +1,4 @@
-"""`config history` and `config show --running` on real tables; failures of `config set`."""
+"""`config history`, `config show --running` and `kv export` on real tables; failures of `config set`."""
 
 import json
 import sys
@@ -8,12 +8,14 @@ from pathlib import Path
 import pytest
 
 from namesrv_stream.cli import main
+from namesrv_stream.client.commands.admin_commands import read_kv_config
 from namesrv_stream.kafka import log_reader
 from namesrv_stream.kafka.log_reader import TopicExtent
 from namesrv_stream.ports import choose_port
+from namesrv_stream.route.events import KvDeleted, KvPut
 from namesrv_stream.route.liveness_settings import FoldSettings
 from namesrv_stream.tools.operate import operator_events
-from tests.support.builders import BEGIN_MS, Log, a_registration
+from tests.support.builders import BEGIN_MS, S1, Log, a_registration
 from tests.support.tables import TablesOfLog
 
 Run = Callable[..., tuple[int, str, str]]
@@ -150,6 +152,26 @@ def test_nothing_is_written_to_a_log_that_is_not_the_one_of_the_tables(
     assert (code, out, err.count("\n")) == (2, "", 1)
     assert "Kafka's log is not the one of the tables; nothing was changed: Kafka's topic" in err
     assert "start with new tables" in err
+
+
+def test_kv_table_of_any_tables_is_exported_as_a_file_for_import(run: Run, tmp_path: Path) -> None:
+    tables = TablesOfLog(tmp_path)
+    for event in (KvPut(S1, "ns", "k", "old"), KvPut(S1, "ns", "gone", "v"), KvPut(S1, "other", "ü", "")):
+        tables.log.say(event)
+    tables.commit()
+    tables.compact()
+    tables.log.say(KvPut(S1, "ns", "k", "new"))
+    tables.log.say(KvDeleted(S1, "ns", "gone"))
+    tables.commit()
+    expected = {"ns": {"k": "new"}, "other": {"ü": ""}}
+    assert json.loads(run("kv", "export")[1]) == {"configTable": expected}
+    tables.dir.rename(tmp_path / "tables.before")
+    code, out, _ = run("kv", "export", "--tables", str(tmp_path / "tables.before"))
+    (tmp_path / "kvConfig.json").write_text(out, encoding="utf-8")
+    assert (code, read_kv_config(tmp_path / "kvConfig.json")) == (0, expected)
+    code, out, err = run("kv", "export")
+    assert (code, out) == (2, "")
+    assert "has no route_changes" in err
 
 
 def test_change_without_kafka_fails_at_once_with_a_hint_about_installations(run: Run) -> None:
