@@ -262,11 +262,11 @@ def history_tables(settings: Settings, rows: TableRows | Finding, now_ms: int) -
             return
     if found:
         yield fine("history", ", ".join(f"{name} ({counted(files, 'file')})" for name, files in found))
-        yield from _history_process(settings, now_ms)
     elif settings.history.enabled:
         yield note("history", "no tables yet: `up` or `namesrv-stream history-job` writes them")
     else:
         yield note("history", "history.enabled is false: route --as-of, history and report have no data")
+    yield from _history_process(settings, now_ms)
 
 
 def _history_process(settings: Settings, now_ms: int) -> Iterator[Finding]:

@@ -144,7 +144,8 @@ def show_running(loaded: LoadedSettings, *, as_json: bool) -> None:
         change = setting.last_change
         last = f"{instant(change.at_ms)} by {change.source}" if change else ""
         style = None if setting.running == setting.configured else "bold"
-        cells = (setting_key(setting.name), running, setting.configured or "", setting.configured_in, last)
+        configured = setting.configured if setting.configured is not None else "only `config set`"
+        cells = (setting_key(setting.name), running, configured, setting.configured_in, last)
         table.add_row(*map(escape, cells), style=style)
     print_table(table)
 

@@ -56,12 +56,6 @@ _NAMES: Final = (
     TextColumn("ADDRESS"),
     TextColumn("STATE"),
 )
-_CAUSES: Final = {
-    "expired": "heartbeat timeout",
-    "disconnected": "connection closed",
-    "unregistered": "unregistered",
-    "server_lost": "its name server was lost",
-}
 _UNITS: Final = ((86_400, "d"), (3_600, "h"), (60, "m"), (1, "s"))
 _INTERVAL_S: Final = 2.0
 
@@ -157,9 +151,7 @@ def _cause(broker: BrokerProcess) -> str:
     cause = str(ended.get("cause"))
     if replaced_by := ended.get("replaced_by"):
         return f"replaced by {replaced_by}"
-    if cause == "expired":
-        return f"{_CAUSES[cause]} ({duration(broker.expires_after_ms)})"
-    return _CAUSES.get(cause, cause)
+    return f"expired (timeout {duration(broker.expires_after_ms)})" if cause == "expired" else cause
 
 
 def _shown(brokers: Sequence[BrokerProcess], everything: bool) -> Sequence[BrokerProcess]:

@@ -148,7 +148,7 @@ def test_status_shows_parts_brokers_and_recent_removals(
         [],
         ["Ended", "within", "the", "last", "24", "hours"],
         ["CLUSTER", "BROKER", "ID", "ADDRESS", "STATE", "AGO", "CAUSE"],
-        ["east", "c", "0", "10.0.0.1:c", "down", "3m12s", "heartbeat", "timeout", "(1m)"],
+        ["east", "c", "0", "10.0.0.1:c", "down", "3m12s", "expired", "(timeout", "1m)"],
         ["east", "d", "0", "10.0.0.1:d", "replaced", "3m12s", "replaced", "by", "10.0.0.9:1"],
     ]
     assert max(map(len, out.splitlines())) <= 80
