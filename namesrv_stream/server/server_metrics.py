@@ -18,13 +18,15 @@ from namesrv_stream.server.native.lane import LaneStatus
 from namesrv_stream.server.net.connections import CONNECTION_EVENTS
 from namesrv_stream.server.start.identity import Identity
 from namesrv_stream.server.steps import Steps
+from namesrv_stream.server.view.commit_applier import HistoryAge, TableStatus
 from namesrv_stream.server.view.fleet import Fleet
-from namesrv_stream.server.view.following import HistoryAge, TableStatus
 
 #: Maximum number of clusters with their own series, largest first; brokers can send any number of cluster names.
 _MAX_CLUSTERS: Final = 100
 _OTHER_CLUSTERS: Final = "(other)"
-_STATES: Final = ("alive", "held", "gone")
+#: The released label of the state that ``Broker.state`` and ``/brokers`` call ``ended``.
+_ENDED: Final = "gone"
+_STATES: Final = ("alive", "held", _ENDED)
 _LAG_BOUNDS_MS: Final = (1, 5, 10, 25, 50, 100, 250, 500, 1_000, 2_000)
 
 
@@ -63,7 +65,7 @@ class ServerMetrics:
         self.counters = core.counters
         self.http = HttpLoad()
         self._identity = identity
-        self._requests = core.services.figures
+        self._requests = core.services.request_metrics
         self._tls = core.services.tls
         self._loop_lag = Histogram(_LAG_BOUNDS_MS)
         self._steps = Steps()
@@ -103,7 +105,7 @@ class ServerMetrics:
                     silences[cluster] = max(age_ms, broker.age_ms), max(most, share)
         ended = (live_key for group in groups for live_key in group.registrations if live_key not in group.live_brokers)
         async for keys in self._steps.lists(ended):
-            counts.update((live_key.cluster, "gone") for live_key in keys)
+            counts.update((live_key.cluster, _ENDED) for live_key in keys)
         return counts, silences
 
     def _sample_brokers(
@@ -126,7 +128,7 @@ class ServerMetrics:
         for cluster, (age_ms, share) in sorted(oldest.items()):
             samples.add("rocketmq_namesrv_oldest_heartbeat_age_seconds", age_ms / 1000, cluster)
             samples.add("rocketmq_namesrv_oldest_heartbeat_timeout_ratio", share, cluster)
-        active = sum(count for (_, state), count in counts.items() if state != "gone")
+        active = sum(count for (_, state), count in counts.items() if state != _ENDED)
         samples.add("rocketmq_namesrv_active_brokers", active)
         samples.add("rocketmq_namesrv_topics", self.view.table.topic_count)
 
