@@ -181,10 +181,10 @@ def route_as_of(
     if route is None and view is not None and answers.route(topic) is not None:
         raise NotInHistory(f"no route for topic {topic} in view {view.name} as of {then}: it left out all addresses")
     if route is None:
-        why = f"{last.cause} of {last.broker_name} at {instant(last.at_ms, with_ms=True)}"
+        why = f"{last.broker_name} {last.cause} at {instant(last.at_ms, with_ms=True)}"
         why += f": {last.detail}" if last.detail else ""
         where = f"partition {last.partition} offset {last.offset}"
-        raise NotInHistory(f"no route for topic {topic} as of {then}; the last change was {why} ({where})")
+        raise NotInHistory(f"no route for topic {topic} as of {then}; the last change was: {why} ({where})")
     return PastRoute(topic, at_ms, route, last, past.extent)
 
 

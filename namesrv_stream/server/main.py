@@ -41,7 +41,7 @@ from namesrv_stream.server.start.process import (
     prepare_process,
 )
 from namesrv_stream.server.view.client_views import set_configured_views
-from namesrv_stream.server.view.commit_applier import CommitApplier
+from namesrv_stream.server.view.commit_applier import CommitApplier, HistoryAge
 from namesrv_stream.server.view.fleet import Fleet
 from namesrv_stream.server.view.served_state import ServedState
 from namesrv_stream.settings import Settings
@@ -151,7 +151,8 @@ class _Server:
         """Bind the HTTP port. The second value holds the figures that the server serves there."""
         settings = self._settings
         fleet = Fleet(view, core.gateway, applier.recent_events)
-        metrics = ServerMetrics(self._identity, core, fleet, applier.status, self._lane_status)
+        history_age = HistoryAge(settings, self._clock)
+        metrics = ServerMetrics(self._identity, core, fleet, applier.status, history_age, self._lane_status)
         sources = Sources(
             core.name_server,
             name_server_addrs=NameServerAddrs(settings.http.nsaddr, *listener.getsockname()[:2]),

@@ -92,10 +92,10 @@ def outside_network(stack: Stack, mqadmin: Mqadmin, folder: Path, topic: str) ->
     port = choose_port("127.0.0.1")
     listener = f"127.0.0.1:{port}"
     (folder / "lan.toml").write_text('networks = ["192.0.2.0/24"]\n[[mappings]]\nto = "{host}:{port}"\n')
-    of_views = {"remoting__view_listeners": f"outside:{port}", "remoting__view_files": folder / "lan.toml"}
+    of_views = {"remoting__view_listeners": f"outside:{port}", "remoting__view_files": str(folder / "lan.toml")}
     stack.wait_job()  # by the tables the second server learns of the broker and the view
     with (
-        SecondServer(folder / "data", stack, "outside", **of_views) as server,
+        SecondServer(folder / "data", stack, "outside", None, **of_views) as server,
         Broker(folder, stack.remoting, name="broker-outside") as broker,
         Forwarder(choose_port(HOST), broker.addr) as forwarder,
     ):
