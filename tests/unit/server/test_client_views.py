@@ -13,7 +13,6 @@ from namesrv_stream.remoting.frame import encode_frame
 from namesrv_stream.route.address_views import VIEWS_NAMESPACE
 from namesrv_stream.server.view.client_views import set_configured_views
 from tests.support.name_server import MASTER, SLAVE, a_body, a_registration_request, a_route_request, a_topic
-from tests.support.native_rig import LISTENERS, NativeRig, SocketPeer, wait_until
 from tests.support.server_rig import MemoryTransport, Rig, turn
 
 NAMED = {"broker_name": "broker-*", "to": "{broker_name}-{broker_id}.example.org:{10911+id}"}
@@ -150,35 +149,6 @@ async def test_an_invalid_view_is_refused_and_changes_nothing() -> None:
     refused = await rig.put_view("lan", listeners=["outside"])
     assert refused.remark == "address view 'lan': outside belongs to address view 'outside'"
     assert addrs(rig, rig.connect(listener="outside")) == {"broker-a": OUTER}
-
-
-async def test_the_native_lane_keeps_answers_per_view() -> None:
-    native = NativeRig()
-    rig = native.rig
-    rig.ask(rig.connect(), a_registration_request(body=BODY))
-    await rig.put_view("outside", listeners=["outside"], mappings=[NAMED])
-    await rig.put_view("lan", listeners=["lan"], mappings=[{"to": "lan:1"}])
-
-    async def told(peer: SocketPeer) -> Any:
-        (answer,) = await peer.ask(a_route_request())
-        return orjson.loads(answer.body or b"")["brokerDatas"][0]["brokerAddrs"]["0"]
-
-    async with native.served():
-        peers = {name: await native.connect(name) for name in ("", *LISTENERS)}
-        expected = {"": MASTER, "outside": OUTER["0"], "lan": "lan:1"}
-        for _ in range(4):
-            assert {name: await told(peer) for name, peer in peers.items()} == expected
-        await wait_until(lambda: native.lane.connections == 3)
-        assert native.by_lane >= 3
-        await rig.put_view("outside", listeners=["outside"], mappings=[{"to": "moved:2"}])
-        for _ in range(4):
-            assert await told(peers["outside"]) == "moved:2"
-            assert await told(peers["lan"]) == "lan:1"
-            assert await told(peers[""]) == MASTER
-        await rig.put_view("loopback", networks=["127.0.0.0/8"], mappings=[{"to": "here:3"}])
-        for _ in range(4):  # the connections without a view stay open, and have one from now on
-            assert await told(peers[""]) == "here:3"
-            assert await told(peers["lan"]) == "lan:1"
 
 
 async def test_a_view_of_the_configuration_is_set_once_unless_there_is_one() -> None:
