@@ -120,7 +120,7 @@ def _apply(step: FoldStep, event: Event) -> None:
     _check_partition(step, event)
     match event:
         case Tick():
-            pass
+            _advertise(step, event)
         case BrokerDisconnected():
             _close(step, event)
         case TopicDeleted():
@@ -135,6 +135,7 @@ def _apply(step: FoldStep, event: Event) -> None:
         case GuardReleased():
             _release_guard(step, event)
         case ServerStarted():
+            step.state.servers[event.origin.server_id].address = ""
             step.server_row(event.origin.server_id, Cause.SERVER_STARTED, "talking")
         case ServerResumed():
             _resume(step, event.origin.server_id)
@@ -261,6 +262,17 @@ def _close(step: FoldStep, event: BrokerDisconnected) -> None:
         step.ignored(key, origin, Cause.DISCONNECTED, "closed already: the guard holds the broker")
     else:
         close(step, key, lease, origin.server_id, event.reason)
+
+
+def _advertise(step: FoldStep, event: Tick) -> None:
+    """Write a row if a tick adds its server to the list of name servers, moves it or removes it."""
+    origin = event.origin
+    clock = step.state.servers.get(origin.server_id)
+    # Ticks of an earlier start may arrive late.
+    if clock is None or clock.address == event.address or clock.server_epoch != origin.server_epoch:
+        return
+    clock.address = event.address
+    step.server_row(origin.server_id, Cause.SERVER_LISTED if event.address else Cause.SERVER_UNLISTED, "talking")
 
 
 def _resume(step: FoldStep, server_id: str) -> None:

@@ -143,9 +143,16 @@ class FoldStep:
         self.row(ChangeKind.IGNORED, False, cause, reason, **columns)
 
     def server_row(self, server_id: str, cause: Cause, status: str) -> None:
-        """Write a server's new status: "talking", "silent", "lost" or "stopped"."""
-        epoch = self.state.servers[server_id].server_epoch
-        self.row(ChangeKind.SERVER, False, cause, None, server_id=server_id, server_epoch=epoch, value=status)
+        """Write a server's new status: "talking" (with the address that it advertises), "silent", "lost" or "stopped".
+
+        Only a server that talks is on the list of name servers. When it talks again, its next tick has the address.
+        """
+        clock = self.state.servers[server_id]
+        if status != "talking":
+            clock.address = ""
+        value = f"{status} {clock.address}" if clock.address else status
+        epoch = clock.server_epoch
+        self.row(ChangeKind.SERVER, False, cause, None, server_id=server_id, server_epoch=epoch, value=value)
 
 
 def is_vouched_for(state: FoldState, holders: Mapping[str, LeaseHolder], ended_partition_ms: int | None) -> bool:
