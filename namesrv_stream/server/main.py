@@ -139,9 +139,7 @@ class _Server:
         metrics = ServerMetrics(self._identity, core, fleet, following.status, self._lane_status)
         sources = Sources(
             core.name_server,
-            name_server_addrs=NameServerAddrs(
-                settings.http.nsaddr, *listener.getsockname()[:2], listed=fleet.listed_addresses
-            ),
+            name_server_addrs=NameServerAddrs(settings.http.nsaddr, *listener.getsockname()[:2]),
             state=ServedState(self._identity, view, following.status, settings.kafka.partitions),
             past_routes=PastRoutes(settings, self._clock),
             feed=following.feed,

@@ -14,6 +14,7 @@ from namesrv_stream.errors import EventDecodeError
 from namesrv_stream.route.changes import Cause, ChangeKind
 from namesrv_stream.route.event_json import decode_record
 from namesrv_stream.route.events import (
+    DIRECT,
     JOB,
     BrokerDisconnected,
     BrokerEvent,
@@ -268,8 +269,10 @@ def _advertise(step: FoldStep, event: Tick) -> None:
     """Write a row if a tick adds its server to the list of name servers, moves it or removes it."""
     origin = event.origin
     clock = step.state.servers.get(origin.server_id)
-    # Ticks of an earlier start may arrive late.
-    if clock is None or clock.address == event.address or clock.server_epoch != origin.server_epoch:
+    # Neither the job nor a direct producer is a name server, and ticks of an earlier start may arrive late.
+    if clock is None or origin.server_id == DIRECT or origin.server_epoch != clock.server_epoch:
+        return
+    if clock.address == event.address:
         return
     clock.address = event.address
     step.server_row(origin.server_id, Cause.SERVER_LISTED if event.address else Cause.SERVER_UNLISTED, "talking")

@@ -107,8 +107,11 @@ class DirectoryPage:
         Source: rocketmq 5.3.3, DefaultTopAddressing: the first line of the body is the list. A client with a unit name
         requests nsaddr-UNIT?nofix=1.
         """
+        return PlainTextResponse(";".join(self._addresses(request)) + "\n")
+
+    def _addresses(self, request: Request) -> list[str]:
         reached_host, _ = request.scope["server"]
-        return PlainTextResponse(self._name_server_addrs.reached_by(reached_host) + "\n")
+        return self._name_server_addrs.reached_by(reached_host, self._fleet.listed_addresses())
 
     @answers("/rocketmq/nsaddr-{unit}", ("text/plain", None), any_query=True)
     async def name_servers_of_unit(self, request: Request) -> Response:
@@ -118,12 +121,11 @@ class DirectoryPage:
     @answers("/servers", (JSON, NameServerList))
     async def servers(self, request: Request) -> Response:
         """Return the name servers by the log, and the addresses that clients are told."""
-        reached_host, _ = request.scope["server"]
-        known, addrs = self._fleet.name_servers(), self._name_server_addrs
+        known = self._fleet.name_servers()
         by_log = "log" if any(server.is_listed for server in known) else "this server"
         found = NameServerList(
-            addresses=addrs.reached_by(reached_host).split(";"),
-            source="http.nsaddr" if addrs.configured else by_log,
+            addresses=self._addresses(request),
+            source="http.nsaddr" if self._name_server_addrs.configured else by_log,
             servers=[NameServerOfList(**s._asdict(), why_not=self._fleet.why_not_listed(s)) for s in known],
             unknown_unlisted=sorted(self._fleet.unlisted - {server.server_id for server in known}),
         )

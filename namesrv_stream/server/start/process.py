@@ -13,7 +13,7 @@ import os
 import resource
 import socket
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from importlib.abc import MetaPathFinder
 from typing import Final, NamedTuple
 
@@ -142,32 +142,25 @@ def advertised_address(remoting: RemotingSettings, listen_port: int) -> str:
 
 
 class NameServerAddrs(NamedTuple):
-    """The name servers that clients can request over HTTP.
-
-    Attributes:
-        configured: The configured list, which replaces all others.
-        listen_host: The host of this server's remoting address.
-        listed: Returns the addresses of the servers that are on the list according to the log.
-    """
+    """The configured list of name servers that clients can request over HTTP, and this server's remoting address."""
 
     configured: Sequence[str]
     listen_host: str
     listen_port: int
-    listed: Callable[[], Sequence[str]] = tuple
 
-    def reached_by(self, host: str) -> str:
-        """Return the list, separated by ``;``, for a client that reached this server at the address ``host``.
+    def reached_by(self, host: str, listed: Sequence[str] = ()) -> list[str]:
+        """Return the name servers for a client that reached this one at the address ``host``.
 
-        If no server is listed, the list contains only this server. If the server listens on every address, ``host``
-        is used, because it is the only address that is known to work for that client.
+        These are the configured ones, or those that are ``listed`` by the log. Without both, it is only this server. If
+        it listens on every address, ``host`` is used, because no other address is known to work for that client.
         """
-        if known := self.configured or self.listed():
-            return ";".join(known)
+        if known := self.configured or listed:
+            return list(known)
         own = self.listen_host
         host = host.removeprefix("::ffff:")  # an IPv4 client on an IPv6 socket
         if own == "::" or (own == "0.0.0.0" and ":" not in host):
             own = host
-        return _addr(reachable_host(own), self.listen_port)
+        return [_addr(reachable_host(own), self.listen_port)]
 
 
 def _addr(host: str, port: int) -> str:
