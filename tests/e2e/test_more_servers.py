@@ -5,7 +5,7 @@ import time
 import urllib.request
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import pytest
@@ -126,8 +126,8 @@ def test_a_stopped_server_leaves_the_list_before_it_closes_connections(
     _start(stack, servers, FEW)
     leaving = servers[FEW[1]]
     with RemotingClient(leaving.remoting) as connection:
-        ended_s: list[float] = []
-        wait = threading.Thread(target=lambda: (_until_closed(connection), ended_s.append(time.monotonic())))
+        closed_s: list[float] = []
+        wait = threading.Thread(target=_wait_closed, args=(connection, closed_s))
         wait.start()
         stop = threading.Thread(target=leaving.process.terminate)
         stop.start()
@@ -135,7 +135,7 @@ def test_a_stopped_server_leaves_the_list_before_it_closes_connections(
         left_s = time.monotonic()
         stop.join()
         wait.join()
-    assert left_s < ended_s[0]
+    assert left_s < closed_s[0]
 
 
 def name_servers(stack: Stack) -> list[str]:
@@ -187,9 +187,9 @@ def _wait_heard(stack: Stack, brokers: Sequence[Broker], wanted: Sequence[str]) 
     wait_until(heard, BROKER_S, f"the brokers are heard by {wanted}")
 
 
-def _until_closed(connection: RemotingClient) -> None:
-    try:
+def _wait_closed(connection: RemotingClient, closed_s: list[float]) -> None:
+    """Add the time at which the peer closes the connection."""
+    with suppress(ConnectionError):
         while True:
             connection.receive()
-    except (ConnectionError, TimeoutError):
-        return
+    closed_s.append(time.monotonic())

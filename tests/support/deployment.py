@@ -4,7 +4,7 @@ import re
 import shlex
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, NoReturn
 
 import orjson
 import typer
@@ -127,7 +127,7 @@ def render(template: str, scope: Mapping[str, Any]) -> str:
             continue
         depth, end = 1, action
         while depth:
-            end = _ACTION.search(template, end.end()) or _fail("a block without end")
+            end = _ACTION.search(template, end.end()) or _unknown("a block without end")
             depth += {"if": 1, "range": 1, "end": -1}.get((end[1] or end[2]).split()[0], 0)
         body = template[at : end.start()]
         pieces += [render(body, dict(scope) | more) for more in _repetitions(words, scope)]
@@ -146,7 +146,7 @@ def _repetitions(words: list[str], scope: Mapping[str, Any]) -> list[dict[str, A
         case ["range", key, value, ":=", name]:
             return [{key.removesuffix(","): k, value: v} for k, v in sorted(_lookup(name, scope).items())]
         case _:
-            return _fail(" ".join(words))
+            _unknown(" ".join(words))
 
 
 def _value(words: list[str], scope: Mapping[str, Any]) -> str:
@@ -161,7 +161,7 @@ def _value(words: list[str], scope: Mapping[str, Any]) -> str:
         case ["include", *_, "sha256sum"]:
             return "digest"
         case _:
-            return _fail(" ".join(words))
+            _unknown(" ".join(words))
 
 
 def _lookup(name: str, scope: Mapping[str, Any]) -> Any:
@@ -173,5 +173,5 @@ def _lookup(name: str, scope: Mapping[str, Any]) -> Any:
     return found
 
 
-def _fail(text: str) -> Any:
+def _unknown(text: str) -> NoReturn:
     raise ValueError(f"the chart uses {text}, which this renderer does not know")

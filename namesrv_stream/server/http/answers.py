@@ -172,6 +172,9 @@ class BrokerProcess(Answer):
 # ---- /servers ----
 
 
+Source = Literal["http.nsaddr", "log", "this server"]
+
+
 class NameServerOfList(Answer):
     """A name server that has written to the log, and whether clients are told of it."""
 
@@ -187,9 +190,7 @@ class NameServerList(Answer):
     """The name servers by the log, and what /rocketmq/nsaddr answers."""
 
     addresses: list[str] = Field(description="the answer of /rocketmq/nsaddr")
-    source: Literal["http.nsaddr", "log", "this server"] = Field(
-        description="this server: http.nsaddr is not set, and no server advertises an address"
-    )
+    source: Source = Field(description="this server: http.nsaddr is not set, and no server advertises an address")
     servers: list[NameServerOfList]
     unknown_unlisted: list[str] = Field(description="ids that an operator unlisted, and that no server has")
 

@@ -16,7 +16,7 @@ from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Router
 from starlette.types import Receive, Scope, Send
 
-from namesrv_stream.server.http.answers import NameServerList, NameServerOfList, Problem, conditional
+from namesrv_stream.server.http.answers import NameServerList, NameServerOfList, Problem, Source, conditional
 from namesrv_stream.server.http.changes_page import ChangesPage
 from namesrv_stream.server.http.console.console_page import ConsolePage, Sources
 from namesrv_stream.server.http.limits import MISDIRECTED, AllowedHosts, Limits, only_for
@@ -122,7 +122,7 @@ class DirectoryPage:
     async def servers(self, request: Request) -> Response:
         """Return the name servers by the log, and the addresses that clients are told."""
         known = self._fleet.name_servers()
-        by_log = "log" if any(server.is_listed for server in known) else "this server"
+        by_log: Source = "log" if any(server.is_listed for server in known) else "this server"
         found = NameServerList(
             addresses=self._addresses(request),
             source="http.nsaddr" if self._name_server_addrs.configured else by_log,
