@@ -14,8 +14,8 @@ from typing import Final, NamedTuple
 from namesrv_stream.route.group import BrokerGroup, is_nothing
 from namesrv_stream.route.model import Hold, LeaseKey, QueueData, encode_hold
 
-#: The worst last.
-_STATUSES: Final = ("talking", "silent", "lost", "stopped")
+#: Of the statuses of a server in several partitions, the highest is shown.
+_SEVERITY: Final = {"talking": 0, "silent": 1, "lost": 2, "stopped": 3}
 
 
 class KnownServer(NamedTuple):
@@ -118,7 +118,8 @@ class RouteTable:
             statuses, addresses = zip(*(value.partition(" ")[::2] for value in of_epoch[epoch]), strict=True)
             address = addresses[0] if len(set(addresses)) == 1 else ""
             is_listed = bool(address) and len(addresses) >= partitions
-            found.append(KnownServer(server_id, epoch, max(statuses, key=_STATUSES.index), address, is_listed))
+            status = max(statuses, key=lambda each: _SEVERITY.get(each, 0))
+            found.append(KnownServer(server_id, epoch, status, address, is_listed))
         return found
 
     def replace_settings(self, partition: int, values: Mapping[tuple[str, str], str]) -> None:

@@ -14,7 +14,6 @@ from namesrv_stream.errors import EventDecodeError
 from namesrv_stream.route.changes import Cause, ChangeKind
 from namesrv_stream.route.event_json import decode_record
 from namesrv_stream.route.events import (
-    DIRECT,
     JOB,
     BrokerDisconnected,
     BrokerEvent,
@@ -35,7 +34,7 @@ from namesrv_stream.route.events import (
     partition_of,
     routing_key,
 )
-from namesrv_stream.route.fold import guard
+from namesrv_stream.route.fold import guard, liveness
 from namesrv_stream.route.fold.lease import Lease, LeaseHolder
 from namesrv_stream.route.fold.liveness import advance_clocks, close, holder_ended, release_cluster, renew, retire
 from namesrv_stream.route.fold.state import FoldState
@@ -121,7 +120,7 @@ def _apply(step: FoldStep, event: Event) -> None:
     _check_partition(step, event)
     match event:
         case Tick():
-            _advertise(step, event)
+            liveness.advertise(step, event)
         case BrokerDisconnected():
             _close(step, event)
         case TopicDeleted():
@@ -136,7 +135,6 @@ def _apply(step: FoldStep, event: Event) -> None:
         case GuardReleased():
             _release_guard(step, event)
         case ServerStarted():
-            step.state.servers[event.origin.server_id].address = ""
             step.server_row(event.origin.server_id, Cause.SERVER_STARTED, "talking")
         case ServerResumed():
             _resume(step, event.origin.server_id)
@@ -263,19 +261,6 @@ def _close(step: FoldStep, event: BrokerDisconnected) -> None:
         step.ignored(key, origin, Cause.DISCONNECTED, "closed already: the guard holds the broker")
     else:
         close(step, key, lease, origin.server_id, event.reason)
-
-
-def _advertise(step: FoldStep, event: Tick) -> None:
-    """Write a row if a tick adds its server to the list of name servers, moves it or removes it."""
-    origin = event.origin
-    clock = step.state.servers.get(origin.server_id)
-    # Neither the job nor a direct producer is a name server, and ticks of an earlier start may arrive late.
-    if clock is None or origin.server_id == DIRECT or origin.server_epoch != clock.server_epoch:
-        return
-    if clock.address == event.address:
-        return
-    clock.address = event.address
-    step.server_row(origin.server_id, Cause.SERVER_LISTED if event.address else Cause.SERVER_UNLISTED, "talking")
 
 
 def _resume(step: FoldStep, server_id: str) -> None:

@@ -145,10 +145,10 @@ class FoldStep:
     def server_row(self, server_id: str, cause: Cause, status: str) -> None:
         """Write a server's new status: "talking" (with the address that it advertises), "silent", "lost" or "stopped".
 
-        Only a server that talks is on the list of name servers. When it talks again, its next tick has the address.
+        A server that has just started, or does not talk, is not on the list of name servers. A later tick has its address.
         """
         clock = self.state.servers[server_id]
-        if status != "talking":
+        if status != "talking" or cause == Cause.SERVER_STARTED:
             clock.address = ""
         value = f"{status} {clock.address}" if clock.address else status
         epoch = clock.server_epoch

@@ -7,7 +7,8 @@ from dataclasses import asdict, dataclass
 import typer
 
 from namesrv_stream.client.server_states import get
-from namesrv_stream.instants import instant
+from namesrv_stream.errors import ConfigError
+from namesrv_stream.instants import COMMAND_LINE, instant
 from namesrv_stream.logs import safe
 from namesrv_stream.settings.installation import Configuration, configured
 from namesrv_stream.text_table import TextColumn, WideOption
@@ -53,11 +54,10 @@ def register(app: typer.Typer) -> None:
 def servers(
     configuration: Configuration, http: HttpOption = None, wide: WideOption = False, as_json: JsonOption = False
 ) -> None:
-    """List the name servers, and what clients are told of them.
-
-    The first server of --http answers.
-    """
-    url = http_servers(http, None, configuration)[0]
+    """List the name servers, and which of them clients are told of."""
+    url, *others = http_servers(http, None, configuration)
+    if others:
+        raise ConfigError(COMMAND_LINE, "--http", "expected one server, because all servers have the same list")
     found = asyncio.run(get(url, "/servers", ServerList, is_certificate_checked=http is not None))
     if as_json:
         emit_json(asdict(found))

@@ -102,6 +102,8 @@ async def test_clients_are_told_of_the_servers_that_are_alive_by_the_log() -> No
     async with served.serving():
         told = (await served.get("/rocketmq/nsaddr")).body
         found = (await served.get("/servers")).json()
+        metrics = (await served.get("/metrics")).body.decode()
+    assert "\nrocketmq_namesrv_listed_servers 2.0\n" in metrics
     assert told == b"10.0.0.1:9876;10.0.0.2:9876\n"
     assert (found["addresses"], found["source"]) == (list(ADDRESSES.values()), "log")
     assert found["servers"][0] == {
