@@ -204,6 +204,11 @@ METRICS: Final[Mapping[str, Metric]] = {
         "Seconds since Kafka's time stamp of the newest record that the job has folded, in the partition that"
         " is furthest behind.",
     ),
+    "rocketmq_namesrv_history_age_seconds": Metric(
+        "gauge",
+        "Seconds since the end of the data in the history tables, or since this server's start while there is none;"
+        " only with history.enabled.",
+    ),
     "rocketmq_namesrv_next_offset": Metric(
         "gauge",
         "First offset of a Kafka partition that this server does not serve yet.",

@@ -139,7 +139,7 @@ class PastRoute:
         return self.extent.notes(self.at_ms)
 
     def lines(self) -> list[str]:
-        """Return the same for people, without the route itself."""
+        """Return the time, the last change and the notes as lines for people, without the route itself."""
         last = self.last_change
         detail = f": {last.detail}" if last.detail else ""
         where = f"partition {last.partition} offset {last.offset}"
@@ -172,10 +172,10 @@ def route_as_of(past: Past, topic: str, at_ms: int, options: RouteOptions | None
         raise NotInHistory(f"no route for topic {topic} as of {then}: {_when_known(past, topic)}")
     route = _answers(table_of(rows), options).route(topic, with_order=options.with_order)
     if route is None:
-        why = f"{last.cause} of {last.broker_name} at {instant(last.at_ms, with_ms=True)}"
+        why = f"{last.broker_name} {last.cause} at {instant(last.at_ms, with_ms=True)}"
         why += f": {last.detail}" if last.detail else ""
         where = f"partition {last.partition} offset {last.offset}"
-        raise NotInHistory(f"no route for topic {topic} as of {then}; the last change was {why} ({where})")
+        raise NotInHistory(f"no route for topic {topic} as of {then}; the last change was: {why} ({where})")
     return PastRoute(topic, at_ms, route, last, past.extent)
 
 

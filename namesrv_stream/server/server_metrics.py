@@ -18,13 +18,15 @@ from namesrv_stream.server.native.lane import LaneStatus
 from namesrv_stream.server.net.connections import CONNECTION_EVENTS
 from namesrv_stream.server.start.identity import Identity
 from namesrv_stream.server.steps import Steps
+from namesrv_stream.server.view.commit_applier import HistoryAge, TableStatus
 from namesrv_stream.server.view.fleet import Fleet
-from namesrv_stream.server.view.following import TableStatus
 
 #: Maximum number of clusters with their own series, largest first; brokers can send any number of cluster names.
 _MAX_CLUSTERS: Final = 100
 _OTHER_CLUSTERS: Final = "(other)"
-_STATES: Final = ("alive", "held", "gone")
+#: The released label of the state that ``Broker.state`` and ``/brokers`` call ``ended``.
+_ENDED: Final = "gone"
+_STATES: Final = ("alive", "held", _ENDED)
 _LAG_BOUNDS_MS: Final = (1, 5, 10, 25, 50, 100, 250, 500, 1_000, 2_000)
 
 
@@ -45,18 +47,25 @@ class ServerMetrics:
     """Collects a server's metrics. Only one event loop may use it; ``text`` may be called at any time."""
 
     def __init__(
-        self, identity: Identity, core: Core, fleet: Fleet, tables: TableStatus, native_lane: LaneStatus
+        self,
+        identity: Identity,
+        core: Core,
+        fleet: Fleet,
+        tables: TableStatus,
+        history_age: HistoryAge,
+        native_lane: LaneStatus,
     ) -> None:
         self.view = fleet.view
         self.fleet = fleet
         self.gateway = core.gateway
         self.connections = core.connections
         self.tables = tables
+        self._history_age = history_age
         self.native_lane = native_lane
         self.counters = core.counters
         self.http = HttpLoad()
         self._identity = identity
-        self._requests = core.services.figures
+        self._requests = core.services.request_metrics
         self._tls = core.services.tls
         self._loop_lag = Histogram(_LAG_BOUNDS_MS)
         self._steps = Steps()
@@ -73,6 +82,7 @@ class ServerMetrics:
         self.counters.sample(samples)
         self._tls.sample(samples)
         self.tables.sample(samples)
+        self._history_age.sample(samples)
         self._sample_remoting(samples)
         self._sample_gateway(samples)
         samples.add("rocketmq_namesrv_info", 1, self._identity.server_id, __version__)
@@ -95,7 +105,7 @@ class ServerMetrics:
                     silences[cluster] = max(age_ms, broker.age_ms), max(most, share)
         ended = (live_key for group in groups for live_key in group.registrations if live_key not in group.live_brokers)
         async for keys in self._steps.lists(ended):
-            counts.update((live_key.cluster, "gone") for live_key in keys)
+            counts.update((live_key.cluster, _ENDED) for live_key in keys)
         return counts, silences
 
     def _sample_brokers(
@@ -118,7 +128,7 @@ class ServerMetrics:
         for cluster, (age_ms, share) in sorted(oldest.items()):
             samples.add("rocketmq_namesrv_oldest_heartbeat_age_seconds", age_ms / 1000, cluster)
             samples.add("rocketmq_namesrv_oldest_heartbeat_timeout_ratio", share, cluster)
-        active = sum(count for (_, state), count in counts.items() if state != "gone")
+        active = sum(count for (_, state), count in counts.items() if state != _ENDED)
         samples.add("rocketmq_namesrv_active_brokers", active)
         samples.add("rocketmq_namesrv_topics", self.view.table.topic_count)
         listed = sum(server.is_listed for server in self.fleet.name_servers())

@@ -213,6 +213,14 @@ class HistorySettings(Section):
     routes_retention_ms: Annotated[Number, Field(ge=DAY_MS)] = 730 * DAY_MS
     changes_wait_ms: Advanced[Annotated[Number, Field(ge=DAY_MS)]] = 7 * DAY_MS
 
+    @property
+    def late_after_ms(self) -> int:
+        """Age of the newest data above which the history process does not write as it should.
+
+        The first part is for the start of Spark, the end of a minute, and a slow machine.
+        """
+        return 240_000 + self.interval_ms + self.heartbeats_interval_ms
+
 
 class SnapshotSettings(Section):
     """How a server follows the Delta tables."""

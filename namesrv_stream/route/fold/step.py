@@ -53,7 +53,7 @@ class GroupStore(Protocol):
 
 
 class GroupDict:
-    """A GroupStore in memory."""
+    """A ``GroupStore`` in memory."""
 
     def __init__(self, groups: dict[str, BrokerGroup] | None = None) -> None:
         self.groups = groups if groups is not None else {}
@@ -89,7 +89,7 @@ class FoldStep:
         self._committed_rows = len(output.changes)
 
     def commit(self) -> None:
-        """Keep the rows and groups since the last commit."""
+        """Make the rows and groups since the last commit final: ``reject`` no longer discards them."""
         if self._changed:
             for group in self._changed.values():
                 self._groups.put(group)
@@ -145,7 +145,7 @@ class FoldStep:
     def server_row(self, server_id: str, cause: Cause, status: str) -> None:
         """Write a server's new status: "talking" (with the address that it advertises), "silent", "lost" or "stopped".
 
-        A server that has just started, or does not talk, is not on the list of name servers. A later tick has its address.
+        A server that has just started, or does not talk, is not on the list of name servers: a later tick adds it.
         """
         clock = self.state.servers[server_id]
         if status != "talking" or cause == Cause.SERVER_STARTED:

@@ -93,7 +93,7 @@ def examine(settings: Settings, urls: tuple[str, ...] = ()) -> Iterator[Finding]
     rows = log_and_tables.read_route_tables(settings)
     log = yield from _log(settings)
     yield from log_and_tables.route_tables(settings, rows, log)
-    yield from log_and_tables.history_tables(settings)
+    yield from log_and_tables.history_tables(settings, rows, SystemClock().now_ms())
     yield from running.servers(settings, urls)
 
 

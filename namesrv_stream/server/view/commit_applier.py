@@ -1,14 +1,19 @@
-"""Passes commits from the thread that follows the tables to the event loop: to the view first, then to its readers.
+"""Applies the job's commits on the event loop: to the view first, then to all parts that need them.
 
-``TableStatus`` has the served version of the tables, its age, and the job's own figures.
+``SnapshotFollower`` reads the commits on a thread of its own.
+
+``TableStatus`` has the served version of the tables, its age, and the job's own figures. ``HistoryAge`` has the age of
+the history tables, which a server reads only for metrics.
 """
 
 import asyncio
+import logging
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Final, NamedTuple
 
 from namesrv_stream.clock import Clock
+from namesrv_stream.errors import NamesrvStreamError
 from namesrv_stream.metrics import Counters, Histogram, Samples
 from namesrv_stream.route.changes import RouteChange
 from namesrv_stream.route.fold.folded_log import FoldedLog
@@ -18,10 +23,14 @@ from namesrv_stream.server.view.feed import ChangeFeed
 from namesrv_stream.server.view.recent_events import RecentEvents
 from namesrv_stream.server.view.rows import generation_of
 from namesrv_stream.settings import Settings
+from namesrv_stream.tables.history_files import read_mark
 from namesrv_stream.tables.job_commits import BATCH_BOUNDS_MS, LOGGED_KINDS, JobFigures, log_commit, log_held
+from namesrv_stream.tables.layout import HEARTBEAT_MINUTES
 from namesrv_stream.tables.snapshot import Snapshot
 from namesrv_stream.tables.snapshot_follower import SnapshotFollower
 from namesrv_stream.tables.storage import tables_of
+
+logger = logging.getLogger(__name__)
 
 
 class TableStatus:
@@ -97,6 +106,43 @@ class TableStatus:
             samples.add("rocketmq_namesrv_job_dead_letters_total", self.job.dead_letters)
 
 
+#: Interval of reads of the history's log, on behalf of metrics.
+_HISTORY_READ_MS: Final = 30_000
+
+
+class HistoryAge:
+    """Tells how old the data of the history tables is. Only one event loop may use it.
+
+    Servers do not need these tables, so they are read only while metrics are scraped: one commit, on a daemon thread.
+    """
+
+    def __init__(self, settings: Settings, clock: Clock) -> None:
+        self._table = tables_of(settings) / HEARTBEAT_MINUTES
+        self._is_wanted = settings.has_history
+        self._clock = clock
+        self._to_ms = clock.now_ms()  # without data, the age counts from the start of this server
+        self._read_ms: int | None = None
+        self._is_reading = False
+
+    def sample(self, samples: Samples) -> None:
+        if not self._is_wanted:
+            return
+        now_ms = self._clock.monotonic_ms()
+        if not self._is_reading and (self._read_ms is None or now_ms - self._read_ms >= _HISTORY_READ_MS):
+            self._is_reading, self._read_ms = True, now_ms
+            threading.Thread(target=self._read, name="history-age", daemon=True).start()
+        samples.add("rocketmq_namesrv_history_age_seconds", max(0, self._clock.now_ms() - self._to_ms) / 1000)
+
+    def _read(self) -> None:
+        try:
+            mark = read_mark(self._table)
+            self._to_ms = (mark.newest_ms if mark else 0) or self._to_ms
+        except (NamesrvStreamError, OSError) as error:
+            logger.warning("the history's age cannot be read reason=%s", error)
+        finally:
+            self._is_reading = False
+
+
 #: Time for the follower to finish a read; as a daemon thread, it does not keep the process alive.
 _STOP_S: Final = 1.0
 #: Maximum number of commits that are read but not applied yet.
@@ -111,8 +157,8 @@ class _Commit(NamedTuple):
     job: JobFigures | None
 
 
-class Following:
-    """Follows the tables for a server, and passes the commits to the parts that need them."""
+class CommitApplier:
+    """Follows the tables for a server, and applies the commits to the view and to the parts that need them."""
 
     def __init__(self, settings: Settings, snapshot: Snapshot, core: Core, clock: Clock) -> None:
         generation, http = generation_of(snapshot.table_id), settings.http
