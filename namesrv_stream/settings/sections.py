@@ -12,6 +12,7 @@ from namesrv_stream.settings.values import (
     AccessKey,
     Addrs,
     Advanced,
+    AdvertisedAddress,
     DataSettings,
     HostNames,
     HttpUrls,
@@ -39,6 +40,7 @@ class RemotingSettings(Section):
 
     listen_host: NonEmptyStr = "0.0.0.0"
     listen_port: Port = 9876
+    advertised_address: AdvertisedAddress = ""
     max_frame_bytes: Advanced[Annotated[Number, Field(ge=1024, le=1 << 30)]] = 16 * MIB
     idle_timeout_ms: Advanced[PositiveInt] = 120_000
     max_connections: PositiveInt = 20_000
