@@ -146,7 +146,7 @@ class KafkaSettings(Section):
 
     bootstrap_servers: str = ""
     broker_events_topic: NonEmptyStr = "namesrv.broker-events"
-    dead_letter_topic: NonEmptyStr = "namesrv.broker-events.dead-letters"
+    dead_letter_topic: Advanced[NonEmptyStr] = "namesrv.broker-events.dead-letters"
     partitions: Annotated[Number, Field(ge=1, le=1024)] = 1
     replication_factor: Annotated[Number, Field(ge=1, le=16)] = 1
     retention_ms: Annotated[Number, Field(ge=7 * DAY_MS)] = 7 * DAY_MS

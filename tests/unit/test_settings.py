@@ -117,7 +117,7 @@ def test_a_truth_value_is_not_a_number(tmp_path: Path) -> None:
         ("advanced.liveness.max_gap_ms=900", "advanced.liveness.max_gap_ms"),
         ("advanced.liveness.server_silent_ms=2000", "advanced.liveness.server_silent_ms"),
         ("advanced.liveness.server_lost_ms=15000", "advanced.liveness.server_lost_ms"),
-        ("kafka.dead_letter_topic=namesrv.broker-events", "kafka.dead_letter_topic"),
+        ("advanced.kafka.dead_letter_topic=namesrv.broker-events", "advanced.kafka.dead_letter_topic"),
         ("kafka.replication_factor=3", "kafka.replication_factor"),
         ("http.listen_port=9876", "http.listen_port"),
         ("advanced.remoting.max_frame_bytes=33554432", "advanced.kafka.max_message_bytes"),
