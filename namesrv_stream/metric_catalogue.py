@@ -129,6 +129,9 @@ METRICS: Final[Mapping[str, Metric]] = {
         "Broker processes in the routes: alive, or held by the mass-expiry guard.",
     ),
     "rocketmq_namesrv_topics": Metric("gauge", "Topics that at least one broker offers."),
+    "rocketmq_namesrv_listed_servers": Metric(
+        "gauge", "Name servers that are alive by the log and advertise an address for the list of name servers."
+    ),
     "rocketmq_namesrv_changes_total": Metric(
         "counter",
         "Rows of the table route_changes that this server took over from commits of the job, by kind of row, "

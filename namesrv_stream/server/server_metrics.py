@@ -134,6 +134,8 @@ class ServerMetrics:
         active = sum(count for (_, state), count in counts.items() if state != _ENDED)
         samples.add("rocketmq_namesrv_active_brokers", active)
         samples.add("rocketmq_namesrv_topics", self.view.table.topic_count)
+        listed = sum(server.is_listed for server in self.fleet.name_servers())
+        samples.add("rocketmq_namesrv_listed_servers", listed)
 
     def _sample_remoting(self, samples: Samples) -> None:
         connections = self.connections

@@ -12,6 +12,7 @@ from namesrv_stream.settings.values import (
     AccessKey,
     Addrs,
     Advanced,
+    AdvertisedAddress,
     DataSettings,
     HostNames,
     HttpUrls,
@@ -40,6 +41,7 @@ class RemotingSettings(Section):
 
     listen_host: NonEmptyStr = "0.0.0.0"
     listen_port: Port = 9876
+    advertised_address: AdvertisedAddress = ""
     max_frame_bytes: Advanced[Annotated[Number, Field(ge=1024, le=1 << 30)]] = 16 * MIB
     idle_timeout_ms: Advanced[PositiveInt] = 120_000
     max_connections: PositiveInt = 20_000
@@ -154,7 +156,7 @@ class KafkaSettings(Section):
 
     bootstrap_servers: str = ""
     broker_events_topic: NonEmptyStr = "namesrv.broker-events"
-    dead_letter_topic: NonEmptyStr = "namesrv.broker-events.dead-letters"
+    dead_letter_topic: Advanced[NonEmptyStr] = "namesrv.broker-events.dead-letters"
     partitions: Annotated[Number, Field(ge=1, le=1024)] = 1
     replication_factor: Annotated[Number, Field(ge=1, le=16)] = 1
     retention_ms: Annotated[Number, Field(ge=7 * DAY_MS)] = 7 * DAY_MS

@@ -91,11 +91,17 @@ def outside_network(stack: Stack, mqadmin: Mqadmin, folder: Path, topic: str) ->
     """Start a broker with a topic, a forwarder, and a second server with a listener, and set the view."""
     port = choose_port("127.0.0.1")
     listener = f"127.0.0.1:{port}"
-    (folder / "lan.toml").write_text('networks = ["192.0.2.0/24"]\n[[mappings]]\nto = "{host}:{port}"\n')
-    of_views = {"remoting__view_listeners": f"outside:{port}", "remoting__view_files": str(folder / "lan.toml")}
+    view_file = folder / "lan.toml"
+    view_file.write_text('networks = ["192.0.2.0/24"]\n[[mappings]]\nto = "{host}:{port}"\n')
     stack.wait_job()  # by the tables the second server learns of the broker and the view
     with (
-        SecondServer(folder / "data", stack, "outside", None, **of_views) as server,
+        SecondServer(
+            folder / "data",
+            stack,
+            "outside",
+            remoting__view_listeners=f"outside:{port}",
+            remoting__view_files=view_file,
+        ) as server,
         Broker(folder, stack.remoting, name="broker-outside") as broker,
         Forwarder(choose_port(HOST), broker.addr) as forwarder,
     ):
