@@ -130,7 +130,10 @@ METRICS: Final[Mapping[str, Metric]] = {
         "its cause, and whether the key is gone.",
         ("kind", "cause", "gone"),
         (
-            *((ChangeKind.BROKER_LIVE, cause, "false") for cause in (Cause.REGISTERED, Cause.RETURNED)),
+            *(
+                (ChangeKind.BROKER_LIVE, cause, "false")
+                for cause in (Cause.REGISTERED, Cause.RETURNED, Cause.CONTRADICTION)
+            ),
             *((ChangeKind.BROKER_LIVE, cause, "true") for cause in _ENDS),
             (ChangeKind.GUARD, Cause.GUARD_HELD, "false"),
         ),

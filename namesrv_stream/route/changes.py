@@ -9,6 +9,8 @@ from collections.abc import Iterator, Mapping
 from enum import StrEnum
 from typing import Any, NamedTuple
 
+import orjson
+
 from namesrv_stream.route.group import BrokerGroup
 from namesrv_stream.route.model import LeaseKey, LiveKey
 from namesrv_stream.route.registration_json import encode_mapping
@@ -62,6 +64,7 @@ class Cause(StrEnum):
     UNKNOWN_HASH = "unknown_hash"
     FORGOTTEN = "forgotten"
     STATE_REBUILT = "state_rebuilt"
+    CONTRADICTION = "contradiction"  # a registration had other content with the last DataVersion
 
 
 class RouteChange(NamedTuple):
@@ -74,7 +77,8 @@ class RouteChange(NamedTuple):
         at_ms: The highest LogAppendTime so far in the partition, epoch milliseconds.
         gone: Whether the key was deleted.
         detail: Figures behind the cause, for people.
-        value: KV value, setting, or JSON of a registration, static mapping or hold of the guard.
+        value: KV value, setting, or JSON of a registration, static mapping, hold of the guard, or a live broker's
+            ``contradictions``.
     """
 
     partition: int
@@ -221,7 +225,17 @@ def _live_columns(group: BrokerGroup, key: LiveKey) -> dict[str, Any]:
         "ha_server_addr": live.ha_server_addr,
         "filter_servers": live.filter_servers,
         "registration_hash": live.registration_hash,
-    }
+    } | ({"value": encode_names(live.contradictions)} if live.contradictions else {})
+
+
+def encode_names(names: tuple[str, ...]) -> str:
+    """Return names as a JSON list."""
+    return orjson.dumps(names).decode()
+
+
+def decode_names(text: str | None) -> tuple[str, ...]:
+    """Inverse of ``encode_names``; no text is no names."""
+    return tuple(orjson.loads(text)) if text else ()
 
 
 def _broker_id(old: BrokerGroup, new: BrokerGroup, key: LiveKey) -> int | None:
