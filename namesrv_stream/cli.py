@@ -27,7 +27,14 @@ from namesrv_stream.settings import Flag, LoadedSettings, Settings, load_setting
 from namesrv_stream.settings.installation import Configuration, ConfOption, DataDirOption, SetOption, usage_error_text
 from namesrv_stream.tools.agent import agent_command
 from namesrv_stream.tools.doctor import doctor_command
-from namesrv_stream.tools.operate import operator_commands, refused_records, skew, status_command, why_command
+from namesrv_stream.tools.operate import (
+    operator_commands,
+    orphans_command,
+    refused_records,
+    skew,
+    status_command,
+    why_command,
+)
 from namesrv_stream.tools.replay import replay_commands
 from namesrv_stream.tools.what_if import what_if_command
 
@@ -69,7 +76,7 @@ history_commands.register_route(app, mqadmin_app)
 client_commands.register(app, mqadmin_app)
 for _module in (
     *(history_commands, report_command),
-    *(skew, status_command, why_command, refused_records, operator_commands),
+    *(skew, status_command, why_command, orphans_command, refused_records, operator_commands),
     *(doctor_command, replay_commands, what_if_command),
 ):
     _module.register(app)

@@ -123,7 +123,15 @@ METRICS: Final[Mapping[str, Metric]] = {
         "gauge",
         "Broker processes in the routes: alive, or held by the mass-expiry guard.",
     ),
+    "rocketmq_namesrv_contradicting_brokers": Metric(
+        "gauge",
+        "Brokers that report other topics than the routes have, without a new DataVersion; the routes keep the old.",
+    ),
     "rocketmq_namesrv_topics": Metric("gauge", "Topics that at least one broker offers."),
+    "rocketmq_namesrv_asked_topics": Metric(
+        "gauge",
+        "Topics with a route that clients have asked this server for since its start; /orphans lists the others.",
+    ),
     "rocketmq_namesrv_changes_total": Metric(
         "counter",
         "Rows of the table route_changes that this server took over from commits of the job, by kind of row, "

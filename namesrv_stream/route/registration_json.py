@@ -218,6 +218,10 @@ class RetainedRegistration:
             self._content = encode_registration(self._content)
         return self._content
 
+    def topic_names(self) -> set[str]:
+        """Return the names of its topics, faster than ``read``."""
+        return set(orjson.loads(self.text)["topics"])
+
     def read(self) -> Registration:
         """Return the registration.
 

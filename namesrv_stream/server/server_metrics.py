@@ -56,6 +56,7 @@ class ServerMetrics:
         self.counters = core.counters
         self.http = HttpLoad()
         self._identity = identity
+        self._server = core.name_server
         self._requests = core.services.figures
         self._tls = core.services.tls
         self._loop_lag = Histogram(_LAG_BOUNDS_MS)
@@ -121,8 +122,11 @@ class ServerMetrics:
         active = sum(count for (_, state), count in counts.items() if state != "gone")
         samples.add("rocketmq_namesrv_active_brokers", active)
         samples.add("rocketmq_namesrv_topics", self.view.table.topic_count)
+        live_brokers = (live for group in self.view.table.groups.values() for live in group.live_brokers.values())
+        samples.add("rocketmq_namesrv_contradicting_brokers", sum(bool(live.contradictions) for live in live_brokers))
 
     def _sample_remoting(self, samples: Samples) -> None:
+        samples.add("rocketmq_namesrv_asked_topics", len(self._server.asked))
         connections = self.connections
         samples.add("rocketmq_namesrv_active_connections", len(connections))
         closed = self.counters.value(CONNECTION_EVENTS, "admitted") - len(connections)

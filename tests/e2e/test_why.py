@@ -13,7 +13,7 @@ import pytest
 
 from tests.support.command_line import run_command
 from tests.support.processes import wait_until
-from tests.support.rocketmq import Broker
+from tests.support.rocketmq import Broker, is_listening
 from tests.support.rocketmq_peers import Mqadmin
 from tests.support.scripted_brokers import ScriptedBrokers
 from tests.support.second_server import SecondServer
@@ -232,6 +232,43 @@ def test_ends_of_a_broker(product: Stack, broker: Broker, mqadmin: Mqadmin, tmp_
     for subject in ("--topic", "--broker"):
         answer = wait_cause("nothing_wrong", product.http, broker.name, subject, timeout_s=OLD_ROUTE_S)
         assert_row(product, answer, broker_name=broker.name, gone=False)
+
+
+def test_contradiction(product: Stack, broker: Broker, mqadmin: Mqadmin, tmp_path: Path) -> None:
+    """A broker returns with other queues and its old DataVersion, while the server is suspended."""
+    with Broker(tmp_path, product.remoting, name="why-c", cluster="c-contradiction") as restarted:
+        topic = topic_on(mqadmin, product, restarted, "WhyContradiction")
+        with frozen(product.pid("serve")):
+            restarted.kill()
+            _edit_queues(tmp_path / "store" / "config" / "topics.json", topic, 6)
+            restarted.process.start()
+            wait_until(lambda: is_listening(restarted.addr), SETTLE_S, "the broker runs again")
+        answer = wait_cause("contradiction", product.http, topic)
+        assert_row(product, answer, kind="broker_live", broker_addr=restarted.addr, cause="contradiction")
+        assert _queues(product, topic) == [4]
+        (shown,) = [b for b in product.get("/brokers") if b["contradictions"]]
+        assert (shown["broker_name"], shown["contradictions"]) == ("why-c", [topic])
+        installation = ("--data-dir", str(product.data_dir))
+        checked = run_command("doctor", "--json", *installation)
+        (found,) = [each for each in json.loads(checked.out) if each["area"] == "DataVersion"]
+        assert topic in found["text"], found
+
+        assert run_command("config", "set", "take_over_contradictions", "true", *installation).code == 0
+        product.wait_change(kind="queue_data", topic=topic, cause="contradiction")
+        wait_until(lambda: _queues(product, topic) == [6], SETTLE_S, "the server has the new queues")
+        assert causes(why(product.http, topic)) == ["client_cache"]
+        assert run_command("config", "set", "take_over_contradictions", "false", *installation).code == 0
+
+
+def _edit_queues(topics: Path, topic: str, queues: int) -> None:
+    """Change a stopped broker's topic without a new DataVersion."""
+    content = json.loads(topics.read_text())
+    content["topicConfigTable"][topic] |= {"readQueueNums": queues, "writeQueueNums": queues}
+    topics.write_text(json.dumps(content))
+
+
+def _queues(product: Stack, topic: str) -> list[int]:
+    return [queue["readQueueNums"] for queue in product.get(f"/routes/{topic}")["queueDatas"]]
 
 
 def test_refused_broker(product: Stack, strict_server: SecondServer, broker: Broker, tmp_path: Path) -> None:

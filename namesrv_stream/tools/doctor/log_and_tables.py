@@ -4,11 +4,19 @@ from collections.abc import Iterator, Mapping
 from typing import Final
 from uuid import uuid4
 
+import pyarrow.compute as pc
+
 from namesrv_stream.errors import ConfigError, NamesrvStreamError, StoreUnreachable
 from namesrv_stream.kafka.inspection import InspectedLog, InspectedTopic, stored_topic_id
+from namesrv_stream.route.changes import ChangeKind
 from namesrv_stream.route.fold.state import decode_state
+from namesrv_stream.route.reducer import apply
+from namesrv_stream.route.registered_topics import some_of
+from namesrv_stream.route.table import RouteTable
+from namesrv_stream.route.why.findings import CATALOGUE, Why
 from namesrv_stream.settings import Settings
 from namesrv_stream.table_errors import StateFromNewerVersion
+from namesrv_stream.tables.change_rows import iter_changes
 from namesrv_stream.tables.delta.open_table import UNREADABLE
 from namesrv_stream.tables.delta.stored_table import StoredTable
 from namesrv_stream.tables.layout import HISTORY_SCHEMAS, ROUTE_CHANGES, ROUTE_STATE
@@ -172,10 +180,24 @@ def route_tables(settings: Settings, rows: TableRows | Finding, log: InspectedLo
             return
     where = f"{ROUTE_CHANGES} at version {rows.version}, {rows.state.live.num_rows} live rows"
     yield fine(_AREA, f"{where} in {ROUTE_STATE}, in {tables_of(settings)}")
+    yield from _contradictions(rows)
     if log is not None and log.events is not None:
         yield from _against(log, log.events.topic_id, rows)
     elif log is None and settings.is_kafka_embedded:
         yield from _against_stored_log(settings, rows.topic_id)
+
+
+def _contradictions(rows: TableRows) -> Iterator[Finding]:
+    """Whether a broker's content contradicts its DataVersion."""
+    table = RouteTable()
+    for part in (rows.state.live, rows.changes):
+        apply(table, iter_changes(part.filter(pc.field("kind") == ChangeKind.BROKER_LIVE.value)))
+    for name, group in sorted(table.groups.items()):
+        for key, live in sorted(group.live_brokers.items()):
+            if live.contradictions:
+                what = f"other queues, permissions or mappings under an old DataVersion: {some_of(live.contradictions)}"
+                text = f"{name} at {key.broker_addr} reports {what}; the routes have the old ones"
+                yield warning("DataVersion", text, CATALOGUE[Why.CONTRADICTION].advice)
 
 
 def _against_stored_log(settings: Settings, topic_id: str) -> Iterator[Finding]:
