@@ -13,6 +13,7 @@ import pytest
 
 from tests.support.command_line import run_command
 from tests.support.processes import wait_until
+from tests.support.remoting_client import RemotingClient
 from tests.support.rocketmq import Broker, is_listening
 from tests.support.rocketmq_peers import Mqadmin
 from tests.support.scripted_brokers import ScriptedBrokers
@@ -24,6 +25,7 @@ SETTLE_S = 60.0
 #: Longer than clients keep a route.
 OLD_ROUTE_S = 45.0
 CLUSTER = "c-why"
+_DELETE_TOPIC_IN_BROKER = 215
 #: Brokers tell their timeout only in acting-master mode.
 TIMEOUT = {
     "enableSlaveActingMaster": "true",
@@ -238,6 +240,7 @@ def test_contradiction(product: Stack, broker: Broker, mqadmin: Mqadmin, tmp_pat
     """A broker returns with other queues and its old DataVersion, while the server is suspended."""
     with Broker(tmp_path, product.remoting, name="why-c", cluster="c-contradiction") as restarted:
         topic = topic_on(mqadmin, product, restarted, "WhyContradiction")
+        wait_until(lambda: _is_registered_in_full(product, topic), SETTLE_S, "the broker's next full registration")
         with frozen(product.pid("serve")):
             restarted.kill()
             _edit_queues(tmp_path / "store" / "config" / "topics.json", topic, 6)
@@ -258,6 +261,34 @@ def test_contradiction(product: Stack, broker: Broker, mqadmin: Mqadmin, tmp_pat
         wait_until(lambda: _queues(product, topic) == [6], SETTLE_S, "the server has the new queues")
         assert causes(why(product.http, topic)) == ["client_cache"]
         assert run_command("config", "set", "take_over_contradictions", "false", *installation).code == 0
+
+
+def test_orphans(product: Stack, broker: Broker, mqadmin: Mqadmin) -> None:
+    """A topic that is deleted at its broker only keeps its route; queries decide about the others."""
+    deleted = topic_on(mqadmin, product, broker, "WhyOrphan")
+    asked = topic_on(mqadmin, product, broker, "WhyAsked")
+    wait_until(lambda: _is_registered_in_full(product, asked), SETTLE_S, "the broker's next full registration")
+    with RemotingClient(broker.addr) as client:
+        assert client.ask(_DELETE_TOPIC_IN_BROKER, {"topic": deleted}).code == 0
+    mqadmin.run("topicRoute", "-n", product.remoting, "-t", asked)
+
+    def is_orphan() -> bool:
+        return ("not_registered", deleted, broker.name) in _orphans(product)
+
+    wait_until(is_orphan, SETTLE_S, "the broker has registered without the topic")
+    assert ("topic_not_asked", asked, "") not in _orphans(product)
+    assert ("topic_not_asked", deleted, "") in _orphans(product)
+    assert ("broker_not_asked", "", broker.name) not in _orphans(product)
+
+
+def _orphans(product: Stack) -> set[tuple[str, str, str]]:
+    ran = run_command("orphans", "--json", "--http", product.http)
+    assert ran.code == 0, ran.err
+    return {(each["kind"], each["topic"], each["broker_name"]) for each in json.loads(ran.out)["orphans"]}
+
+
+def _is_registered_in_full(product: Stack, topic: str) -> bool:
+    return any(f'"{topic}"' in row["value"] for row in product.changes(kind="registration", gone=False))
 
 
 def _edit_queues(topics: Path, topic: str, queues: int) -> None:
