@@ -212,6 +212,11 @@ METRICS: Final[Mapping[str, Metric]] = {
         "Seconds since Kafka's time stamp of the newest record that the job has folded, in the partition that"
         " is furthest behind.",
     ),
+    "rocketmq_namesrv_routes_behind_seconds_total": Metric(
+        "counter",
+        "Seconds for which this server lacked a change of a route that Kafka had already; its rate is the share of "
+        "time in which it may have told other routes than another server.",
+    ),
     "rocketmq_namesrv_next_offset": Metric(
         "gauge",
         "First offset of a Kafka partition that this server does not serve yet.",

@@ -35,6 +35,8 @@ class ChangeKind(StrEnum):
 
 #: Kinds of rows that are not part of the state.
 STATELESS_KINDS = frozenset({ChangeKind.REGISTRATION_WANTED, ChangeKind.IGNORED})
+#: Kinds of rows that change what clients get.
+ROUTE_KINDS = frozenset({ChangeKind.BROKER_DATA, ChangeKind.QUEUE_DATA, ChangeKind.TOPIC_MAPPING})
 
 
 class Cause(StrEnum):

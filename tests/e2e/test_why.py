@@ -246,6 +246,7 @@ def test_contradiction(product: Stack, broker: Broker, mqadmin: Mqadmin, tmp_pat
             _edit_queues(tmp_path / "store" / "config" / "topics.json", topic, 6)
             restarted.process.start()
             wait_until(lambda: is_listening(restarted.addr), SETTLE_S, "the broker runs again")
+        product.wait_change(SETTLE_S, broker_name="why-c", cause="contradiction")
         answer = wait_cause("contradiction", product.http, topic)
         assert_row(product, answer, kind="broker_live", broker_addr=restarted.addr, cause="contradiction")
         assert _queues(product, topic) == [4]

@@ -10,7 +10,7 @@ from typing import Final, NamedTuple
 
 from namesrv_stream.clock import Clock
 from namesrv_stream.metrics import Counters, Histogram, Samples
-from namesrv_stream.route.changes import RouteChange
+from namesrv_stream.route.changes import ROUTE_KINDS, RouteChange
 from namesrv_stream.route.fold.folded_log import FoldedLog
 from namesrv_stream.route.reducer import slices_of
 from namesrv_stream.server.core import Core
@@ -41,13 +41,24 @@ class TableStatus:
         self.refused_at_ms: int | None = None
         self._moved_ms = clock.monotonic_ms()
         self._at_ms = min(snapshot.at_ms.values(), default=0)
+        self._lacked_ms = 0
+        self._counted_to_ms = 0  # the time until here is in `_lacked_ms` already
         self._counters = counters
         self._clock = clock
 
     def count(self, changes: Iterable[RouteChange]) -> None:
-        """Count rows of a commit; a commit can come in several slices."""
+        """Count rows of a commit, and the time for which this server lacked its changes of routes.
+
+        A commit can come in several slices.
+        """
+        now_ms = since_ms = self._clock.now_ms()
         for change in changes:
             self._counters.count("rocketmq_namesrv_changes_total", change.kind, change.cause, str(change.gone).lower())
+            if change.kind in ROUTE_KINDS:
+                since_ms = min(since_ms, change.at_ms)
+        lacked_ms = now_ms - max(since_ms, self._counted_to_ms)
+        self._counted_to_ms = max(self._counted_to_ms, now_ms if since_ms < now_ms else 0)
+        self._lacked_ms += max(0, lacked_ms)
 
     def committed(self, version: int, job: JobFigures | None) -> None:
         """Record a commit that was applied; its rows are already counted."""
@@ -86,6 +97,7 @@ class TableStatus:
         samples.add("rocketmq_namesrv_snapshot_age_seconds", self.age_ms / 1000)
         samples.add("rocketmq_namesrv_snapshot_version", self.version)
         samples.add("rocketmq_namesrv_tables_readable", not self.failure())
+        samples.add("rocketmq_namesrv_routes_behind_seconds_total", self._lacked_ms / 1000)
         if (lag_ms := self.lag_ms) is not None:
             samples.add("rocketmq_namesrv_event_lag_seconds", lag_ms / 1000)
         if self.job is not None:
