@@ -8,7 +8,7 @@ from namesrv_stream.remoting.command import RemotingCommand, RequestCode
 from namesrv_stream.route.liveness_settings import FoldSettings
 from namesrv_stream.server.native.lane import LaneStatus
 from namesrv_stream.tables.job_commits import JobFigures
-from tests.support.builders import Log, a_registration
+from tests.support.builders import BASE, READ_ONLY, S2, Log, a_registration
 from tests.support.http_rig import HttpRig
 from tests.support.name_server import a_registration_request
 
@@ -34,6 +34,39 @@ async def _samples(served: HttpRig) -> dict[tuple[str, tuple[str, ...]], float]:
         for family in text_string_to_metric_families(text)
         for sample in family.samples
     }
+
+
+async def test_the_time_for_which_routes_are_behind_counts_once() -> None:
+    served, log = _of_fleet()
+    async with served.serving():
+        before = await _samples(served)
+        first = log.register(a_registration("10.0.0.8:1", broker_name="b8"), connection=8)
+        second = log.register(a_registration("10.0.0.9:1", broker_name="b9"), connection=9, after_ms=200)
+        served.rig.clock.advance(300)
+        served.commit(first, {0: 4})
+        served.rig.clock.advance(100)
+        served.commit(second, {0: 5})
+        served.rig.clock.advance(1_000)
+        served.commit(log.started(S2), {0: 6})  # no route
+        after = await _samples(served)
+    name = ("rocketmq_namesrv_routes_behind_seconds_total", ())
+    assert (before[name], after[name]) == (0, 0.4)
+
+
+async def test_a_broker_that_contradicts_its_data_version_is_shown() -> None:
+    served, log = _of_fleet()
+    other = a_registration(
+        "10.0.0.1:1", broker_name="b1", topics={"TopicTest": READ_ONLY, **BASE}, registration_hash=""
+    )
+    served.commit(log.register(other), {0: 4})
+    async with served.serving():
+        samples = await _samples(served)
+        brokers = (await served.get("/brokers")).json()
+        page = (await served.get("/")).body.decode()
+    assert samples["rocketmq_namesrv_contradicting_brokers", ()] == 1
+    assert samples["rocketmq_namesrv_changes_total", ("contradiction", "false", "broker_live")] == 1
+    assert [broker["contradictions"] for broker in brokers] == [[], ["TopicTest"], []]
+    assert "other content under an old DataVersion is ignored: TopicTest" in page
 
 
 async def test_a_server_is_not_ready_before_kafka_takes_its_records_and_says_why() -> None:
