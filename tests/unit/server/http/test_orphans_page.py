@@ -49,6 +49,17 @@ async def test_topics_that_were_asked_for_are_no_orphans() -> None:
     assert "rocketmq_namesrv_asked_topics 1.0" in text
 
 
+async def test_the_console_says_when_topics_were_asked_for() -> None:
+    served = _served()
+    _ask_for(served, "TopicTest")
+    async with served.serving():
+        soon = (await served.get("/console/parts/topics")).body.decode()
+        served.rig.clock.advance(3 * 3_600_000)
+        later = (await served.get("/console/parts/topics")).body.decode()
+    assert soon.count("in the last two hours") == soon.count("not since the server started") == 1
+    assert "3 h ago" in later
+
+
 async def test_cached_answers_are_noted_once_per_hour() -> None:
     served = _served()
     _ask_for(served, "TopicTest")
