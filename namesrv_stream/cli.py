@@ -27,6 +27,7 @@ from namesrv_stream.settings import Flag, LoadedSettings, Settings, load_setting
 from namesrv_stream.settings.installation import Configuration, ConfOption, DataDirOption, SetOption, usage_error_text
 from namesrv_stream.tools.agent import agent_command
 from namesrv_stream.tools.doctor import doctor_command
+from namesrv_stream.tools.drain import drain_command
 from namesrv_stream.tools.operate import (
     operator_commands,
     orphans_command,
@@ -77,7 +78,7 @@ client_commands.register(app, mqadmin_app)
 for _module in (
     *(history_commands, report_command),
     *(skew, status_command, why_command, orphans_command, refused_records, operator_commands),
-    *(doctor_command, replay_commands, what_if_command),
+    *(doctor_command, drain_command, replay_commands, what_if_command),
 ):
     _module.register(app)
 

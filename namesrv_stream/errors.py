@@ -129,7 +129,7 @@ class RequestError(NamesrvStreamError):
 
 
 class TopicNotExist(RequestError):
-    """No broker in view serves the topic.
+    """No broker of the view serves the topic.
 
     Attributes:
         topic: The requested topic.

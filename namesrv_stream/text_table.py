@@ -42,7 +42,7 @@ def plural(count: int, one: str, several: str | None = None) -> str:
 
 
 def times(count: int) -> str:
-    """How often: ``once``, ``12 times``."""
+    """Return a count as text: ``once``, ``12 times``."""
     return "once" if count == 1 else f"{count:,} times"
 
 

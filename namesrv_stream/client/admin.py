@@ -7,6 +7,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, TypeVar
 
+import orjson
+
 from namesrv_stream.client.client_errors import (
     ConnectionLost,
     NameServersUnreachable,
@@ -16,6 +18,7 @@ from namesrv_stream.client.client_errors import (
 )
 from namesrv_stream.client.name_servers import NameServers, Outcome
 from namesrv_stream.client.queries import decode_kv_table, expect_success, kv_table_request, request
+from namesrv_stream.client.route import QueueData
 from namesrv_stream.errors import NamesrvStreamError, QueryNotFound
 from namesrv_stream.remoting import java_properties
 from namesrv_stream.remoting.command import RemotingCommand, RequestCode
@@ -25,6 +28,7 @@ from namesrv_stream.remoting.headers import (
     DeleteKVConfigRequestHeader,
     DeleteTopicFromNamesrvRequestHeader,
     PutKVConfigRequestHeader,
+    RegisterTopicRequestHeader,
     WipeWritePermOfBrokerRequestHeader,
     WipeWritePermOfBrokerResponseHeader,
 )
@@ -120,6 +124,26 @@ async def add_write_perm(
         return AddWritePermOfBrokerResponseHeader.from_ext_fields(ext_fields).add_topic_count
 
     return await _change_perm(servers, RequestCode.ADD_WRITE_PERM_OF_BROKER, ext_fields, count, timeout_ms)
+
+
+async def set_queues(servers: NameServers, topic: str, queues: QueueData, timeout_ms: int = ADMIN_TIMEOUT_MS) -> None:
+    """Set the queues and the permission of a topic at one broker, until the broker changes its topics.
+
+    Raises:
+        NameServersUnreachable: No server answered.
+        NotOnAllServers: Some servers refused or did not answer.
+        UnexpectedAnswer: The only server refused.
+    """
+    entry = {
+        "brokerName": queues.broker_name,
+        "readQueueNums": queues.read_queue_nums,
+        "writeQueueNums": queues.write_queue_nums,
+        "perm": queues.perm,
+        "topicSysFlag": queues.topic_sys_flag,
+    }
+    header = RegisterTopicRequestHeader(topic=topic)
+    body = orjson.dumps({"queueDatas": [entry], "brokerDatas": []})
+    await _change(servers, RequestCode.REGISTER_TOPIC_IN_NAMESRV, header.to_ext_fields(), timeout_ms, body)
 
 
 async def name_server_config(servers: NameServers, timeout_ms: int = ADMIN_TIMEOUT_MS) -> list[Outcome[dict[str, str]]]:

@@ -27,7 +27,7 @@ _FLUSH_TIMEOUT_S: Final = 1.0
 def client_context(
     trust_file: Path | None = None, cert_file: Path | None = None, key_file: Path | None = None
 ) -> ssl.SSLContext:
-    """TLS for connections that verify the server's certificate and its host name; blocks.
+    """Return a TLS context for connections that verify the server's certificate and its host name; blocks.
 
     Differs from RocketMQ, whose clients by default trust every server and never verify its host name.
 

@@ -203,7 +203,7 @@ class Client:
         return queue
 
     async def readable_queues(self, topic: str) -> tuple[MessageQueue, ...]:
-        """Return the queues that the consumers of a group share.
+        """Return the queues that consumers may read.
 
         Raises:
             TopicNotExist: No broker serves the topic.

@@ -249,6 +249,10 @@ class NameServers:
             raise ClientClosed
         return await link.invoke(self._signed(request), timeout_ms)
 
+    def only(self, addr: str) -> "NameServers":
+        """Return a list of one server, with the same credentials and TLS and its own connection; close it as well."""
+        return NameServers((addr,), self._connect_timeout_ms, self._credentials, self._tls)
+
     async def replace_addrs(self, addrs: Iterable[str]) -> None:
         """Use another list: connections to servers that stay in it stay, others are closed.
 

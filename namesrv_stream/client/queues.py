@@ -60,7 +60,7 @@ def writable_queues(route: TopicRouteData) -> tuple[MessageQueue, ...]:
 
 
 def readable_queues(route: TopicRouteData) -> tuple[MessageQueue, ...]:
-    """Return the queues that the consumers of a group share: of every broker with read permission, master or not.
+    """Return the queues that consumers may read: those of every broker with read permission, master or not.
 
     Without a master the address is that of the slave with the lowest id.
 

@@ -139,7 +139,7 @@ class PastRoute:
         return self.extent.notes(self.at_ms)
 
     def lines(self) -> list[str]:
-        """Return the same for people, without the route itself."""
+        """Return the time, the last change and the notes as lines for people, without the route itself."""
         last = self.last_change
         detail = f": {last.detail}" if last.detail else ""
         where = f"partition {last.partition} offset {last.offset}"

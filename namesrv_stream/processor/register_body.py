@@ -127,7 +127,7 @@ def decode_register_body(body: bytes, compressed: bool, version: int) -> Registe
 
 
 def decode_data_version(body: bytes | None) -> DataVersion | None:
-    """Decode the DataVersion in the body of 322; None if there is no body.
+    """Decode the DataVersion in the body of a request 322; None if there is no body.
 
     Raises:
         BodyDecodeError: The body is not a DataVersion.

@@ -37,7 +37,7 @@ def encode_queue_data(broker_name: str, queue_data: QueueData, *, strict: bool) 
 
 
 def encode_order_conf(order_topic_conf: str, *, strict: bool) -> bytes:
-    """Encode the value of a route's orderTopicConf."""
+    """Encode the value of a route's orderTopicConf, as strict JSON or in the legacy form."""
     return _dumps(order_topic_conf, strict)
 
 

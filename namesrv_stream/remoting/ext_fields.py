@@ -61,22 +61,25 @@ class CommandCustomHeader:
 
 
 def text(wire_name: str) -> Any:
-    """Declare a ``String``: str | None."""
+    """Declare a field of Java's type ``String``: str | None."""
     return _declare(WireField(wire_name, str, None, always_written=False))
 
 
 def integer(wire_name: str, default: int | None = None, *, primitive: bool = False) -> Any:
-    """Declare an ``int`` if primitive, otherwise an ``Integer``: int | None, 32 bits signed."""
+    """Declare a field of Java's type ``int`` if primitive, otherwise ``Integer``: int | None, 32 bits signed."""
     return _declare(WireField(wire_name, _parse_int, default, primitive))
 
 
 def long(wire_name: str, default: int | None = None, *, primitive: bool = False) -> Any:
-    """Declare a ``long`` if primitive, otherwise a ``Long``: int | None, 64 bits signed."""
+    """Declare a field of Java's type ``long`` if primitive, otherwise ``Long``: int | None, 64 bits signed."""
     return _declare(WireField(wire_name, _parse_long, default, primitive))
 
 
 def boolean(wire_name: str, default: bool | None = None, *, primitive: bool = False) -> Any:
-    """Declare a ``boolean`` if primitive, otherwise a ``Boolean``: bool | None. Every text except "true" is false."""
+    """Declare a field of Java's type ``boolean`` if primitive, otherwise ``Boolean``: bool | None.
+
+    Every text except "true" is false.
+    """
     return _declare(WireField(wire_name, _parse_boolean, default, primitive))
 
 

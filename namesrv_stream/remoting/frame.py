@@ -195,7 +195,7 @@ def cut_opaque(frame: bytes) -> CutFrame:
 
 
 def is_canonical(opaque: bytes) -> bool:
-    """Whether digits are the canonical form of a number of at most 31 bits."""
+    """Whether a text is a number of at most 31 bits in canonical form: digits without a leading zero."""
     return (
         opaque.isdigit()
         and (opaque[0] != _ZERO or len(opaque) == 1)

@@ -196,7 +196,7 @@ def connection_id(fields: Mapping[str, Any]) -> int:
 
 
 def broker_fields(broker_name: str, key: LiveKey) -> dict[str, Any]:
-    """Return the fields that identify a broker process."""
+    """Return the JSON fields that identify a broker process."""
     return {"cluster": key.cluster, "broker_name": broker_name, "broker_addr": key.broker_addr}
 
 

@@ -54,7 +54,8 @@ class QueryMarks:
     """Lets the processor see every topic that clients ask for once per hour, although caches answer most queries.
 
     Cached answers leave no trace. So every hour all of them are dropped: the next query of each topic reaches the
-    processor, which notes the time, and its answer is cached again. That costs 10 µs per topic and hour.
+    processor, which notes the time, and its answer is cached again. That costs 10 µs per topic and hour. Topics that
+    have lost their route are forgotten at the same time.
     """
 
     def __init__(self, server: NameServer, responses: ResponseCache) -> None:

@@ -38,8 +38,8 @@ from namesrv_stream.server.start.process import (
     keep_all,
     prepare_process,
 )
+from namesrv_stream.server.view.commit_applier import CommitApplier
 from namesrv_stream.server.view.fleet import Fleet
-from namesrv_stream.server.view.following import Following
 from namesrv_stream.server.view.served_state import ServedState
 from namesrv_stream.settings import Settings
 from namesrv_stream.tables.job_commits import log_held
@@ -99,16 +99,16 @@ class _Server:
         keep_all()
 
         log_held(view.table.held)
-        following = Following(settings, snapshot, core, self._clock)
-        http, metrics = self._http_server(core, view, following, listener)
+        applier = CommitApplier(settings, snapshot, core, self._clock)
+        http, metrics = self._http_server(core, view, applier, listener)
         remoting = await loop.create_server(core.new_connection, sock=listener, backlog=BACKLOG)
         if self._lane is not None:
             self._lane.start(loop)
-        following.start(loop)
-        guard = LogGuard(settings, following.folded_log)
+        applier.start(loop)
+        guard = LogGuard(settings, applier.folded_log)
         parts = {
             "beat": self._beat(core, metrics),
-            "follow": following.run(),
+            "follow": applier.run(),
             "kafka": self._connect_kafka(core.gateway, guard, has_kafka),
             "ready": self._announce(core.gateway, guard, http, listener),
             "kv-log": self._log_kv(core.name_server),
@@ -121,26 +121,26 @@ class _Server:
         finally:
             core.gateway.begin_stop()
             remoting.close()
-            following.stop()
+            applier.stop()
             core.services.large_requests.stop()
             if self._lane is not None:
                 self._lane.stop(loop)
         return 0
 
     def _http_server(
-        self, core: Core, view: RouteView, following: Following, listener: socket.socket
+        self, core: Core, view: RouteView, applier: CommitApplier, listener: socket.socket
     ) -> tuple[HttpServer, ServerMetrics]:
         """Bind the HTTP port. The second value holds the figures that the server serves there."""
         settings = self._settings
-        fleet = Fleet(view, core.gateway, following.recent_events)
-        metrics = ServerMetrics(self._identity, core, fleet, following.status, self._lane_status)
+        fleet = Fleet(view, core.gateway, applier.recent_events)
+        metrics = ServerMetrics(self._identity, core, fleet, applier.status, self._lane_status)
         sources = Sources(
             core.name_server,
             name_server_addrs=NameServerAddrs(settings.http.nsaddr, *listener.getsockname()[:2]),
-            state=ServedState(self._identity, view, following.status, settings.kafka.partitions),
+            state=ServedState(self._identity, view, applier.status, settings.kafka.partitions),
             past_routes=PastRoutes(settings, self._clock),
-            feed=following.feed,
-            recent_events=following.recent_events,
+            feed=applier.feed,
+            recent_events=applier.recent_events,
             figures=metrics,
             tls=core.services.tls,
             clock=self._clock,

@@ -18,13 +18,15 @@ from namesrv_stream.server.native.lane import LaneStatus
 from namesrv_stream.server.net.connections import CONNECTION_EVENTS
 from namesrv_stream.server.start.identity import Identity
 from namesrv_stream.server.steps import Steps
+from namesrv_stream.server.view.commit_applier import TableStatus
 from namesrv_stream.server.view.fleet import Fleet
-from namesrv_stream.server.view.following import TableStatus
 
 #: Maximum number of clusters with their own series, largest first; brokers can send any number of cluster names.
 _MAX_CLUSTERS: Final = 100
 _OTHER_CLUSTERS: Final = "(other)"
-_STATES: Final = ("alive", "held", "gone")
+#: The released label of the state that ``Broker.state`` and ``/brokers`` call ``ended``.
+_ENDED: Final = "gone"
+_STATES: Final = ("alive", "held", _ENDED)
 _LAG_BOUNDS_MS: Final = (1, 5, 10, 25, 50, 100, 250, 500, 1_000, 2_000)
 
 
@@ -57,7 +59,7 @@ class ServerMetrics:
         self.http = HttpLoad()
         self._identity = identity
         self._server = core.name_server
-        self._requests = core.services.figures
+        self._requests = core.services.request_metrics
         self._tls = core.services.tls
         self._loop_lag = Histogram(_LAG_BOUNDS_MS)
         self._steps = Steps()
@@ -67,9 +69,10 @@ class ServerMetrics:
         self._loop_lag.total += late_ms
 
     async def text(self) -> bytes:
-        counts, silences = await self._count_brokers()
+        counts, silences, contradicting = await self._count_brokers()
         samples = Samples()
         self._sample_brokers(samples, counts, silences)
+        samples.add("rocketmq_namesrv_contradicting_brokers", contradicting)
         self._requests.sample(samples)
         self.counters.sample(samples)
         self._tls.sample(samples)
@@ -80,15 +83,20 @@ class ServerMetrics:
         samples.add_histogram("rocketmq_namesrv_event_loop_lag_seconds", self._loop_lag, 1e-3)
         return samples.text()
 
-    async def _count_brokers(self) -> tuple[Counter[tuple[str, str]], Mapping[str, "_Silence"]]:
-        """Count brokers by cluster and state, and find the oldest heartbeat of every cluster; in steps."""
+    async def _count_brokers(self) -> tuple[Counter[tuple[str, str]], Mapping[str, "_Silence"], int]:
+        """Count brokers by cluster and state, and those with contradictions; find each cluster's oldest heartbeat.
+
+        It works in steps.
+        """
         counts: Counter[tuple[str, str]] = Counter()
         silences: dict[str, _Silence] = {}
+        contradicting = 0
         groups = list(self.view.table.groups.values())
         async for some in self._steps.lists(self.fleet.live(groups)):
             for broker in some:
                 cluster = broker.key.live_key.cluster
                 counts[cluster, broker.state] += 1
+                contradicting += bool(broker.contradictions)
                 # A broker that now uses another server is still known here, but its age here means nothing.
                 if broker.age_ms is not None and self._identity.server_id in broker.servers:
                     share = broker.age_ms / broker.expires_after_ms
@@ -96,8 +104,8 @@ class ServerMetrics:
                     silences[cluster] = max(age_ms, broker.age_ms), max(most, share)
         ended = (live_key for group in groups for live_key in group.registrations if live_key not in group.live_brokers)
         async for keys in self._steps.lists(ended):
-            counts.update((live_key.cluster, "gone") for live_key in keys)
-        return counts, silences
+            counts.update((live_key.cluster, _ENDED) for live_key in keys)
+        return counts, silences, contradicting
 
     def _sample_brokers(
         self, samples: Samples, counts: Counter[tuple[str, str]], silences: Mapping[str, "_Silence"]
@@ -119,11 +127,9 @@ class ServerMetrics:
         for cluster, (age_ms, share) in sorted(oldest.items()):
             samples.add("rocketmq_namesrv_oldest_heartbeat_age_seconds", age_ms / 1000, cluster)
             samples.add("rocketmq_namesrv_oldest_heartbeat_timeout_ratio", share, cluster)
-        active = sum(count for (_, state), count in counts.items() if state != "gone")
+        active = sum(count for (_, state), count in counts.items() if state != _ENDED)
         samples.add("rocketmq_namesrv_active_brokers", active)
         samples.add("rocketmq_namesrv_topics", self.view.table.topic_count)
-        live_brokers = (live for group in self.view.table.groups.values() for live in group.live_brokers.values())
-        samples.add("rocketmq_namesrv_contradicting_brokers", sum(bool(live.contradictions) for live in live_brokers))
 
     def _sample_remoting(self, samples: Samples) -> None:
         samples.add("rocketmq_namesrv_asked_topics", len(self._server.asked))

@@ -201,7 +201,7 @@ KEPT: Final = "history-of-0.1.0"
 
 
 def has_former_history(tables: Storage) -> bool:
-    """Whether there is a history of version 0.1.0 that was not migrated yet."""
+    """Whether there is a history of version 0.1.0 that has not been migrated yet."""
     return (tables / _FORMER).has(LOG)
 
 

@@ -71,7 +71,7 @@ class Upkeep:
             write_run_file(self._state, now)
 
     def join_files(self) -> None:
-        """Compact the small files of every day that has many; blocks."""
+        """Compact the small files of every day; those of the newest day only if there are many; blocks."""
         newest = self._newest()
         whole = self._settings.history.optimize_file_bytes
         for name in HISTORY_SCHEMAS:

@@ -1,5 +1,7 @@
 """Options that several commands have, and the output of their answers: JSON for scripts, tables for people."""
 
+import getpass
+import socket
 import sys
 from enum import StrEnum
 from typing import Annotated, Any
@@ -51,6 +53,15 @@ def http_servers(http: str | None, old: str | None, configuration: Configuration
         ConfigError: One of them is not an HTTP address, or the configuration is wrong.
     """
     return named_http_servers(http, old) or (configuration.http_server(),)
+
+
+def current_operator() -> str:
+    """``user@host``."""
+    try:
+        user = getpass.getuser()
+    except (KeyError, OSError):  # a container may run as a number without a name
+        user = "unknown"
+    return f"{user}@{socket.gethostname()}"
 
 
 def emit_json(value: Any) -> None:

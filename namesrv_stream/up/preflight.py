@@ -129,7 +129,7 @@ def with_fixed_ports(settings: Settings) -> Settings:
 
 
 def write_effective(settings: Settings) -> Path:
-    """Write the settings of all children, without secrets; returns the file."""
+    """Write the settings that all child processes read, without secrets; return the file's path."""
     path = settings.data.run_dir / EFFECTIVE_FILE
     header = "# Written at every start of `up`; not read at the next one.\n"
     path.write_text(header + to_toml(settings), encoding="utf-8")

@@ -11,7 +11,7 @@ from pyspark.sql import DataFrame, SparkSession
 from namesrv_stream.route.changes import Cause, ChangeKind, RouteChange
 from namesrv_stream.route.event_json import encode_event
 from namesrv_stream.route.events import BrokerRegistered
-from namesrv_stream.streaming.history.event_rows import (
+from namesrv_stream.streaming.history.history_rows import (
     archive_rows,
     event_rows,
     heartbeats,

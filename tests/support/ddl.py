@@ -29,7 +29,8 @@ _DESCRIPTIONS: Final = {
     ROUTE_STATE: "One row per live key, and the fold's state of each partition; the job rewrites the whole table",
     **DESCRIPTIONS,
 }
-_TYPES: Final = {
+#: Arrow type → Spark's name of it.
+TYPES: Final = {
     pa.int32(): "INT",
     pa.int64(): "BIGINT",
     pa.string(): "STRING",
@@ -62,7 +63,7 @@ def ddl(table: str) -> str:
 def _column(field: pa.Field) -> str:
     not_null = "" if field.nullable else " NOT NULL"
     comment = _escaped(field.metadata[b"comment"].decode())
-    return f"{_quoted(field.name)} {_TYPES[field.type]}{not_null} COMMENT '{comment}'"
+    return f"{_quoted(field.name)} {TYPES[field.type]}{not_null} COMMENT '{comment}'"
 
 
 def _escaped(comment: str) -> str:

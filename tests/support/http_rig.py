@@ -7,8 +7,11 @@ from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from typing import Any, Final, NamedTuple
 
+from prometheus_client.parser import text_string_to_metric_families
+
 from namesrv_stream.clock import Clock
 from namesrv_stream.route.changes import RouteChange
+from namesrv_stream.route.liveness_settings import FoldSettings
 from namesrv_stream.route.table import RouteTable
 from namesrv_stream.server.http.console.console_page import Sources
 from namesrv_stream.server.http.http_server import HttpServer
@@ -16,9 +19,9 @@ from namesrv_stream.server.http.routes_page import PastRoutes
 from namesrv_stream.server.native.lane import LaneStatus
 from namesrv_stream.server.server_metrics import ServerMetrics
 from namesrv_stream.server.start.process import NameServerAddrs
+from namesrv_stream.server.view.commit_applier import TableStatus
 from namesrv_stream.server.view.feed import ChangeFeed
 from namesrv_stream.server.view.fleet import Fleet
-from namesrv_stream.server.view.following import TableStatus
 from namesrv_stream.server.view.recent_events import RecentEvents
 from namesrv_stream.server.view.rows import generation_of
 from namesrv_stream.server.view.served_state import ServedState
@@ -27,10 +30,13 @@ from namesrv_stream.settings.layers import Flag
 from namesrv_stream.tables.job_commits import JobFigures
 from namesrv_stream.tables.snapshot import Snapshot
 from namesrv_stream.tables.storage import tables_of
+from tests.support.builders import Log, a_registration
 from tests.support.server_rig import Rig
 
 TABLE_ID = "00000000-0000-4000-8000-000000000001"
 NO_LANE: Final = LaneStatus(False, "off")
+FLEET: Final = [a_registration(f"10.0.0.{n}:1", broker_name=f"b{n}") for n in range(3)]
+JOB: Final = JobFigures(1_700_000_000_000, 1_700_000_000_000, 4_711, 0, (3, 2, *[0] * 9, 1), 31_000)
 
 
 def http_settings(**http: object) -> Settings:
@@ -124,6 +130,15 @@ class HttpRig:
         finally:
             writer.close()
 
+    async def samples(self) -> dict[tuple[str, tuple[str, ...]], float]:
+        """Return the samples of ``/metrics``: (name, values of the labels by their names) → value."""
+        text = (await self.get("/metrics")).body.decode()
+        return {
+            (sample.name, tuple(value for _, value in sorted(sample.labels.items()))): sample.value
+            for family in text_string_to_metric_families(text)
+            for sample in family.samples
+        }
+
     async def send_raw(self, request: bytes) -> bytes:
         """Send these bytes over a new connection and return all that the server answers before it closes it."""
         host, _, port = self.http.address.rpartition(":")
@@ -133,6 +148,17 @@ class HttpRig:
             return await reader.read()
         finally:
             writer.close()
+
+
+def a_served_fleet() -> tuple[HttpRig, Log]:
+    """Return a server with the brokers of ``FLEET``, which the job has committed, and their log."""
+    log = Log(FoldSettings(guard_min_brokers=2))
+    for registration in FLEET:
+        log.register(registration)
+    served = HttpRig()
+    served.rig.talk()
+    served.commit(log.output.changes, {0: 3}, JOB)
+    return served, log
 
 
 class Answer(NamedTuple):

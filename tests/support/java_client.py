@@ -133,7 +133,15 @@ class JavaClient:
 
     @contextmanager
     def flow(
-        self, namesrv_addr: str, topic: str, *, group: str = "", interval_s: float = 0.05, timeout_s: float = 30
+        self,
+        namesrv_addr: str,
+        topic: str,
+        *,
+        group: str = "",
+        interval_s: float = 0.05,
+        timeout_s: float = 30,
+        retries: bool = True,
+        poll_interval_s: float = 1,
     ) -> Iterator[Flow]:
         """Send, receive and ask for the route on and on, until the block ends.
 
@@ -143,6 +151,8 @@ class JavaClient:
             group: Consumer group; a new one if not given.
             interval_s: Between two messages, and between two queries; 0 for clients that only stay connected.
             timeout_s: Seconds that all that was sent may take to arrive after the block.
+            retries: Whether a send that failed is repeated at another broker, as clients do by default.
+            poll_interval_s: How often the clients refresh their routes; 30 s by default in RocketMQ.
         """
         self._peers.ask(
             {
@@ -151,6 +161,8 @@ class JavaClient:
                 "topic": topic,
                 "group": group or f"tests_{uuid.uuid4().hex}",
                 "interval_ms": int(interval_s * 1000),
+                "retries": retries,
+                "poll_interval_ms": int(poll_interval_s * 1000),
             }
         )
         flow = Flow()

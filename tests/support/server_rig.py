@@ -291,7 +291,7 @@ class Rig:
             self.server.access = access
         self.served, self.gateway, self.connections = self.core.view, self.core.gateway, self.core.connections
         self.tls, self.large_requests = self.core.services.tls, self.core.services.large_requests
-        self.request_figures, self.peer_log = self.core.services.figures, self.core.peer_log
+        self.request_metrics, self.peer_log = self.core.services.request_metrics, self.core.peer_log
         self.publisher = MemoryKafka()
         self._logs = [Log(partition=p, partitions=partitions) for p in range(partitions)]
         self._folded = 0

@@ -66,7 +66,8 @@ def test_partitioner_vectors_hold_here_and_in_kafka_python(vector: dict[str, Any
 
 @pytest.mark.parametrize("table", SCHEMAS)
 def test_ddl_matches_the_code(table: str) -> None:
-    assert (_SCHEMAS / f"{table}.sql").read_text() == ddl(table)
+    is_current = (_SCHEMAS / f"{table}.sql").read_text() == ddl(table)
+    assert is_current, f"schemas/{table}.sql is out of date: run python -m tests.support.ddl"
 
 
 def test_the_readme_lists_every_table() -> None:

@@ -80,7 +80,7 @@ class Figures:
 
     @property
     def unit(self) -> str:
-        """The length of a segment: hour, day or week."""
+        """The length of the segments into which the report divides its period: hour, day or week."""
         unit: str = self.rows["segments"][0]["unit"]
         return unit
 

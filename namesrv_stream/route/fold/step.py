@@ -53,7 +53,7 @@ class GroupStore(Protocol):
 
 
 class GroupDict:
-    """A GroupStore in memory."""
+    """A ``GroupStore`` in memory."""
 
     def __init__(self, groups: dict[str, BrokerGroup] | None = None) -> None:
         self.groups = groups if groups is not None else {}
@@ -89,7 +89,7 @@ class FoldStep:
         self._committed_rows = len(output.changes)
 
     def commit(self) -> None:
-        """Keep the rows and groups since the last commit."""
+        """Make the rows and groups since the last commit final: ``reject`` no longer discards them."""
         if self._changed:
             for group in self._changed.values():
                 self._groups.put(group)

@@ -218,8 +218,8 @@ def _contradictions(facts: Facts, groups: Sequence[BrokerGroup], topic: str | No
             if live.contradictions if topic is None else topic in live.contradictions:
                 found[group.broker_name, key] = live.contradictions
     if found:
-        live = _of_kinds(facts.rows, ChangeKind.BROKER_LIVE)
-        rows = [row for row in live if lease_key(row) in found and row.cause == Cause.CONTRADICTION]
+        processes = _of_kinds(facts.rows, ChangeKind.BROKER_LIVE)
+        rows = [row for row in processes if lease_key(row) in found and row.cause == Cause.CONTRADICTION]
         texts = [name if topic else f"{name} ({some_of(topics)})" for (name, _), topics in found.items()]
         yield finding(Why.CONTRADICTION, facts.name, texts, rows)
 

@@ -68,16 +68,21 @@ def find_orphans(table: RouteTable, asked: Set[str]) -> Iterator[Orphan | None]:
         asked: Topics that clients have asked for recently.
     """
     clusters, groups, held = set(table.clusters()), dict(table.groups), frozenset(table.held)
+    wanted: set[str] = set()  # broker names
     for topic in list(table.topics()):
         offering = [group for group, _ in table.queue_data_of(topic)]
         if offering and all(_is_held(group, held) for group in offering):
             yield Orphan(OrphanKind.HELD, topic, "")
-        is_wanted = topic in asked or is_system_topic(topic, clusters, groups)
-        yield None if is_wanted else Orphan(OrphanKind.TOPIC_NOT_ASKED, topic, "")
+        if is_system_topic(topic, clusters, groups):
+            yield None
+        elif topic in asked:
+            wanted.update(group.broker_name for group in offering)
+            yield None
+        else:
+            yield Orphan(OrphanKind.TOPIC_NOT_ASKED, topic, "")
     for name, group in groups.items():
         yield from _of_group(group)
-        own = (topic for topic in group.topics if not is_system_topic(topic, clusters, groups))
-        if group.is_registered and asked.isdisjoint(own):
+        if group.is_registered and name not in wanted:
             yield Orphan(OrphanKind.BROKER_NOT_ASKED, "", name)
     for topic, order in list(table.kv.get(ORDER_NAMESPACE, {}).items()):
         offering_names = table.names_offering(topic)
@@ -86,7 +91,7 @@ def find_orphans(table: RouteTable, asked: Set[str]) -> Iterator[Orphan | None]:
 
 
 def _is_held(group: BrokerGroup, held: Set[LeaseKey]) -> bool:
-    return all(LeaseKey(group.broker_name, key) in held for key in group.live_brokers)
+    return bool(group.live_brokers) and all(LeaseKey(group.broker_name, key) in held for key in group.live_brokers)
 
 
 def _of_group(group: BrokerGroup) -> Iterator[Orphan | None]:

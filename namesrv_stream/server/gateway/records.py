@@ -72,7 +72,7 @@ class Acked(NamedTuple):
 
 
 class Unloggable(NamedTuple):
-    """An event that fits into no record."""
+    """An event that no record can contain, and why: it is too large, or JSON cannot represent it."""
 
     item: Item
     reason: str
@@ -148,7 +148,7 @@ class OutageBuffer:
         return len(self._changes)
 
     def add(self, item: Item) -> list[Pending]:
-        """Add an event. Return the tickets of the events that it replaces; these will never be in the log."""
+        """Add an event. Return the pending entries of the events that it replaces, which will never be in the log."""
         event = item.event
         if not isinstance(event, BrokerRegistered | BrokerHeartbeat | BrokerUnregistered | BrokerDisconnected):
             return [item.pending] if item.pending else []

@@ -95,7 +95,7 @@ def document() -> dict[str, Any]:
 
 
 class DirectoryPage:
-    """The endpoints for programs that discover name servers, or the API of this port."""
+    """The endpoints from which programs learn the addresses of name servers, and the API of this port."""
 
     def __init__(self, name_server_addrs: NameServerAddrs) -> None:
         self._name_server_addrs = name_server_addrs

@@ -1,6 +1,7 @@
 """The orphan report: routes that lead to no live broker, and topics and brokers that no client asks for."""
 
 from dataclasses import astuple
+from typing import Final
 
 import orjson
 from pydantic import Field
@@ -14,7 +15,7 @@ from namesrv_stream.server.core import ASKED_RESOLUTION_MS
 from namesrv_stream.server.http.operation import JSON, Query, answers
 from namesrv_stream.server.steps import Steps
 
-_DAY_MS = 86_400_000
+_DAY_MS: Final = 86_400_000
 
 
 class OrphansQuery(Query):
@@ -35,11 +36,11 @@ class OrphansPage:
     @answers("/orphans", (JSON, OrphanReport))
     async def orphans(self, _: Request, query: OrphansQuery) -> Response:
         """Return routes that lead to no live broker, and topics and brokers that no client asked this server for."""
-        server, now_ms, shift_ms = self._server, self._clock.monotonic_ms(), self._clock.now_ms()
-        since_ms = now_ms - query.days * _DAY_MS - ASKED_RESOLUTION_MS
-        asked = {topic for topic, at_ms in server.asked.items() if at_ms >= since_ms}
+        server, at_ms, monotonic_ms = self._server, self._clock.now_ms(), self._clock.monotonic_ms()
+        since_ms = monotonic_ms - query.days * _DAY_MS - ASKED_RESOLUTION_MS
+        asked = {topic for topic, asked_ms in server.asked.items() if asked_ms >= since_ms}
         found = [o async for some in self._steps.lists(find_orphans(server.table, asked)) for o in some if o]
         ordered = await self._steps.sorted(found, key=astuple)
-        counted_since_ms = shift_ms - now_ms + server.started_ms
-        report = OrphanReport(self._server_id, shift_ms, counted_since_ms, query.days, ordered)
+        counted_since_ms = at_ms - monotonic_ms + server.started_ms
+        report = OrphanReport(self._server_id, at_ms, counted_since_ms, query.days, ordered)
         return Response(orjson.dumps(report), media_type=JSON)

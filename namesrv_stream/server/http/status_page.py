@@ -22,7 +22,7 @@ from namesrv_stream.server.gateway.gateway import GatewayStatus
 from namesrv_stream.server.http.answers import Health, PartHealth, Problem, Readiness
 from namesrv_stream.server.http.operation import JSON, Query, answers
 from namesrv_stream.server.server_metrics import ServerMetrics
-from namesrv_stream.server.view.following import TableStatus
+from namesrv_stream.server.view.commit_applier import TableStatus
 from namesrv_stream.server.view.served_state import ServedState
 from namesrv_stream.text_table import counted
 

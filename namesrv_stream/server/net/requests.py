@@ -1,4 +1,7 @@
-"""Reads one connection, pauses the reading if necessary, and answers the requests in the order of arrival."""
+"""The order of work of one connection: when it is read, and which of its waiting requests is answered next.
+
+``session`` computes the answer to a request.
+"""
 
 import asyncio
 from collections import deque

@@ -1,7 +1,7 @@
-"""Answers the requests of one connection, and passes their events to the gateway.
+"""Computes the answer to one request, and passes the events of the request to the gateway.
 
-A oneway request never receives an answer. The answer to an operator's change waits until the change is in the log;
-other answers may overtake it.
+``requests`` decides when a request is answered. A oneway request never receives an answer. The answer to an operator's
+change waits until the change is in the log; other answers may overtake it.
 """
 
 from collections.abc import Iterator
@@ -38,7 +38,7 @@ class Services:
     large_requests: LargeRequests
     tls: ServerTls
     origin: Origin
-    figures: RequestMetrics
+    request_metrics: RequestMetrics
     clock: Clock
 
 
@@ -50,7 +50,7 @@ class LargeRequest(NamedTuple):
 
 
 class Session:
-    """Answers the requests of one connection, which the peer ``caller`` sends.
+    """Computes the answers to the requests that the peer ``caller`` sends over one connection.
 
     Attributes:
         registered: Brokers that registered over the connection.
@@ -82,7 +82,7 @@ class Session:
                 self._services.gateway.accept_heartbeat(cached.heartbeat)
             except Exception:
                 return self._failed(decode_frame(frame), began_ns)
-        self._services.figures.answered(cached.code, ResponseCode.SUCCESS, perf_counter_ns() - began_ns)
+        self._services.request_metrics.answered(cached.code, ResponseCode.SUCCESS, perf_counter_ns() - began_ns)
         return cached.frame
 
     def heartbeats(self) -> Iterator[BrokerHeartbeat]:
@@ -135,7 +135,7 @@ class Session:
 
     def _encoded(self, request: RemotingCommand, response: RemotingCommand, began_ns: int) -> bytes | None:
         encoded = None if request.is_oneway else _encode(request, response)
-        self._services.figures.answered(request.code, response.code, perf_counter_ns() - began_ns)
+        self._services.request_metrics.answered(request.code, response.code, perf_counter_ns() - began_ns)
         return encoded
 
     def _act(self, request: RemotingCommand, answer: Answer, began_ns: int) -> RemotingCommand | None:

@@ -41,7 +41,7 @@ logger = logging.getLogger(__name__)
 
 
 class Identity(NamedTuple):
-    """A stable, unique ``server_id``; a ``server_epoch`` that grows with every start (usually epoch milliseconds)."""
+    """A server's identity: a stable, unique id, and an epoch that grows with every start (usually milliseconds)."""
 
     server_id: str
     server_epoch: int

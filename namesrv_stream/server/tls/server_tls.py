@@ -58,7 +58,7 @@ class ServerTls:
         return TlsTransport(below, self._certificate.context)
 
     def accept_http(self, below: asyncio.Transport) -> TlsTransport:
-        """Return a TLS transport above ``below``, of the HTTP port; the settings guarantee a certificate."""
+        """Return a TLS transport above ``below`` for the HTTP port; the settings guarantee a certificate."""
         assert self._certificate is not None
         return TlsTransport(below, self._certificate.http_context)
 

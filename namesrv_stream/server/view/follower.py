@@ -1,4 +1,7 @@
-"""A follower of the changes. It reads the feed; after a restart, a reload or a long absence it reads the tables."""
+"""One client that follows ``/changes`` from its position, in order and without gaps.
+
+A follower gets the newest rows from the feed. After a restart, a reload or a long absence it gets them from the tables.
+"""
 
 import asyncio
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""Recent events for the console: brokers that came up or went down and why, and actions of operators and the guard.
+"""Events within the last day, for the console: why brokers came up or went down, and what operators and the guard did.
 
 The first query reads the stored events on a thread and adds them in steps. From then on, every commit is added as it
 arrives. A server without such queries loads no events. Rows that only refresh existing data (a broker's new topic
@@ -51,10 +51,10 @@ class TimelineEvent(NamedTuple):
 
 
 class StoredEvents(NamedTuple):
-    """Recent events from the tables.
+    """Events within the last day, from the tables.
 
     Attributes:
-        live: Processes that were live when the window began.
+        live: Processes that were live when the day began.
         events: Oldest first; computed on demand, because there can be very many.
         is_cut: Whether older rows were removed. Then it is unknown whether a process without a row was live.
     """
@@ -65,7 +65,7 @@ class StoredEvents(NamedTuple):
 
 
 class RecentEvents:
-    """Keeps the recent events of all brokers. Only one event loop may use it."""
+    """Keeps the events of all brokers within the last day (``WINDOW_MS``). Only one event loop may use it."""
 
     def __init__(self, tables: Storage, clock: Clock) -> None:
         self._tables = tables
@@ -130,7 +130,7 @@ class RecentEvents:
 
     @property
     def ended(self) -> Mapping[LeaseKey, RouteChange]:
-        """Processes that ended within the window and have not returned → the row that says why; oldest first."""
+        """Processes that ended within the last day and have not returned → the row that says why; oldest first."""
         return self._known.ended
 
     def newest_first(self, since_ms: int = 0) -> list[TimelineEvent]:
@@ -138,7 +138,7 @@ class RecentEvents:
         return [event for event in reversed(self._known.events) if event.change.at_ms >= since_ms]
 
     def came_ms(self, key: LeaseKey) -> int | None:
-        """Return when a process came up, epoch milliseconds; None if that was before the window."""
+        """Return when a process came up within the last day, epoch milliseconds; None if that was earlier."""
         return self._known.came.get(key)
 
     def downs(self, key: LeaseKey) -> int:

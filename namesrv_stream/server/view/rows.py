@@ -48,7 +48,12 @@ _BEGIN: Final = Place(0, 0)
 
 
 class Position(NamedTuple):
-    """The first places that a follower does not have, by partition; one without an entry is at its beginning."""
+    """The first places that a follower does not have; a partition without an entry starts at its first row.
+
+    Attributes:
+        generation: The generation of the tables to which the places belong (``generation_of``).
+        places: The place of every partition, by its number.
+    """
 
     generation: str
     places: tuple[Place, ...]

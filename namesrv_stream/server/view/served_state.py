@@ -16,7 +16,7 @@ from namesrv_stream.client.server_states import PartDigest, PartitionParts, Part
 from namesrv_stream.route.digest import Part, TableContent, TableDigest, TableDigester, content_of, part_rows
 from namesrv_stream.route.route_view import RouteView
 from namesrv_stream.server.start.identity import Identity
-from namesrv_stream.server.view.following import TableStatus
+from namesrv_stream.server.view.commit_applier import TableStatus
 
 T = TypeVar("T")
 

@@ -17,7 +17,7 @@ from pyspark.sql import functions as f
 from namesrv_stream.errors import ConfigError
 from namesrv_stream.kafka.log_reader import TopicExtent
 from namesrv_stream.settings import Settings
-from namesrv_stream.streaming.history.event_rows import (
+from namesrv_stream.streaming.history.history_rows import (
     HISTORY_KINDS,
     archive_rows,
     event_rows,

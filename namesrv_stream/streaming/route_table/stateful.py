@@ -205,7 +205,10 @@ def encode_dead_letters(letters: list[DeadLetter], values: dict[int, bytes]) -> 
 
 
 def decode_dead_letters(data: bytes) -> list[DeadLetterRecord]:
-    """Inverse of ``encode_dead_letters``: the key is ``partition-offset-item``, the value is JSON."""
+    """Return the Kafka records for the bytes of ``encode_dead_letters``.
+
+    The key of a record is ``partition-offset-item``; its value is JSON.
+    """
     return [
         DeadLetterRecord(
             partition=fields["partition"],

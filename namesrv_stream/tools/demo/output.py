@@ -50,7 +50,7 @@ class History:
         return found.to_dicts()
 
     def count(self) -> int:
-        """Rows of all kinds."""
+        """Return the number of rows of all kinds."""
         return int(pl.scan_delta(str(self._path)).select(pl.len()).collect().item())
 
 

@@ -31,20 +31,20 @@ class Finding:
 
 
 def fine(area: str, text: str) -> Finding:
-    """The check found no problem."""
+    """Return the finding of a check that found no problem."""
     return Finding(area, Grade.FINE, text)
 
 
 def note(area: str, text: str, remedy: str = "") -> Finding:
-    """The check found something worth knowing."""
+    """Return a finding that is worth knowing, but harmless."""
     return Finding(area, Grade.NOTE, text, remedy)
 
 
 def warning(area: str, text: str, remedy: str) -> Finding:
-    """The check found what may do harm one day."""
+    """Return a finding that may do harm one day."""
     return Finding(area, Grade.WARNING, text, remedy)
 
 
 def fault(area: str, text: str, remedy: str) -> Finding:
-    """The check found what does harm now."""
+    """Return a finding that does harm now."""
     return Finding(area, Grade.FAULT, text, remedy)

@@ -18,6 +18,7 @@ from namesrv_stream.tools.tool_options import (
     ByOption,
     JsonOption,
     WaitOption,
+    current_operator,
     emit_json,
     print_table,
 )
@@ -41,7 +42,6 @@ def config_set(
 ) -> None:
     """Change a setting on all servers and jobs, without a restart."""
     from namesrv_stream.tools.operate.fold_settings import change_setting
-    from namesrv_stream.tools.operate.operator_events import current_operator
 
     changed = change_setting(configuration, key, value, by or current_operator(), wait)
     if as_json:
@@ -152,7 +152,7 @@ def guard_release(
 
     For brokers that are really down. A broker that is alive returns with its next registration.
     """
-    from namesrv_stream.tools.operate.operator_events import current_operator, release
+    from namesrv_stream.tools.operate.operator_events import release
 
     released = release(configuration.load().settings, cluster, by or current_operator(), wait)
     if as_json:

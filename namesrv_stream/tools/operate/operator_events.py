@@ -3,7 +3,6 @@
 ``release`` does so for brokers that the guard protects.
 """
 
-import getpass
 import socket
 import threading
 import time
@@ -186,15 +185,6 @@ class TablesWatch:
             reducer.apply(self._table, changes)
             self._next_offsets.update(next_offsets)
             self._moved.notify_all()
-
-
-def current_operator() -> str:
-    """``user@host``."""
-    try:
-        user = getpass.getuser()
-    except (KeyError, OSError):  # a container may run as a number without a name
-        user = "unknown"
-    return f"{user}@{socket.gethostname()}"
 
 
 def check_operator(by: str) -> str:

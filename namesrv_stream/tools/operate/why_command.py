@@ -33,7 +33,7 @@ class Answers:
 
     @property
     def exit_code(self) -> int:
-        """0 if clients of every server have a usable route, else 1; 3 if no server answers."""
+        """0 if every server answers and its clients have a usable route, else 1; 3 if no server answers."""
         if not self.of_server:
             return max(failure.exit_code for failure in self.failures.values())
         return int(bool(self.failures) or any(a.findings[0].cause not in _USABLE for a in self.of_server.values()))

@@ -137,7 +137,7 @@ class LogSource:
             yield from self.stores[piece.store].batches(partition, piece.begin, piece.end)
 
     def offset_at(self, partition: int, at_ms: int) -> int | None:
-        """Return the first offset of LogAppendTime ``at_ms`` (epoch milliseconds) or later, or None; blocks."""
+        """Return the first offset at or after ``at_ms``, epoch milliseconds of LogAppendTime; None if none; blocks."""
         for piece in self.pieces[partition]:
             found = self.stores[piece.store].offset_at(partition, at_ms)
             if found is not None and found < piece.end:
@@ -161,7 +161,7 @@ class LogSource:
         return tuple(_gap_text(partition, *gap) for partition, gap in found)
 
     def read_from(self, partition: int, begin: int, end: int) -> tuple[Piece, ...]:
-        """Return the pieces of a range."""
+        """Return the pieces that contain the records with ``begin <= offset < end``."""
         return tuple(clipped(self.pieces[partition], begin, end))
 
 

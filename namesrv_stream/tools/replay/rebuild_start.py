@@ -82,7 +82,7 @@ class OldTables:
         return self._changes is not None
 
     def next_offset(self, partition: int) -> int:
-        """First offset that neither table covers; 0 without tables."""
+        """Return the first offset that neither table covers; 0 without tables."""
         newest = self._states.newest(partition) if self._states else None
         stored = self._changes.next_offsets[partition] if self._changes else 0
         return max(stored, newest.fold_state.next_offset if newest else 0)
@@ -96,14 +96,17 @@ class OldTables:
         return self._states.newest(partition, at_most) if self._states else None
 
     def history(self, partition: int, end: int) -> pa.Table:
-        """Rows before ``end``, whose records the log no longer has; a loss if there are none."""
+        """Return the rows before ``end``, whose records the log no longer has. A missing table is a loss."""
         if self._changes is None and end:
             self.losses.append(f"partition {partition}: route_changes has no rows of the records before {end}")
         rows = self.rows(partition, 0, end)
         return ROW_SCHEMA.empty_table() if rows is None else rows.select(ROW_SCHEMA.names).cast(ROW_SCHEMA)
 
     def rows(self, partition: int, begin: int, end: int) -> pa.Table | None:
-        """See ``StoredChanges.rows``; None if there are none, or they cannot be read."""
+        """See ``StoredChanges.rows``.
+
+        None if there is no table, or if it cannot be read, which is added to ``losses``.
+        """
         if self._changes is None:
             return None
         try:

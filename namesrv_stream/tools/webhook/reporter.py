@@ -127,7 +127,11 @@ class Reporter:
 
 @contextmanager
 def locked(folder: Path) -> Iterator[None]:
-    """Prevent a second process from reporting the same."""
+    """Lock a webhook's folder, so that no second process sends the same reports.
+
+    Raises:
+        ConfigError: The folder cannot be written, or another webhook uses it.
+    """
     try:
         folder.mkdir(parents=True, exist_ok=True)
         lock = os.open(folder / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)

@@ -47,12 +47,12 @@ logger = logging.getLogger(__name__)
 
 
 def kinds(settings: WebhookSettings) -> str:
-    """Return the kinds of rows behind the wanted events, for ``/changes?kind=``."""
+    """Return the kinds of rows that can cause the events in ``webhook.events``, for ``/changes?kind=``."""
     return ",".join(sorted({kind.value for (kind, _), name in _EVENTS.items() if name in settings.events}))
 
 
 def events_of(rows: Iterable[Mapping[str, Any]], settings: WebhookSettings) -> list[Event]:
-    """Return the wanted events among rows of ``/changes``, in their order."""
+    """Return the events that rows of ``/changes`` cause and that the settings ask for, in the order of the rows."""
     return [event for row in rows if (event := _event(row)) and _is_wanted(event, settings)]
 
 

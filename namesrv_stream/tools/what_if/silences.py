@@ -106,7 +106,7 @@ class ReceivedHeartbeat(NamedTuple):
     """A sign of life of a known process.
 
     Attributes:
-        verdict: Of the silence before it, however short.
+        verdict: The verdict on the silence before it, however short.
         silent_ms: Length of the silence in observed time of the partition.
         is_over: Whether the broker had ended meanwhile in the recorded log.
     """
@@ -167,7 +167,11 @@ class SilenceWatch:
             process.server_closed |= process.connections.keys()
 
     def seen(self, key: LeaseKey, origin: Origin, observed_ms: int) -> ReceivedHeartbeat | None:
-        """Record a sign of life that the runs have folded already. Return None for the first one of a process."""
+        """Record a sign of life that the runs have folded already.
+
+        Returns:
+            What the sign of life says about the silence before it; None for the first sign of life of a process.
+        """
         process = self._processes.get(key)
         if process is None:
             process = self._processes[key] = _Process(observed_ms)

@@ -29,11 +29,11 @@ _WIDTH = 200  # columns if stdout is not a terminal
 
 @dataclass(frozen=True, slots=True)
 class EarlierDetection:
-    """How much sooner deaths were noticed than in the recorded log, in observed time; negative for later.
+    """How much sooner a run noticed deaths than the recorded log did, in observed time; negative if it was later.
 
     Attributes:
         deaths: Number of compared deaths.
-        not_yet_seen: Number of other deaths: one of the two had not noticed them when the log ended.
+        not_yet_seen: Number of other deaths, which the run or the recorded log had not noticed when the log ended.
     """
 
     deaths: int

@@ -5,6 +5,7 @@ from typing import Final
 from tests.differential.scenario import Scenario
 from tests.differential.scenarios import (
     bodies,
+    broker_queries,
     brokers,
     config,
     connections,
@@ -14,7 +15,6 @@ from tests.differential.scenarios import (
     leaving,
     lists,
     permissions,
-    questions,
     registration,
     routes,
     static_topics,
@@ -33,7 +33,7 @@ ALL: Final[tuple[Scenario, ...]] = (
     *routes.SCENARIOS,
     *zones.SCENARIOS,
     *static_topics.SCENARIOS,
-    *questions.SCENARIOS,
+    *broker_queries.SCENARIOS,
     *lists.SCENARIOS,
     *permissions.SCENARIOS,
     *topic_changes.SCENARIOS,

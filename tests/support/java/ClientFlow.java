@@ -37,6 +37,10 @@ final class ClientFlow {
         topic = request.getString("topic");
         intervalMs = request.getLongValue("interval_ms");
         RocketmqPeers.configure(producer, request);
+        if (!request.getBooleanValue("retries")) {
+            // The client sends a message that a broker did not take to another one, which hides the failure.
+            producer.setRetryTimesWhenSendFailed(0);
+        }
         producer.start();
         consumer = new DefaultMQPushConsumer(request.getString("group"));
         RocketmqPeers.configure(consumer, request);

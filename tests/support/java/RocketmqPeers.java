@@ -225,6 +225,7 @@ public final class RocketmqPeers {
         client.setInstanceName("tests-" + System.nanoTime());
         client.setClientIP("127.0.0.1");
         client.setVipChannelEnabled(false);
-        client.setPollNameServerInterval(1_000);
+        Integer pollIntervalMs = request.getInteger("poll_interval_ms");
+        client.setPollNameServerInterval(pollIntervalMs == null ? 1_000 : pollIntervalMs);
     }
 }

@@ -137,7 +137,10 @@ def test_every_alert_has_a_run_book_and_every_run_book_an_alert() -> None:
 
 def test_every_metric_is_documented() -> None:
     rows = re.findall(r"^\| `(rocketmq_\w+)` .* \| (.*) \|$", _HTTP.read_text(encoding="utf-8"), re.MULTILINE)
-    assert rows == [(name, metric.text) for name, metric in METRICS.items()]
+    names = [name for name, _ in rows]
+    assert set(names) ^ METRICS.keys() == set(), "in docs/http.md or in METRICS, but not in both"
+    assert names == list(METRICS), "docs/http.md has the order of METRICS"
+    assert [(name, text) for name, text in rows if METRICS[name].text != text] == [], "texts are those of METRICS"
 
 
 def test_every_help_text_is_a_complete_sentence() -> None:

@@ -5,6 +5,7 @@ from typing import Protocol, Self
 import pytest
 
 from namesrv_stream.remoting.command import RequestCode
+from namesrv_stream.remoting.ext_fields import CommandCustomHeader
 from namesrv_stream.remoting.headers import (
     AddWritePermOfBrokerRequestHeader,
     AddWritePermOfBrokerResponseHeader,
@@ -60,7 +61,18 @@ HEADERS: dict[RequestCode, type[CustomHeader]] = {
 }
 """Every request with a custom header; the others have none."""
 
+WITHOUT_HEADER = [106, 206, 304, 311, 312, 313, 318, 319]
+
 CAPTURED_CODES = [100, 101, 102, 103, 104, 105, 205, 216, 217, 322, 327, 901, 904]
+
+
+def test_every_request_has_its_custom_header_or_none() -> None:
+    assert sorted([*HEADERS, *WITHOUT_HEADER]) == sorted(RequestCode)
+
+
+def test_every_header_is_that_of_a_request_or_of_a_response() -> None:
+    listed = {header.__name__ for header in (*HEADERS.values(), *RESPONSE_HEADERS.values())}
+    assert {header.__name__ for header in CommandCustomHeader.__subclasses__()} == listed
 
 
 @pytest.mark.parametrize("code", CAPTURED_CODES)

@@ -154,10 +154,9 @@ def test_static_mappings_contradict_too() -> None:
 def test_slaves_whose_topics_do_not_count_contradict_nothing() -> None:
     log = Log()
     log.register(a_broker())
-    slave = {"addr": "10.0.0.2:10911", "broker_id": 1}
-    log.register(a_registration(**slave, registration_hash="1"))
+    log.register(a_registration("10.0.0.2:10911", 1, registration_hash="1"))
 
-    assert of_cause(log.register(a_registration(**slave, topics={"TopicTest": FOUR, **BASE}))) == []
+    assert of_cause(log.register(a_registration("10.0.0.2:10911", 1, topics={"TopicTest": FOUR, **BASE}))) == []
 
 
 def test_the_setting_takes_the_content_over() -> None:

@@ -29,10 +29,10 @@ def heartbeats_in_the_log(rig: Rig) -> int:
 
 async def test_each_is_answered_under_its_own_number_and_counted() -> None:
     rig, broker = a_rig()
-    before = rig.request_figures.count(ResponseCode.SUCCESS)
+    before = rig.request_metrics.count(ResponseCode.SUCCESS)
     for opaque in range(100, 110):
         assert rig.ask(broker, replace(HEARTBEAT, opaque=opaque)).opaque == opaque
-    assert rig.request_figures.count(ResponseCode.SUCCESS) == before + 10
+    assert rig.request_metrics.count(ResponseCode.SUCCESS) == before + 10
 
 
 async def test_each_is_heard_and_none_keeps_a_broker_that_has_left() -> None:

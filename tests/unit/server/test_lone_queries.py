@@ -72,10 +72,10 @@ async def test_it_is_counted_and_keeps_its_connection() -> None:
     rig = a_rig()
     peer = rig.connect()
     receive(peer, QUERY)
-    counted = rig.request_figures.count(ResponseCode.SUCCESS)
+    counted = rig.request_metrics.count(ResponseCode.SUCCESS)
     pass_time(rig, 60_000)
     receive(peer, QUERY)
-    assert rig.request_figures.count(ResponseCode.SUCCESS) == counted + 1
+    assert rig.request_metrics.count(ResponseCode.SUCCESS) == counted + 1
     pass_time(rig, 100_000)
     assert not peer.is_closing()
     pass_time(rig, 60_000)

@@ -79,7 +79,7 @@ def test_what_was_answered_before_is_answered_by_the_lane_in_the_same_bytes() ->
         for one in asked:
             assert await peer.ask(one) == [plain.ask(other, one)]
         assert native.by_lane == before + len(asked)
-        assert native.rig.request_figures.count(ResponseCode.SUCCESS) >= native.by_lane
+        assert native.rig.request_metrics.count(ResponseCode.SUCCESS) >= native.by_lane
 
     run(test)
 

@@ -26,6 +26,7 @@ from tests.support.builders import BEGIN_MS, Log, a_registration
 from tests.support.history_oracle import instant, intervals
 from tests.support.history_tables import HistoryOfLogs
 from tests.support.history_views import ROUTE_HISTORY, rows_of
+from tests.support.released_tables import released_schema
 from tests.support.tables import TOPIC_ID, settings_in
 
 _BROKER = a_registration()
@@ -103,13 +104,16 @@ def test_history_of_another_topic_is_refused_and_not_moved(tmp_path: Path) -> No
 
 
 @pytest.mark.parametrize("name", HISTORY_SCHEMAS)
-def test_table_of_an_older_version_gets_its_missing_columns(tmp_path: Path, name: str) -> None:
-    settings, schema, statistics = settings_in(tmp_path), HISTORY_SCHEMAS[name], STATISTICS_COLUMNS[name]
-    older = pa.schema([field for field in schema if not field.nullable or field.name in statistics])
-    assert older != schema
+def test_table_of_the_latest_release_gets_later_columns(
+    tmp_path: Path, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settings, statistics = settings_in(tmp_path), STATISTICS_COLUMNS[name]
+    schema = HISTORY_SCHEMAS[name].append(pa.field("a_later_one", pa.string()))
     path = settings.data.tables_dir / name
     path.mkdir(parents=True)
     properties, day = history_properties(TOPIC_ID, settings.kafka.partitions, statistics), DAY_COLUMNS[name]
-    DeltaTable.create(path, older, partition_by=[day], configuration=properties, raise_if_key_not_exists=False)
+    columns = released_schema(name)
+    DeltaTable.create(path, columns, partition_by=[day], configuration=properties, raise_if_key_not_exists=False)
+    monkeypatch.setitem(HISTORY_SCHEMAS, name, schema)
     ensure_history_tables(settings, TOPIC_ID)
     assert {field.name for field in DeltaTable(path).schema().fields} == set(schema.names)

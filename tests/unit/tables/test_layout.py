@@ -13,6 +13,8 @@ from namesrv_stream.tables.layout import (
     check_table,
     partition_of_app_id,
 )
+from tests.support.ddl import SCHEMAS
+from tests.support.released_tables import released_schema
 
 _PATH = "tables/route_changes"
 
@@ -31,6 +33,15 @@ def test_the_history_tables_may_have_check_constraints() -> None:
 def test_each_history_table_has_one_date_and_keeps_its_days_apart_by_it() -> None:
     for table, schema in HISTORY_SCHEMAS.items():
         assert [field.name for field in schema if field.type == pa.date32()] == [DAY_COLUMNS[table]]
+
+
+@pytest.mark.parametrize("table", SCHEMAS)
+def test_released_columns_stay_and_history_tables_get_nullable_ones_at_the_end(table: str) -> None:
+    released, schema = released_schema(table), SCHEMAS[table].remove_metadata()
+    columns, later = list(schema)[: len(released)], list(schema)[len(released) :]
+    assert columns == list(released), "such tables exist: append new columns, see schemas/README.md"
+    assert [field.name for field in later if not field.nullable] == [], "older tables lack them: not in _REQUIRED"
+    assert not later or table in HISTORY_SCHEMAS, f"{table} cannot get columns: put new content into `value`"
 
 
 @pytest.mark.parametrize(("protocol", "features"), [((3, 7), []), ((1, 4), []), ((1, 2), ["deletionVectors"])])

@@ -60,7 +60,7 @@ Kind = Literal["same", "added", "removed", "changed"]
 
 
 class Offer(NamedTuple):
-    """Queues, permission and addresses of a broker name for the topic, as text."""
+    """What a broker name offers for a topic: addresses, numbers of queues and permission, as text."""
 
     cluster: str
     addrs: str

@@ -138,7 +138,7 @@ async def test_a_large_request_that_cannot_be_read_closes_its_connection(rig: Ri
 
 
 async def test_an_unchanged_registration_is_a_heartbeat_and_counted(rig: Rig) -> None:
-    before = rig.request_figures.count(ResponseCode.SUCCESS)
+    before = rig.request_metrics.count(ResponseCode.SUCCESS)
     peer = rig.connect()
     again = frames.registrations(SHAPE, stamps=range(1, 6))
     for frame in (mine := [frame for frame, link in again if link == 1]):
@@ -149,7 +149,7 @@ async def test_an_unchanged_registration_is_a_heartbeat_and_counted(rig: Rig) ->
     rig.gateway.beat()
     logged = [item for record in rig.publisher.unacked for item in record.items]
     assert [type(item.event) for item in logged] == [BrokerRegistered] + 4 * [BrokerHeartbeat]
-    assert rig.request_figures.count(ResponseCode.SUCCESS) == before + 5
+    assert rig.request_metrics.count(ResponseCode.SUCCESS) == before + 5
 
 
 # ---- decoding in another process ----

@@ -12,12 +12,12 @@ from namesrv_stream.settings import Settings
 from namesrv_stream.settings.installation import Configuration
 from namesrv_stream.tools.operate.fold_settings import (
     check_change,
-    check_operator,
     configured_texts,
     default_texts,
     running_texts,
     setting_key,
 )
+from namesrv_stream.tools.operate.operator_events import check_operator
 
 
 def _checked(key: str, text: str, **running: str) -> tuple[str, SettingValue]:

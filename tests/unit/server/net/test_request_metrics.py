@@ -12,22 +12,22 @@ from namesrv_stream.server.net.request_metrics import BOUNDS_NS, RequestMetrics
 
 
 def test_a_value_at_a_bound_is_within_it() -> None:
-    figures = RequestMetrics()
+    metrics = RequestMetrics()
     for took_ns in (BOUNDS_NS[0], BOUNDS_NS[0], BOUNDS_NS[0] + 1, BOUNDS_NS[-1] + 1):
-        figures.answered(RequestCode.GET_ROUTEINFO_BY_TOPIC, ResponseCode.SUCCESS, took_ns)
+        metrics.answered(RequestCode.GET_ROUTEINFO_BY_TOPIC, ResponseCode.SUCCESS, took_ns)
     samples = Samples()
-    figures.sample(samples)
+    metrics.sample(samples)
     lines = samples.text().decode().splitlines()
     buckets = [line.rpartition(" ")[2] for line in lines if line.startswith("rocketmq_rpc_latency_bucket")]
     assert buckets == ["2.0", "3.0", *["3.0"] * (len(BOUNDS_NS) - 2), "4.0"]
 
 
 def test_whatever_peers_send_makes_a_bounded_number_of_series() -> None:
-    figures = RequestMetrics()
+    metrics = RequestMetrics()
     for code in range(2_000, 3_000):
-        figures.answered(code, ResponseCode.REQUEST_CODE_NOT_SUPPORTED, 1)
+        metrics.answered(code, ResponseCode.REQUEST_CODE_NOT_SUPPORTED, 1)
     samples = Samples()
-    figures.sample(samples)
+    metrics.sample(samples)
     lines = samples.text().decode().splitlines()
     assert [line for line in lines if line.startswith("rocketmq_namesrv_requests_total{") and "unknown" in line] == [
         'rocketmq_namesrv_requests_total{request_code="unknown",request_type="admin",'
@@ -36,19 +36,19 @@ def test_whatever_peers_send_makes_a_bounded_number_of_series() -> None:
 
 
 def test_the_documentation_lists_the_values_of_request_type_and_result() -> None:
-    figures, samples = RequestMetrics(), Samples()
+    metrics, samples = RequestMetrics(), Samples()
     for request in RequestCode:
-        figures.answered(request, ResponseCode.SUCCESS, 1)
+        metrics.answered(request, ResponseCode.SUCCESS, 1)
     for response in ResponseCode:
-        figures.answered(RequestCode.GET_ROUTEINFO_BY_TOPIC, response, 1)
-    figures.sample(samples)
+        metrics.answered(RequestCode.GET_ROUTEINFO_BY_TOPIC, response, 1)
+    metrics.sample(samples)
     text = samples.text().decode()
     codes: dict[str, list[int]] = {}
     for name, kind in re.findall(r'_requests_total{request_code="(\w+)",request_type="([\w-]+)"', text):
         codes.setdefault(kind, []).append(RequestCode[name.upper()])
     expected = {f"`{kind}` ({', '.join(map(str, sorted(set(of))))})" for kind, of in codes.items() if kind != "admin"}
     expected |= {"`admin` (every other code)"} | {f"`{result}`" for result in re.findall(r'result="(\w+)"', text)}
-    page = (Path(__file__).resolve().parents[3] / "docs/http.md").read_text(encoding="utf-8")
+    page = (Path(__file__).resolve().parents[4] / "docs/http.md").read_text(encoding="utf-8")
     (paragraph,) = re.findall(r"^(`request_type` is .*?)\n\n", page, re.MULTILINE | re.DOTALL)
     assert [value for value in sorted(expected) if value not in paragraph] == []
 

@@ -1,4 +1,6 @@
-"""Passes commits from the thread that follows the tables to the event loop: to the view first, then to its readers.
+"""Applies the job's commits on the event loop: to the view first, then to all parts that need them.
+
+``SnapshotFollower`` reads the commits on a thread of its own.
 
 ``TableStatus`` has the served version of the tables, its age, and the job's own figures.
 """
@@ -123,8 +125,8 @@ class _Commit(NamedTuple):
     job: JobFigures | None
 
 
-class Following:
-    """Follows the tables for a server, and passes the commits to the parts that need them."""
+class CommitApplier:
+    """Follows the tables for a server, and applies the commits to the view and to the parts that need them."""
 
     def __init__(self, settings: Settings, snapshot: Snapshot, core: Core, clock: Clock) -> None:
         generation, http = generation_of(snapshot.table_id), settings.http

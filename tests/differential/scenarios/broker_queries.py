@@ -1,4 +1,4 @@
-"""106, 322, 901, 904 and unknown codes.
+"""Requests of brokers and about them (106, 322, 901, 904), and unknown codes.
 
 Source: rocketmq 5.3.3, DefaultRequestProcessor, NettyRemotingAbstract.processRequestCommand.
 """

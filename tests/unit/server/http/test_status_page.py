@@ -1,0 +1,134 @@
+"""``/healthz`` and ``/readyz`` over a real socket."""
+
+import pytest
+
+from namesrv_stream.server.native.lane import LaneStatus
+from namesrv_stream.tables.job_commits import JobFigures
+from tests.support.http_rig import JOB, HttpRig, a_served_fleet
+
+
+async def test_a_server_is_not_ready_before_kafka_takes_its_records_and_says_why() -> None:
+    served = HttpRig()
+    async with served.serving():
+        before, text = await served.get("/readyz"), await served.get("/readyz", Accept="text/plain")
+        served.rig.talk()
+        after = await served.get("/readyz")
+    assert (before.status, text.status, after.status) == (503, 503, 200)
+    assert before.json()["reasons"][0].startswith("kafka: Kafka has accepted no records since this server's start")
+    assert text.body.startswith(b"not ready\n[+] server ok\n[-] kafka failed: ")
+    assert after.json()["ready"]
+
+
+async def test_a_server_that_loses_kafka_stays_ready_and_says_since_when_it_is_blind() -> None:
+    served, _ = a_served_fleet()
+    served.rig.clock.advance(5_000)
+    served.rig.publisher.fail("no broker answers")
+    async with served.serving():
+        ready, health = await served.get("/readyz"), (await served.get("/healthz")).json()
+    (kafka,) = [part for part in health["parts"] if part["name"] == "kafka"]
+    assert (ready.status, health["state"], health["kafka"]) == (200, "yellow", "down")
+    assert kafka["since_ms"] == served.rig.clock.now_ms()
+    assert "no broker answers" in kafka["reason"]
+
+
+async def test_a_server_that_loses_one_partition_says_which() -> None:
+    served = HttpRig(partitions=3)
+    served.rig.talk()
+    served.rig.publisher.fail("no leader", partition=1)
+    async with served.serving():
+        ready, health = await served.get("/readyz"), (await served.get("/healthz")).json()
+    (kafka,) = [part for part in health["parts"] if part["name"] == "kafka"]
+    assert (ready.status, kafka["state"]) == (200, "degraded")
+    assert kafka["reason"].startswith("Kafka accepts no records of partitions 1: no leader; ")
+    assert "none of their brokers expires" in kafka["reason"]
+
+
+async def test_a_server_that_stops_is_not_ready() -> None:
+    served, _ = a_served_fleet()
+    served.rig.gateway.begin_stop()
+    async with served.serving():
+        ready, health = await served.get("/readyz"), await served.get("/healthz?format=text")
+    assert (ready.status, health.status) == (503, 200)
+    assert health.body.startswith(b"red\n[-] server failed: it is stopping")
+
+
+async def test_tables_that_stand_still_or_cannot_be_read_turn_health_yellow() -> None:
+    served, _ = a_served_fleet()
+    async with served.serving():
+        green = (await served.get("/healthz")).json()
+        served.rig.clock.advance(60_000)
+        served.rig.beat()
+        stale = (await served.get("/healthz?format=text")).body.decode()
+        served.failure = "a file is gone"
+        unreadable = (await served.get("/healthz?format=text")).body.decode()
+    assert green["state"] == "green"
+    assert "[~] tables degraded: no commit of the job for 60 s" in stale
+    assert "[~] tables degraded: they cannot be read: a file is gone" in unreadable
+
+
+async def test_dead_letters_and_held_brokers_turn_health_yellow() -> None:
+    served, log = a_served_fleet()
+    log.pass_time(121_000)
+    served.commit(log.output.changes[-20:], {0: len(log.records)}, JobFigures(1, 2, dead_letters=2))
+    async with served.serving():
+        found = (await served.get("/healthz?format=text")).body.decode()
+    assert "[~] job degraded: it refused 2 records or items since its start" in found
+    assert "[~] guard degraded: it holds 3 brokers" in found
+
+
+@pytest.mark.parametrize("is_active", [True, False])
+async def test_health_and_metrics_say_whether_the_native_lane_is_active(is_active: bool) -> None:
+    served = HttpRig(native_lane=LaneStatus(is_active, "active or not"))
+    served.rig.talk()
+    served.commit([], {0: 0}, JOB)
+    async with served.serving():
+        health, text = await served.get("/healthz"), await served.get("/healthz", Accept="text/plain")
+        ready, samples = await served.get("/readyz"), await served.samples()
+    assert health.json()["state"] == "green"
+    assert health.json()["parts"][-1] == {"name": "native_lane", "state": "ok", "detail": "active or not"}
+    assert text.body.endswith(b"\n[+] native_lane ok: active or not\n")
+    assert ready.json()["reasons"] == []
+    assert samples["rocketmq_namesrv_native_lane_active", ()] == is_active
+
+
+async def test_a_native_lane_that_cannot_be_used_makes_health_yellow() -> None:
+    served = HttpRig(native_lane=LaneStatus(False, "its library cannot be used: file too short", is_fault=True))
+    served.rig.talk()
+    served.commit([], {0: 0}, JOB)
+    async with served.serving():
+        health, ready = await served.get("/healthz"), await served.get("/readyz")
+    assert health.json()["state"] == "yellow"
+    assert "file too short; Python answers" in health.json()["parts"][-1]["reason"]
+    assert ready.status == 200
+
+
+async def test_health_is_green_again_when_the_last_refused_record_is_a_quarter_of_an_hour_old() -> None:
+    served, log = a_served_fleet()
+    async with served.serving():
+
+        async def health_after(minutes: int, dead_letters: int) -> dict[str, object]:
+            served.rig.clock.advance(minutes * 60_000)
+            served.rig.beat()
+            served.commit([], {0: len(log.records)}, JobFigures(JOB.started_ms, 2, dead_letters=dead_letters))
+            parts = (await served.get("/healthz")).json()["parts"]
+            return next(part for part in parts if part["name"] == "job")
+
+        refused = await health_after(0, 1)
+        refused_at_ms = served.rig.clock.now_ms()
+        still = await health_after(14, 1)
+        over = await health_after(1, 1)
+        again = await health_after(60, 2)
+        found = await served.samples()
+    assert refused["state"] == still["state"] == again["state"] == "degraded"
+    assert refused["since_ms"] == still["since_ms"] == refused_at_ms
+    assert "it refused 1 record or item since its start, the last within 15 minutes" in str(refused["reason"])
+    assert over == {"name": "job", "state": "ok", "since_ms": JOB.started_ms}
+    assert found["rocketmq_namesrv_job_dead_letters_total", ()] == 2
+
+
+async def test_a_started_job_that_has_refused_nothing_yet_is_well() -> None:
+    served, log = a_served_fleet()
+    served.commit([], {0: len(log.records)}, JobFigures(1, 2, dead_letters=3))
+    served.rig.clock.advance(1_000)
+    served.commit([], {0: len(log.records)}, JobFigures(2_000, 2_001, dead_letters=0))
+    assert served.tables.refused_at_ms == served.rig.clock.now_ms() - 1_000

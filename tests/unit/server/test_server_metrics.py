@@ -1,0 +1,186 @@
+"""Values of ``/metrics``, over a real socket."""
+
+from prometheus_client.parser import text_string_to_metric_families
+
+from namesrv_stream.metric_catalogue import METRICS
+from namesrv_stream.remoting.command import RemotingCommand, RequestCode
+from tests.support.builders import BASE, READ_ONLY, S2, Log, a_registration
+from tests.support.http_rig import FLEET, JOB, HttpRig, a_served_fleet
+from tests.support.name_server import a_registration_request
+
+
+async def test_brokers_are_counted_by_cluster_and_state() -> None:
+    served, log = a_served_fleet()
+    taken = len(log.output.changes)
+    log.pass_time(121_000)
+    async with served.serving():
+        alive = await served.samples()
+        served.commit(log.output.changes[taken:], {0: len(log.records)})
+        held = await served.samples()
+        taken = len(log.output.changes)
+        log.heard(FLEET[1])
+        log.unregister(FLEET[0])
+        served.commit(log.output.changes[taken:], {0: len(log.records)})
+        gone = await served.samples()
+    counts = [
+        [samples["rocketmq_namesrv_brokers", ("c0", state)] for state in ("alive", "held", "gone")]
+        for samples in (alive, held, gone)
+    ]
+    assert counts == [[3, 0, 0], [0, 3, 0], [1, 1, 1]]
+    assert gone["rocketmq_namesrv_active_brokers", ()] == 2
+    assert gone["rocketmq_namesrv_changes_total", ("guard_held", "false", "guard")] == 3
+
+
+async def test_the_time_for_which_routes_are_behind_counts_once() -> None:
+    served, log = a_served_fleet()
+    async with served.serving():
+        before = await served.samples()
+        first = log.register(a_registration("10.0.0.8:1", broker_name="b8"), connection=8)
+        second = log.register(a_registration("10.0.0.9:1", broker_name="b9"), connection=9, after_ms=200)
+        served.rig.clock.advance(300)
+        served.commit(first, {0: 4})
+        served.rig.clock.advance(100)
+        served.commit(second, {0: 5})
+        served.rig.clock.advance(1_000)
+        served.commit(log.started(S2), {0: 6})  # no route
+        after = await served.samples()
+    name = ("rocketmq_namesrv_routes_behind_seconds_total", ())
+    assert (before[name], after[name]) == (0, 0.4)
+
+
+async def test_a_broker_that_contradicts_its_data_version_is_shown() -> None:
+    served, log = a_served_fleet()
+    other = a_registration(
+        "10.0.0.1:1", broker_name="b1", topics={"TopicTest": READ_ONLY, **BASE}, registration_hash=""
+    )
+    served.commit(log.register(other), {0: 4})
+    async with served.serving():
+        samples = await served.samples()
+        brokers = (await served.get("/brokers")).json()
+        page = (await served.get("/")).body.decode()
+    assert samples["rocketmq_namesrv_contradicting_brokers", ()] == 1
+    assert samples["rocketmq_namesrv_changes_total", ("contradiction", "false", "broker_live")] == 1
+    assert [broker["contradictions"] for broker in brokers] == [[], ["TopicTest"], []]
+    assert "other content under an old DataVersion is ignored: TopicTest" in page
+
+
+async def test_requests_are_counted_and_timed_by_code() -> None:
+    served, _ = a_served_fleet()
+    peer = served.rig.connect()
+    for opaque in range(3):
+        request = RemotingCommand(RequestCode.GET_ROUTEINFO_BY_TOPIC, opaque=opaque, ext_fields={"topic": "TopicTest"})
+        served.rig.ask(peer, request)
+    served.rig.ask(peer, RemotingCommand(RequestCode.GET_ROUTEINFO_BY_TOPIC, ext_fields={"topic": "none"}))
+    served.rig.ask(peer, RemotingCommand(RequestCode.WIPE_WRITE_PERM_OF_BROKER, ext_fields={"brokerName": "b0"}))
+    for code in (4_711, 4_712):
+        served.rig.ask(peer, RemotingCommand(code))
+    async with served.serving():
+        found = await served.samples()
+    requests = {labels: n for (name, labels), n in found.items() if name == "rocketmq_namesrv_requests_total"}
+    assert requests == {
+        ("get_routeinfo_by_topic", "route-read", "success", "success"): 3,
+        ("get_routeinfo_by_topic", "route-read", "topic_not_exist", "error"): 1,
+        ("wipe_write_perm_of_broker", "admin", "no_permission", "rejected"): 1,
+        ("unknown", "admin", "request_code_not_supported", "error"): 2,
+    }
+    latency = ("nameserver", "remoting", "get_routeinfo_by_topic", "success")
+    assert found["rocketmq_rpc_latency_count", latency] == 3
+    assert found["rocketmq_rpc_latency_bucket", ("3000", *latency)] == 3
+    assert found["rocketmq_namesrv_route_end_to_end_latency_count", ()] == 4
+    assert found["rocketmq_namesrv_security_events_total", ("auth", "denied")] == 1
+    assert found["rocketmq_namesrv_active_connections", ()] == 1
+
+
+async def test_what_the_job_says_of_itself_is_told() -> None:
+    served, _ = a_served_fleet()
+    async with served.serving():
+        found = await served.samples()
+    assert found["rocketmq_namesrv_job_records_total", ()] == 4_711
+    assert found["rocketmq_namesrv_job_batch_seconds_bucket", ("0.1",)] == 5
+    assert found["rocketmq_namesrv_job_batch_seconds_sum", ()] == 31
+    assert found["rocketmq_namesrv_event_lag_seconds", ()] == 0
+
+
+async def test_the_lag_grows_while_nothing_is_folded() -> None:
+    served, _ = a_served_fleet()
+    served.rig.clock.advance(9_000)
+    async with served.serving():
+        found = await served.samples()
+    assert found["rocketmq_namesrv_event_lag_seconds", ()] == 9
+    assert found["rocketmq_namesrv_snapshot_age_seconds", ()] == 9
+
+
+async def test_every_metric_is_described_and_no_other_is_told() -> None:
+    served, _ = a_served_fleet()
+    async with served.serving():
+        text = (await served.get("/metrics")).body.decode()
+    families = {f.name: f for f in text_string_to_metric_families(text) if not f.name.startswith("process_")}
+    assert set(families) == {name.removesuffix("_total") for name in METRICS}
+    for name, metric in METRICS.items():
+        family = families[name.removesuffix("_total")]
+        assert (family.type, family.documentation) == (metric.kind, metric.text)
+        for sample in family.samples:
+            assert set(sample.labels) - {"le"} == set(metric.labels)
+
+
+async def test_clusters_with_figures_of_their_own_are_bounded() -> None:
+    log = Log()
+    for n in range(120):
+        log.register(a_registration(f"10.0.1.{n}:1", broker_name=f"b{n}", cluster=f"cluster-{n}"))
+    served = HttpRig()
+    served.commit(log.output.changes, {0: 120})
+    async with served.serving():
+        found = await served.samples()
+    clusters = {labels[0] for name, labels in found if name == "rocketmq_namesrv_brokers"}
+    assert len(clusters) == 101
+    assert found["rocketmq_namesrv_brokers", ("(other)", "alive")] == 20
+
+
+async def test_counters_begin_at_zero_so_that_the_first_event_is_a_rise() -> None:
+    served = HttpRig()
+    async with served.serving():
+        found = await served.samples()
+    for name, *labels in (
+        *(("rocketmq_namesrv_http_events_total", event) for event in ("host_refused", "request_late", "slow_reader")),
+        *(("rocketmq_namesrv_change_resets_total", reason) for reason in ("tables", "too_old")),
+        *(("rocketmq_namesrv_connection_events_total", why) for why in ("rejected", "late", "unread", "idle")),
+        ("rocketmq_namesrv_security_events_total", "tls_handshake", "failed"),
+        ("rocketmq_namesrv_changes_total", "expired", "true", "broker_live"),
+        ("rocketmq_namesrv_changes_total", "returned", "false", "broker_live"),
+        ("rocketmq_namesrv_changes_total", "guard_held", "false", "guard"),
+    ):
+        assert found[name, tuple(labels)] == 0
+
+
+async def test_the_oldest_heartbeat_of_each_cluster_is_told_before_its_broker_expires() -> None:
+    served = HttpRig()
+    served.rig.talk()
+    peer = served.rig.connect()
+    for name, cluster, timeout in (("a", "c0", None), ("b", "c0", "25000"), ("c", "c1", None)):
+        served.rig.ask(
+            peer, a_registration_request(brokerName=name, clusterName=cluster, heartbeatTimeoutMillis=timeout)
+        )
+    for _ in range(10):
+        served.rig.clock.advance(1_500)
+        served.rig.beat()
+    served.rig.ask(peer, a_registration_request(brokerName="c", clusterName="c1"))
+    async with served.serving():
+        found = await served.samples()
+    assert found["rocketmq_namesrv_oldest_heartbeat_age_seconds", ("c0",)] == 20
+    assert found["rocketmq_namesrv_oldest_heartbeat_timeout_ratio", ("c0",)] == 0.8
+    assert found["rocketmq_namesrv_oldest_heartbeat_age_seconds", ("c1",)] == 0
+
+
+async def test_brokers_that_only_other_servers_hear_have_no_heartbeat_here() -> None:
+    served, _ = a_served_fleet()  # heard by s1, which is another
+    async with served.serving():
+        found = await served.samples()
+    assert not [name for name, _ in found if "oldest_heartbeat" in name]
+
+
+async def test_the_old_names_of_instants_work_for_one_release() -> None:
+    served, _ = a_served_fleet()
+    async with served.serving():
+        found = await served.samples()
+    new, old = "rocketmq_namesrv_job_start_timestamp_seconds", "rocketmq_namesrv_job_started_seconds"
+    assert found[new, ()] == found[old, ()] == JOB.started_ms / 1000
