@@ -218,9 +218,10 @@ class RetainedRegistration:
             self._content = encode_registration(self._content)
         return self._content
 
-    def topic_names(self) -> set[str]:
-        """Return the names of its topics, faster than ``read``."""
-        return set(orjson.loads(self.text)["topics"])
+    def topics_under(self, data_version: DataVersion) -> set[str] | None:
+        """Return the names of its topics, faster than ``read``; None if it has another DataVersion."""
+        fields = orjson.loads(self.text)
+        return set(fields["topics"]) if tuple(fields["data_version"]) == data_version else None
 
     def read(self) -> Registration:
         """Return the registration.

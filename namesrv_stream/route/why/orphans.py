@@ -96,11 +96,13 @@ def _is_held(group: BrokerGroup, held: Set[LeaseKey]) -> bool:
 
 def _of_group(group: BrokerGroup) -> Iterator[Orphan | None]:
     """Yield topics that a broker name has although no live process of it has registered them."""
-    registrations = [group.registrations.get(key) for key in group.live_brokers]
     listed: set[str] = set()
-    for registration in registrations:
+    for key, live in group.live_brokers.items():
         yield None
-        listed |= registration.topic_names() if registration else group.topics.keys()  # unknown: it may have them all
+        full = group.registrations.get(key)
+        found = full.topics_under(live.data_version) if full else None
+        # A registration of single topics has come since. Until the next full one, the process may have all topics.
+        listed |= group.topics.keys() if found is None else found
     for topic in group.topics.keys() - listed:
         yield Orphan(OrphanKind.NOT_REGISTERED, topic, group.broker_name)
     if not group.is_registered:

@@ -166,7 +166,7 @@ class BrokerProcess(Answer):
     )
     servers: list[str]
     contradictions: list[str] = Field(
-        description="topics of which it reports other content than the routes have, under an old DataVersion"
+        description="topics of which it reports other content than the routes have, under an unchanged DataVersion"
     )
     held: HoldOfGuard | None
     ended: EndOfBroker | None

@@ -195,7 +195,7 @@ def _contradictions(rows: TableRows) -> Iterator[Finding]:
     for name, group in sorted(table.groups.items()):
         for key, live in sorted(group.live_brokers.items()):
             if live.contradictions:
-                what = f"other queues, permissions or mappings under an old DataVersion: {some_of(live.contradictions)}"
+                what = f"other queues, permissions or mappings, but no new DataVersion: {some_of(live.contradictions)}"
                 text = f"{name} at {key.broker_addr} reports {what}; the routes have the old ones"
                 yield warning("DataVersion", text, CATALOGUE[Why.CONTRADICTION].advice)
 

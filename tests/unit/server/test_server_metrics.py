@@ -61,7 +61,7 @@ async def test_a_broker_that_contradicts_its_data_version_is_shown() -> None:
     assert samples["rocketmq_namesrv_contradicting_brokers", ()] == 1
     assert samples["rocketmq_namesrv_changes_total", ("contradiction", "false", "broker_live")] == 1
     assert [broker["contradictions"] for broker in brokers] == [[], ["TopicTest"], []]
-    assert "other content under an old DataVersion is ignored: TopicTest" in page
+    assert "other content under an unchanged DataVersion is ignored: TopicTest" in page
 
 
 async def test_requests_are_counted_and_timed_by_code() -> None:

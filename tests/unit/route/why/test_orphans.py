@@ -33,6 +33,14 @@ def test_a_topic_that_was_deleted_at_its_broker_only() -> None:
     assert orphans(log, {*ALL, "kept"}) == [Orphan("not_registered", "kept", NAME)]
 
 
+def test_a_new_topic_is_no_orphan_before_the_next_full_registration() -> None:
+    log = Log()
+    log.register(a_registration())
+    log.register(a_registration(topics={"new": RW}, data_version=V2))
+
+    assert orphans(log, {*ALL, "new"}) == []
+
+
 def test_a_topic_that_only_an_operator_registered() -> None:
     log = Log()
     log.register(a_registration())

@@ -65,7 +65,7 @@ def test_a_broker_that_contradicts_its_data_version_is_a_warning(tables: TablesO
     (found,) = [f for f in _examined(tables.settings, _log(tables)) if f.grade is Grade.WARNING]
 
     assert found.text.startswith("broker-a at 10.0.0.1:10911 reports other queues")
-    assert "old DataVersion: TopicTest;" in found.text
+    assert "no new DataVersion: TopicTest;" in found.text
     assert "mqadmin updateTopic" in found.remedy
 
 
