@@ -4,6 +4,7 @@ import json
 import os
 import shutil
 import signal
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -238,14 +239,22 @@ def test_ends_of_a_broker(product: Stack, broker: Broker, mqadmin: Mqadmin, tmp_
 
 def test_contradiction(product: Stack, broker: Broker, mqadmin: Mqadmin, tmp_path: Path) -> None:
     """A broker returns with other queues and its old DataVersion, while the server is suspended."""
-    with Broker(tmp_path, product.remoting, name="why-c", cluster="c-contradiction") as restarted:
+    creates_none = {"autoCreateTopicEnable": "false"}
+    addr, cluster = product.remoting, "c-contradiction"
+    with Broker(tmp_path, addr, name="why-c", cluster=cluster, properties=creates_none) as restarted:
         topic = topic_on(mqadmin, product, restarted, "WhyContradiction")
         wait_until(lambda: _is_registered_in_full(product, topic), SETTLE_S, "the broker's next full registration")
+        blind_s = 2 * product.settings.liveness.max_gap_ms / 1000  # after a shorter pause the broker counts as gone
         with frozen(product.pid("serve")):
+            frozen_s = time.monotonic()
             restarted.kill()
             _edit_queues(tmp_path / "store" / "config" / "topics.json", topic, 6)
             restarted.process.start()
-            wait_until(lambda: is_listening(restarted.addr), SETTLE_S, "the broker runs again")
+            wait_until(
+                lambda: time.monotonic() - frozen_s > blind_s and is_listening(restarted.addr),
+                SETTLE_S,
+                "the broker runs again, and the server is blind",
+            )
         product.wait_change(SETTLE_S, broker_name="why-c", cause="contradiction")
         answer = wait_cause("contradiction", product.http, topic)
         assert_row(product, answer, kind="broker_live", broker_addr=restarted.addr, cause="contradiction")
