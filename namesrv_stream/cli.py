@@ -32,6 +32,7 @@ from namesrv_stream.tools.operate import (
     operator_commands,
     orphans_command,
     refused_records,
+    servers_command,
     skew,
     status_command,
     why_command,
@@ -67,17 +68,20 @@ app = typer.Typer(
 )
 config_app = typer.Typer(help="Show the configuration, and change it at run time.", no_args_is_help=True)
 app.add_typer(config_app, name="config")
+kv_app = typer.Typer(help="Read and change the KV table.", no_args_is_help=True)
+app.add_typer(kv_app, name="kv")
 mqadmin_app = typer.Typer(help="Commands under mqadmin's own names and flags.", no_args_is_help=True)
 app.add_typer(mqadmin_app, name="mqadmin")
 
 # Every module of commands adds its own.
 agent_command.register(app)
 operator_commands.register_config(config_app)
+operator_commands.register_kv(kv_app)
 history_commands.register_route(app, mqadmin_app)
-client_commands.register(app, mqadmin_app)
+client_commands.register(app, kv_app, mqadmin_app)
 for _module in (
     *(history_commands, report_command),
-    *(skew, status_command, why_command, orphans_command, refused_records, operator_commands),
+    *(skew, servers_command, status_command, why_command, orphans_command, refused_records, operator_commands),
     *(doctor_command, drain_command, replay_commands, what_if_command),
 ):
     _module.register(app)

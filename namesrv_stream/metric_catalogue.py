@@ -132,6 +132,9 @@ METRICS: Final[Mapping[str, Metric]] = {
         "gauge",
         "Topics with a route that clients have asked this server for since its start; /orphans lists the others.",
     ),
+    "rocketmq_namesrv_listed_servers": Metric(
+        "gauge", "Name servers that are alive by the log and advertise an address for the list of name servers."
+    ),
     "rocketmq_namesrv_changes_total": Metric(
         "counter",
         "Rows of the table route_changes that this server took over from commits of the job, by kind of row, "
@@ -216,6 +219,11 @@ METRICS: Final[Mapping[str, Metric]] = {
         "counter",
         "Seconds for which this server lacked a change of a route that Kafka had already; its rate is the share of "
         "time in which it may have told other routes than another server.",
+    ),
+    "rocketmq_namesrv_history_age_seconds": Metric(
+        "gauge",
+        "Seconds since the end of the data in the history tables, or since this server's start while there is none;"
+        " only with history.enabled.",
     ),
     "rocketmq_namesrv_next_offset": Metric(
         "gauge",

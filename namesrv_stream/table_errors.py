@@ -1,6 +1,11 @@
 """Errors of the log, the tables and the history; part of the hierarchy in ``errors``."""
 
+from typing import Final
+
 from namesrv_stream.errors import NamesrvStreamError
+
+#: The remedy for tables that belong to another topic. A rebuild is none: the history tables belong to that topic, too.
+RESTORE_OR_NEW_TABLES: Final = 'restore that log, or start with new tables (docs/backup.md, "Kafka\'s log is lost")'
 
 
 class TableSchemaMismatch(NamesrvStreamError):
@@ -133,11 +138,19 @@ class LogReplaced(NamesrvStreamError):
 
     exit_code = 2
 
-    def __init__(self, reason: str) -> None:
-        super().__init__(
-            f"{reason}; restore that log, or run `namesrv-stream rebuild --accept-loss` while the job is stopped, to"
-            " go on with what Kafka has"
+    def __init__(self, reason: str, *, is_other_topic: bool = False) -> None:
+        """Create the error.
+
+        Args:
+            is_other_topic: Whether the tables belong to another topic, not to an earlier state of this one.
+        """
+        remedy = (
+            RESTORE_OR_NEW_TABLES
+            if is_other_topic
+            else "restore that log, or run `namesrv-stream rebuild --accept-loss` while the job is stopped, to go on"
+            " with what Kafka has"
         )
+        super().__init__(f"{reason}; {remedy}")
         self.reason = reason
 
 

@@ -172,10 +172,10 @@ def route_as_of(past: Past, topic: str, at_ms: int, options: RouteOptions | None
         raise NotInHistory(f"no route for topic {topic} as of {then}: {_when_known(past, topic)}")
     route = _answers(table_of(rows), options).route(topic, with_order=options.with_order)
     if route is None:
-        why = f"{last.cause} of {last.broker_name} at {instant(last.at_ms, with_ms=True)}"
+        why = f"{last.broker_name} {last.cause} at {instant(last.at_ms, with_ms=True)}"
         why += f": {last.detail}" if last.detail else ""
         where = f"partition {last.partition} offset {last.offset}"
-        raise NotInHistory(f"no route for topic {topic} as of {then}; the last change was {why} ({where})")
+        raise NotInHistory(f"no route for topic {topic} as of {then}; the last change was: {why} ({where})")
     return PastRoute(topic, at_ms, route, last, past.extent)
 
 

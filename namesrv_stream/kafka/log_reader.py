@@ -239,7 +239,8 @@ def check_log(settings: Settings, folded: FoldedLog, only: Collection[int] | Non
         topic = settings.kafka.broker_events_topic
         raise LogReplaced(
             f"Kafka's topic {topic} has the id {extent.topic_id}, the tables were made from one with the id"
-            f" {folded.topic_id}"
+            f" {folded.topic_id}",
+            is_other_topic=True,
         )
     partitions = settings.kafka.partitions
     if max(folded.progress, default=0) >= partitions:

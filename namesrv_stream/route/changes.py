@@ -63,6 +63,8 @@ class Cause(StrEnum):
     SERVER_STOPPED = "server_stopped"
     SERVER_SILENT = "server_silent"
     SERVER_HEARD = "server_heard"
+    SERVER_LISTED = "server_listed"  # it advertises an address for the list of name servers
+    SERVER_UNLISTED = "server_unlisted"  # it advertises none any more
     UNKNOWN_HASH = "unknown_hash"
     FORGOTTEN = "forgotten"
     STATE_REBUILT = "state_rebuilt"
@@ -79,8 +81,8 @@ class RouteChange(NamedTuple):
         at_ms: The highest LogAppendTime so far in the partition, epoch milliseconds.
         gone: Whether the key was deleted.
         detail: Figures behind the cause, for people.
-        value: KV value, setting, or JSON of a registration, static mapping, hold of the guard, or a live broker's
-            ``contradictions``.
+        value: KV value, setting, status of a server (``route.table.KnownServer``), or JSON of a registration, static
+            mapping, hold of the guard, or a live broker's ``contradictions``.
     """
 
     partition: int

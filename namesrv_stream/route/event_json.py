@@ -4,6 +4,7 @@ One record contains one event, or the heartbeats of many brokers of one partitio
 Errors name the wrong field. The decoder ignores unknown fields, so that a producer may be newer than the fold.
 """
 
+import re
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final
 
@@ -35,6 +36,8 @@ from namesrv_stream.route.liveness_settings import SettingValue
 from namesrv_stream.route.model import LiveKey
 from namesrv_stream.route.registration_json import encode_registration, queue_data_from, registration_from, require
 
+#: Not more than the list of name servers needs, whose separators are ``;`` and line breaks.
+_ADDRESS: Final = re.compile(r"[^\s;]+:[0-9]{1,5}")
 #: Event class → kind, for the events that have records of their own.
 KIND_OF: Mapping[type[Event], str] = {
     BrokerRegistered: "broker_registered",
@@ -104,6 +107,8 @@ def _payload(event: Event) -> dict[str, Any]:
             return {"source": event.source, "values": dict(event.values)}
         case GuardReleased():
             return {"cluster": event.cluster, "source": event.source}
+        case Tick():
+            return {"address": event.address} if event.address else {}
         case _:
             return {}
 
@@ -114,6 +119,13 @@ def _source(event: TopicDeleted | WritePermChanged) -> dict[str, str]:
 
 def _source_from(fields: Mapping[str, Any]) -> str:
     given: str = require(fields, "source", str) if "source" in fields else ""
+    return given
+
+
+def _address_from(fields: Mapping[str, Any]) -> str:
+    given: str = require(fields, "address", str) if "address" in fields else ""
+    if given and not _ADDRESS.fullmatch(given):
+        raise EventDecodeError("address: expected host:port")
     return given
 
 
@@ -155,7 +167,7 @@ _DECODERS: Mapping[str, Callable[[Mapping[str, Any], Origin], Event]] = {
     "server_started": lambda _, o: ServerStarted(o),
     "server_resumed": lambda _, o: ServerResumed(o),
     "server_stopped": lambda _, o: ServerStopped(o),
-    "tick": lambda _, o: Tick(o),
+    "tick": lambda f, o: Tick(o, _address_from(f)),
 }
 
 

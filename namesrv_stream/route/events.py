@@ -205,9 +205,14 @@ class ServerStopped:
 
 @dataclass(frozen=True, slots=True)
 class Tick:
-    """Everything that the server received before this is in the log; sent to every partition about twice a second."""
+    """Everything that the server received before this is in the log; sent to every partition about twice a second.
+
+    Attributes:
+        address: The server's remoting address for the list of name servers, ``host:port``; "" keeps it off the list.
+    """
 
     origin: Origin
+    address: str = ""
 
 
 BrokerEvent = (

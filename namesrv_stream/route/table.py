@@ -9,9 +9,31 @@ from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Set
 from itertools import compress
 from operator import is_, is_not
+from typing import Final, NamedTuple
 
 from namesrv_stream.route.group import BrokerGroup, is_nothing
 from namesrv_stream.route.model import Hold, LeaseKey, QueueData, encode_hold
+
+#: Of the statuses of a server in several partitions, the highest is shown.
+_SEVERITY: Final = {"talking": 0, "silent": 1, "lost": 2, "stopped": 3}
+
+
+class KnownServer(NamedTuple):
+    """A name server, as the rows of all partitions describe it.
+
+    Attributes:
+        server_epoch: When it started, epoch milliseconds.
+        status: "talking" while it writes to the log, else "silent", "lost" or "stopped"; the worst of all partitions.
+        address: The remoting address that it advertises; "" for none.
+        is_listed: Whether it talks in every partition, and advertises the same address in all of them.
+    """
+
+    server_id: str
+    server_epoch: int
+    status: str
+    address: str
+    is_listed: bool
+
 
 OnChanged = Callable[[str | None, Collection[str] | None], None]
 
@@ -23,7 +45,7 @@ class RouteTable:
         groups: Broker name → its group, which may consist of retained registrations only.
         kv: Namespace → key → value.
         settings: (namespace "effective" or "config", name) → JSON text, from the lowest partition that has it.
-        servers: (partition, server_id) → (server epoch, status).
+        servers: (partition, server_id) → (server epoch, status, and the address that the server advertises).
         held: Broker process → hold of the mass-expiry guard. The brokers are in ``groups`` as well.
         brokers_version: Number of changes of brokerAddrTable and clusterAddrTable.
         on_changed: Called with a broker name whose group was replaced, and with the topics whose routes have changed or
@@ -84,6 +106,21 @@ class RouteTable:
     def settings_of(self, partition: int) -> Mapping[tuple[str, str], str]:
         """Return the settings of one partition."""
         return self._settings_of.get(partition, {})
+
+    def known_servers(self, partitions: int) -> list[KnownServer]:
+        """Return all name servers that have ever written to the log, by id; of each, the rows of its last start."""
+        values: dict[str, dict[int, list[str]]] = defaultdict(lambda: defaultdict(list))
+        for (_, server_id), (epoch, value) in self.servers.items():
+            values[server_id][epoch].append(value)
+        found = []
+        for server_id, of_epoch in sorted(values.items()):
+            epoch = max(of_epoch)
+            statuses, addresses = zip(*(value.partition(" ")[::2] for value in of_epoch[epoch]), strict=True)
+            address = addresses[0] if len(set(addresses)) == 1 else ""
+            is_listed = bool(address) and len(addresses) >= partitions
+            status = max(statuses, key=lambda each: _SEVERITY.get(each, 0))
+            found.append(KnownServer(server_id, epoch, status, address, is_listed))
+        return found
 
     def replace_settings(self, partition: int, values: Mapping[tuple[str, str], str]) -> None:
         """Replace all settings of a partition. In ``settings``, a lower partition overrides a higher one."""

@@ -28,6 +28,7 @@ from namesrv_stream.server.net.response_cache import ResponseCache
 from namesrv_stream.server.net.session import Services
 from namesrv_stream.server.peer_log import PeerLog
 from namesrv_stream.server.start.identity import Identity
+from namesrv_stream.server.start.process import advertised_address
 from namesrv_stream.server.tls import ServerTls, calls_context
 from namesrv_stream.server.view.served_view import ServedView
 from namesrv_stream.settings import Settings, read_accounts, rocketmq_config
@@ -133,7 +134,8 @@ def build_core(settings: Settings, view: RouteView, ports: Ports) -> Core:
         settings.server.change_timeout_ms,
         ports.gather_items,
     )
-    gateway = Gateway(served, ports.identity, limits, ports.clock, peer_log)
+    address = advertised_address(settings.remoting, ports.listen_port)
+    gateway = Gateway(served, ports.identity, limits, ports.clock, peer_log, address)
     services = Services(
         name_server,
         responses,

@@ -38,7 +38,7 @@ from namesrv_stream.server.start.process import (
     keep_all,
     prepare_process,
 )
-from namesrv_stream.server.view.commit_applier import CommitApplier
+from namesrv_stream.server.view.commit_applier import CommitApplier, HistoryAge
 from namesrv_stream.server.view.fleet import Fleet
 from namesrv_stream.server.view.served_state import ServedState
 from namesrv_stream.settings import Settings
@@ -51,6 +51,9 @@ Parts = Mapping[str, Coroutine[Any, Any, None]]
 
 _REFUSAL_POLL_S: Final = 0.2
 _KAFKA_RETRY_S: Final = 1.0
+#: A second in all. All servers read the job's commit at the same time, usually within 0.3 s.
+_LEAVE_LIST_POLLS: Final = 50
+_LEAVE_LIST_POLL_S: Final = 0.02
 
 
 def serve(settings: Settings) -> int:
@@ -133,7 +136,8 @@ class _Server:
         """Bind the HTTP port. The second value holds the figures that the server serves there."""
         settings = self._settings
         fleet = Fleet(view, core.gateway, applier.recent_events)
-        metrics = ServerMetrics(self._identity, core, fleet, applier.status, self._lane_status)
+        history_age = HistoryAge(settings, self._clock)
+        metrics = ServerMetrics(self._identity, core, fleet, applier.status, history_age, self._lane_status)
         sources = Sources(
             core.name_server,
             name_server_addrs=NameServerAddrs(settings.http.nsaddr, *listener.getsockname()[:2]),
@@ -158,6 +162,7 @@ class _Server:
             running = [tasks.create_task(part, name=name) for name, part in parts.items()]
             await stop.wait()
             logger.info("stopping connections=%d", len(core.connections))
+            await self._leave_list(core)
             remoting.close()
             # The gateway closes before the last flush, so that no peer receives SUCCESS for an unlogged event.
             core.gateway.begin_stop()
@@ -168,6 +173,16 @@ class _Server:
             http.stop()
             await serving
             core.peer_log.end()
+
+    async def _leave_list(self, core: Core) -> None:
+        """Leave the list of name servers, and wait a moment until the log says so, while everything else goes on."""
+        core.gateway.leave_list()
+        for _ in range(_LEAVE_LIST_POLLS):
+            known = core.name_server.table.known_servers(self._settings.kafka.partitions)
+            is_listed = any(s.is_listed and s.server_id == self._identity.server_id for s in known)
+            if not (is_listed and core.gateway.is_connected):
+                return
+            await asyncio.sleep(_LEAVE_LIST_POLL_S)
 
     async def _connect_kafka(self, gateway: Gateway, guard: LogGuard, has_kafka: bool) -> None:
         if not has_kafka:

@@ -18,7 +18,7 @@ from namesrv_stream.server.native.lane import LaneStatus
 from namesrv_stream.server.net.connections import CONNECTION_EVENTS
 from namesrv_stream.server.start.identity import Identity
 from namesrv_stream.server.steps import Steps
-from namesrv_stream.server.view.commit_applier import TableStatus
+from namesrv_stream.server.view.commit_applier import HistoryAge, TableStatus
 from namesrv_stream.server.view.fleet import Fleet
 
 #: Maximum number of clusters with their own series, largest first; brokers can send any number of cluster names.
@@ -47,13 +47,20 @@ class ServerMetrics:
     """Collects a server's metrics. Only one event loop may use it; ``text`` may be called at any time."""
 
     def __init__(
-        self, identity: Identity, core: Core, fleet: Fleet, tables: TableStatus, native_lane: LaneStatus
+        self,
+        identity: Identity,
+        core: Core,
+        fleet: Fleet,
+        tables: TableStatus,
+        history_age: HistoryAge,
+        native_lane: LaneStatus,
     ) -> None:
         self.view = fleet.view
         self.fleet = fleet
         self.gateway = core.gateway
         self.connections = core.connections
         self.tables = tables
+        self._history_age = history_age
         self.native_lane = native_lane
         self.counters = core.counters
         self.http = HttpLoad()
@@ -77,6 +84,7 @@ class ServerMetrics:
         self.counters.sample(samples)
         self._tls.sample(samples)
         self.tables.sample(samples)
+        self._history_age.sample(samples)
         self._sample_remoting(samples)
         self._sample_gateway(samples)
         samples.add("rocketmq_namesrv_info", 1, self._identity.server_id, __version__)
@@ -130,6 +138,8 @@ class ServerMetrics:
         active = sum(count for (_, state), count in counts.items() if state != _ENDED)
         samples.add("rocketmq_namesrv_active_brokers", active)
         samples.add("rocketmq_namesrv_topics", self.view.table.topic_count)
+        listed = sum(server.is_listed for server in self.fleet.name_servers())
+        samples.add("rocketmq_namesrv_listed_servers", listed)
 
     def _sample_remoting(self, samples: Samples) -> None:
         samples.add("rocketmq_namesrv_asked_topics", len(self._server.asked))

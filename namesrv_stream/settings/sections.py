@@ -12,6 +12,7 @@ from namesrv_stream.settings.values import (
     AccessKey,
     Addrs,
     Advanced,
+    AdvertisedAddress,
     DataSettings,
     HostNames,
     HttpUrls,
@@ -39,6 +40,7 @@ class RemotingSettings(Section):
 
     listen_host: NonEmptyStr = "0.0.0.0"
     listen_port: Port = 9876
+    advertised_address: AdvertisedAddress = ""
     max_frame_bytes: Advanced[Annotated[Number, Field(ge=1024, le=1 << 30)]] = 16 * MIB
     idle_timeout_ms: Advanced[PositiveInt] = 120_000
     max_connections: PositiveInt = 20_000
@@ -144,7 +146,7 @@ class KafkaSettings(Section):
 
     bootstrap_servers: str = ""
     broker_events_topic: NonEmptyStr = "namesrv.broker-events"
-    dead_letter_topic: NonEmptyStr = "namesrv.broker-events.dead-letters"
+    dead_letter_topic: Advanced[NonEmptyStr] = "namesrv.broker-events.dead-letters"
     partitions: Annotated[Number, Field(ge=1, le=1024)] = 1
     replication_factor: Annotated[Number, Field(ge=1, le=16)] = 1
     retention_ms: Annotated[Number, Field(ge=7 * DAY_MS)] = 7 * DAY_MS
@@ -211,6 +213,14 @@ class HistorySettings(Section):
     sessions_retention_ms: Advanced[Annotated[Number, Field(ge=DAY_MS)]] = DAY_MS
     routes_retention_ms: Annotated[Number, Field(ge=DAY_MS)] = 730 * DAY_MS
     changes_wait_ms: Advanced[Annotated[Number, Field(ge=DAY_MS)]] = 7 * DAY_MS
+
+    @property
+    def late_after_ms(self) -> int:
+        """Age of the newest data above which the history process does not write as it should.
+
+        The first part is for the start of Spark, the end of a minute, and a slow machine.
+        """
+        return 240_000 + self.interval_ms + self.heartbeats_interval_ms
 
 
 class SnapshotSettings(Section):

@@ -46,6 +46,14 @@ def _check_addrs(addrs: tuple[str, ...]) -> tuple[str, ...]:
     return addrs
 
 
+def _check_advertised(addr: str) -> str:
+    if addr:
+        _check_addrs((addr,))
+    if addr.startswith(("0.0.0.0:", "[::]:")):
+        raise ValueError(f"{addr!r} means every address of this machine: expected one that clients can connect to")
+    return addr
+
+
 def _check_host_names(names: tuple[str, ...]) -> tuple[str, ...]:
     for name in names:
         if not _HOST_NAME.fullmatch(name):
@@ -95,6 +103,7 @@ PositiveInt = Annotated[Number, Field(gt=0)]
 NonEmptyStr = Annotated[str, Field(min_length=1)]
 Names = Annotated[tuple[NonEmptyStr, ...], BeforeValidator(_split)]
 Addrs = Annotated[tuple[str, ...], BeforeValidator(_split), AfterValidator(_check_addrs)]
+AdvertisedAddress = Annotated[str, AfterValidator(_check_advertised)]
 HostNames = Annotated[tuple[str, ...], BeforeValidator(_split), AfterValidator(_check_host_names)]
 # http://host:port; the scheme is optional.
 HttpUrls = Annotated[tuple[str, ...], BeforeValidator(_split), AfterValidator(_check_http_urls)]

@@ -126,6 +126,11 @@ class HistoryMark:
     next_offsets: Mapping[int, int] = field(default_factory=dict)
     at_ms: Mapping[int, int] = field(default_factory=dict)
 
+    @property
+    def newest_ms(self) -> int:
+        """End of the data, epoch milliseconds; 0 without data."""
+        return max(self.at_ms.values(), default=0)
+
     def next_offset(self, partition: int) -> int:
         """Return the first offset of a partition that the table does not cover."""
         return self.next_offsets.get(partition, 0)

@@ -24,7 +24,7 @@ from deltalake import DeltaTable
 
 from namesrv_stream.errors import ConfigError
 from namesrv_stream.settings import Settings
-from namesrv_stream.table_errors import TableDamaged, TableSchemaMismatch
+from namesrv_stream.table_errors import RESTORE_OR_NEW_TABLES, TableDamaged, TableSchemaMismatch
 from namesrv_stream.tables.change_rows import CHANGES_SCHEMA, STATE_SCHEMA
 from namesrv_stream.tables.delta.commit import (
     LAST_CHECKPOINT,
@@ -161,8 +161,7 @@ def _prepare(
             topic = settings.kafka.broker_events_topic
             reason = f"is {found}, but Kafka's topic {topic} has {expected}: the log is another one"
             cause = "Kafka's data was deleted or replaced, or kafka.bootstrap_servers names another Kafka"
-            remedy = 'restore that log, or start with new tables (docs/backup.md, "Kafka\'s log is lost")'
-            raise ConfigError(str(storage), name, f"{reason}. {cause}: {remedy}")
+            raise ConfigError(str(storage), name, f"{reason}. {cause}: {RESTORE_OR_NEW_TABLES}")
     return done
 
 

@@ -1,10 +1,7 @@
 """The recipes of docs/backup.md on the whole product, after a loss of everything, of the tables, and of Kafka."""
 
 import json
-import re
 import shutil
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any, Final
 
@@ -12,7 +9,6 @@ import pytest
 
 from namesrv_stream.remoting.command import RemotingCommand, RequestCode, ResponseCode
 from tests.support.command_line import run_command
-from tests.support.kafka import REPOSITORY
 from tests.support.name_server import a_body, a_broker_header, a_registration_request
 from tests.support.processes import wait_until
 from tests.support.remoting_client import RemotingClient
@@ -70,14 +66,6 @@ def _facts(stack: Stack) -> dict[str, Any]:
     """Return the state that a restore must reproduce."""
     route, kv = stack.get(f"/routes/{_TOPIC}"), stack.get("/kv/BACKUP")
     return {"route": route, "kv": kv, "sessions": _ended_sessions(stack)}
-
-
-def _kv_from_tables(tables: Path) -> str:
-    """Run the program on the page; returns its output."""
-    page = (REPOSITORY / "docs" / "backup.md").read_text(encoding="utf-8")
-    (program,) = re.findall(r"^```python\n(.*?)^```", page, re.MULTILINE | re.DOTALL)
-    command = [sys.executable, "-c", program, str(tables)]
-    return subprocess.run(command, capture_output=True, text=True, check=True, timeout=120).stdout
 
 
 def _start(data: Path) -> Stack:
@@ -140,7 +128,9 @@ def test_documented_recipes_restore_everything_they_promise(tmp_path: Path) -> N
         stack = Stack(data, **_FLAGS)
         stack.start()
         kv_config = tmp_path / "kvConfig.json"
-        kv_config.write_text(_kv_from_tables(data / "tables.before"), encoding="utf-8")
+        exported = run_command("kv", "export", "--tables", str(data / "tables.before"))
+        assert exported.code == 0, exported
+        kv_config.write_text(exported.out, encoding="utf-8")
         imported = run_command("kv", "import", str(kv_config), "-n", stack.remoting)
         assert imported.code == 0, imported
         assert stack.get("/kv/BACKUP") == after["kv"]

@@ -301,7 +301,7 @@ def test_refused_records_are_listed_with_reason_and_content(stack: Stack, run: R
     # The same from a machine that knows no more than where Kafka is, and from one that knows another topic.
     elsewhere = ("--data-dir", str(tmp_path), "--set", f"kafka.bootstrap_servers={bootstrap_servers(stack.settings)}")
     assert json.loads(run_command("dead-letters", "--json", *elsewhere).out) == listed()
-    none = run_command("dead-letters", *elsewhere, "--set", "kafka.dead_letter_topic=nosuch")
+    none = run_command("dead-letters", *elsewhere, "--set", "advanced.kafka.dead_letter_topic=nosuch")
     assert (none.code, none.out, "has no topic nosuch" in none.err) == (1, "", True)
     examined = run("doctor")
     assert "the job refused 2 records" in examined.out

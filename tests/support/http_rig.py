@@ -19,7 +19,7 @@ from namesrv_stream.server.http.routes_page import PastRoutes
 from namesrv_stream.server.native.lane import LaneStatus
 from namesrv_stream.server.server_metrics import ServerMetrics
 from namesrv_stream.server.start.process import NameServerAddrs
-from namesrv_stream.server.view.commit_applier import TableStatus
+from namesrv_stream.server.view.commit_applier import HistoryAge, TableStatus
 from namesrv_stream.server.view.feed import ChangeFeed
 from namesrv_stream.server.view.fleet import Fleet
 from namesrv_stream.server.view.recent_events import RecentEvents
@@ -73,7 +73,8 @@ class HttpRig:
         self.tables.failure = lambda: self.failure
         self.state = ServedState(rig.identity, rig.view, self.tables, partitions)
         fleet = Fleet(rig.view, rig.gateway, self.recent_events)
-        self.figures = ServerMetrics(rig.identity, rig.core, fleet, self.tables, native_lane)
+        history_age = HistoryAge(settings, rig.clock)
+        self.figures = ServerMetrics(rig.identity, rig.core, fleet, self.tables, history_age, native_lane)
         sources = Sources(
             rig.server,
             name_server_addrs=NameServerAddrs((), "127.0.0.1", 9876),

@@ -144,7 +144,7 @@ class Broker(_RocketmqServer):
 
     Args:
         work_dir: Its home, with store and log.
-        namesrv_addr: Name servers, ``host:port`` separated by ``;``.
+        namesrv_addr: Name servers, ``host:port`` separated by ``;``; None for those that an HTTP server lists.
         name: ``brokerName``.
         cluster: ``brokerClusterName``.
         broker_id: 0 for a master, more for a slave.
@@ -159,7 +159,7 @@ class Broker(_RocketmqServer):
     def __init__(
         self,
         work_dir: Path,
-        namesrv_addr: str,
+        namesrv_addr: str | None,
         *,
         name: str = "broker-a",
         cluster: str = "c0",
@@ -171,7 +171,7 @@ class Broker(_RocketmqServer):
         self._system_properties = system_properties
         port = port or free_port(offsets=(0, _FAST_REMOTING_OFFSET, _HA_OFFSET))
         config = {
-            "namesrvAddr": namesrv_addr,
+            **({"namesrvAddr": namesrv_addr} if namesrv_addr else {"fetchNamesrvAddrByAddressServer": "true"}),
             "brokerName": name,
             "brokerClusterName": cluster,
             "brokerId": str(broker_id),

@@ -24,6 +24,7 @@ class SecondServer:
         data_dir: Its data directory.
         stack: The product whose Kafka and tables it uses.
         server_id: Its id, which no other server has.
+        is_advertised: Whether it is on the list of name servers that clients can request over HTTP.
         environ: Additional environment variables.
         flags: Further settings, ``section__key="value"``.
     """
@@ -33,6 +34,8 @@ class SecondServer:
         data_dir: Path,
         stack: Stack,
         server_id: str = "second",
+        *,
+        is_advertised: bool = False,
         environ: Mapping[str, str] | None = None,
         **flags: str | int | Path,
     ) -> None:
@@ -47,6 +50,7 @@ class SecondServer:
             "kafka.bootstrap_servers": f"127.0.0.1:{settings.embedded_kafka.listen_port}",
             "data.tables": settings.data.tables or settings.data.tables_dir,
             "server.server_id": server_id,
+            "remoting.advertised_address": self.remoting if is_advertised else "",
             **{public_key(name.replace("__", ".", 1)): value for name, value in flags.items()},
         }
         self.process = Process(

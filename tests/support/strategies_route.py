@@ -138,7 +138,7 @@ def events() -> st.SearchStrategy[Event]:
         st.builds(ServerStarted, server_only),
         st.builds(ServerResumed, server_only),
         st.builds(ServerStopped, server_only),
-        st.builds(Tick, server_only),
+        st.builds(Tick, server_only, st.sampled_from(["", "10.0.0.1:9876", "ns1.example.com:9876"])),
     )
 
 

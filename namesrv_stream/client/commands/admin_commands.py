@@ -30,9 +30,8 @@ Value = Annotated[str, typer.Argument(metavar="VALUE", show_default=False)]
 BrokerName = Annotated[str, typer.Argument(metavar="BROKER", show_default=False)]
 
 
-def register(app: typer.Typer) -> None:
-    """Add the groups of commands to ``app``."""
-    kv = typer.Typer(help="Read and change the KV table.", no_args_is_help=True)
+def register(app: typer.Typer, kv_app: typer.Typer) -> None:
+    """Add the groups of commands to ``app``, and the commands of the KV table to their group."""
     for name, command in (
         ("get", kv_get),
         ("put", kv_put),
@@ -40,8 +39,7 @@ def register(app: typer.Typer) -> None:
         ("list", kv_list),
         ("import", kv_import),
     ):
-        kv.command(name)(name_server_command(command))
-    app.add_typer(kv, name="kv")
+        kv_app.command(name)(name_server_command(command))
     perm = typer.Typer(help="Remove the write permission of a broker, or restore it.", no_args_is_help=True)
     perm.command("wipe")(name_server_command(perm_wipe))
     perm.command("add")(name_server_command(perm_add))

@@ -25,9 +25,10 @@ def rebuilt_state(partition: int, partitions: int, next_offset: int, at_ms: int,
     """
     state = FoldState(partition, partitions, next_offset, at_ms)
     state.settings = state.settings.with_texts(effective_texts(table.settings))
-    for (_, server_id), (epoch, status) in table.servers.items():
-        is_lost = status == "lost"
-        state.servers[server_id] = ServerClock(epoch, 0, 0, 0, silent=is_lost or status == "silent", lost=is_lost)
+    for (_, server_id), (epoch, value) in table.servers.items():
+        status, _, address = value.partition(" ")
+        is_lost, is_silent = status == "lost", status in ("lost", "silent")
+        state.servers[server_id] = ServerClock(epoch, 0, 0, 0, silent=is_silent, lost=is_lost, address=address)
     for name, group in table.groups.items():
         for live_key, live in group.live_brokers.items():
             key = LeaseKey(name, live_key)

@@ -34,7 +34,7 @@ from namesrv_stream.route.events import (
     partition_of,
     routing_key,
 )
-from namesrv_stream.route.fold import guard
+from namesrv_stream.route.fold import guard, liveness
 from namesrv_stream.route.fold.lease import Lease, LeaseHolder
 from namesrv_stream.route.fold.liveness import advance_clocks, close, holder_ended, release_cluster, renew, retire
 from namesrv_stream.route.fold.state import FoldState
@@ -120,7 +120,7 @@ def _apply(step: FoldStep, event: Event) -> None:
     _check_partition(step, event)
     match event:
         case Tick():
-            pass
+            liveness.advertise(step, event)
         case BrokerDisconnected():
             _close(step, event)
         case TopicDeleted():

@@ -74,6 +74,7 @@ class ServerClock:
         partition_ms: The partition's observed time at its last record.
         silent: Whether it wrote no record for ``server_silent_ms`` while others did.
         lost: Whether it wrote no record for ``server_lost_ms``; it then holds no lease.
+        address: The address that its last tick advertised; "" for none, and while it does not write.
         closes: Closed connections of the last ``guard_close_window_ms`` of its time, oldest first.
     """
 
@@ -83,4 +84,5 @@ class ServerClock:
     partition_ms: int
     silent: bool = False
     lost: bool = False
+    address: str = ""
     closes: list[RecentClose] = field(default_factory=list)

@@ -70,6 +70,17 @@ def advance_clocks(step: FoldStep, event: Event) -> None:
     _drop_old_registrations(step)
 
 
+def advertise(step: FoldStep, tick: Tick) -> None:
+    """Write a row if a tick adds its server to the list of name servers, changes its address there, or removes it."""
+    server_id, server_epoch, _ = tick.origin
+    clock = step.state.servers.get(server_id)
+    # Neither the job nor a direct producer is a name server, and ticks of an earlier start may arrive late.
+    if clock is None or server_id == DIRECT or server_epoch != clock.server_epoch or tick.address == clock.address:
+        return
+    clock.address = tick.address
+    step.server_row(server_id, Cause.SERVER_LISTED if tick.address else Cause.SERVER_UNLISTED, "talking")
+
+
 def renew(step: FoldStep, key: LeaseKey, lease: Lease, server_id: str, cause: Cause, detail: str | None = None) -> None:
     """Renew a server's share in a lease after a heartbeat. The guard releases the broker."""
     step.state.renew(key, lease, server_id)

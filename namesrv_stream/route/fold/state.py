@@ -179,6 +179,7 @@ def encode_state(state: FoldState) -> bytes:
             "previous_at_ms": state.previous_at_ms,
             "settings": asdict(state.settings),
             "servers": {s: _clock_fields(c) for s, c in state.servers.items()},
+            "addresses": {s: c.address for s, c in state.servers.items() if c.address},  # earlier versions ignore it
             "leases": [_lease_fields(k, v) for k, v in state.leases.items()],
             "gone": [[k.broker_name, *k.live_key, at_ms] for k, at_ms in state.gone.items()],
         }
@@ -207,6 +208,8 @@ def decode_state(data: bytes) -> FoldState:
         servers={s: _read_clock(c) for s, c in fields["servers"].items()},
         gone={LeaseKey(n, LiveKey(c, a)): at_ms for n, c, a, at_ms in fields["gone"]},
     )
+    for server_id, address in fields.get("addresses", {}).items():
+        state.servers[server_id].address = address
     for lease in fields["leases"]:
         state.add_lease(*_read_lease(lease))
     state.requeue()

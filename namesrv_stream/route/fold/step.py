@@ -143,9 +143,16 @@ class FoldStep:
         self.row(ChangeKind.IGNORED, False, cause, reason, **columns)
 
     def server_row(self, server_id: str, cause: Cause, status: str) -> None:
-        """Write a server's new status: "talking", "silent", "lost" or "stopped"."""
-        epoch = self.state.servers[server_id].server_epoch
-        self.row(ChangeKind.SERVER, False, cause, None, server_id=server_id, server_epoch=epoch, value=status)
+        """Write a server's new status: "talking" (with the address that it advertises), "silent", "lost" or "stopped".
+
+        A server that has just started, or does not talk, is not on the list of name servers: a later tick adds it.
+        """
+        clock = self.state.servers[server_id]
+        if status != "talking" or cause == Cause.SERVER_STARTED:
+            clock.address = ""
+        value = f"{status} {clock.address}" if clock.address else status
+        epoch = clock.server_epoch
+        self.row(ChangeKind.SERVER, False, cause, None, server_id=server_id, server_epoch=epoch, value=value)
 
 
 def is_vouched_for(state: FoldState, holders: Mapping[str, LeaseHolder], ended_partition_ms: int | None) -> bool:

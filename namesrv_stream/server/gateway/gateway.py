@@ -66,11 +66,22 @@ class GatewayStatus(NamedTuple):
 
 
 class Gateway:
-    """Writes one server's events to the log. All methods run on the event loop and never block."""
+    """Writes one server's events to the log. All methods run on the event loop and never block.
+
+    Attributes:
+        leaves_list: Whether this server is about to stop and advertises no address any more.
+    """
 
     def __init__(
-        self, view: ServedView, identity: Identity, limits: GatewayLimits, clock: Clock, peer_log: PeerLog
+        self,
+        view: ServedView,
+        identity: Identity,
+        limits: GatewayLimits,
+        clock: Clock,
+        peer_log: PeerLog,
+        address: str = "",
     ) -> None:
+        """Prepare to write. ``address`` is this server's address for the list of name servers, "" to stay off it."""
         self.view = view
         self.last_heartbeats = LastHeartbeats(limits.partitions)
         self.backlog = Backlog()
@@ -86,6 +97,9 @@ class Gateway:
         parts = LogParts(view, identity, limits, clock, peer_log, self._changes, self._linked, self._unlinked)
         self._logs = [PartitionLog(p, parts) for p in range(limits.partitions)]
         self._numbers = count(1)
+        self.server_id = identity.server_id
+        self.leaves_list = False
+        self._address = address
         self._is_stopping = False
 
     def attach(self, publisher_of: Callable[[PartitionLog], KafkaPublisher]) -> None:
@@ -219,8 +233,10 @@ class Gateway:
         for peer in self.backlog.waiting:
             for heartbeat in peer.heartbeats():
                 self.accept_heartbeat(heartbeat)
+        # Only a complete server is listed: one that has served everything that was in the log before its own start.
+        is_listed = not self.leaves_list and self.view.has_own_start(self.limits.partitions)
         for log in self._logs:
-            log.tick()
+            log.tick(self._address if is_listed else "")
 
     def _linked(self, partition: int) -> None:
         self.last_heartbeats.begin(partition, self.observed_ms)
@@ -231,6 +247,11 @@ class Gateway:
         if not any(log.is_connected for log in self._logs):
             self.connected.clear()
         self._changes.refuse(partition)
+
+    def leave_list(self) -> None:
+        """Take this server off the list of name servers, with a tick that advertises no address."""
+        self.leaves_list = True
+        self.backlog.when_worked_off(self._tick)
 
     def begin_stop(self) -> None:
         """Treat the server as blind from now on: closed connections no longer remove brokers."""

@@ -162,10 +162,10 @@ class PartitionLog:
         if self.publisher is not None and self.publisher.can_begin and is_due:
             self._begin_session(self.publisher)
 
-    def tick(self) -> None:
+    def tick(self, address: str) -> None:
         if self.is_connected:
             self._flush()
-            self._publish_event(Tick(self._origin))
+            self._publish_event(Tick(self._origin, address))
 
     def is_away(self, reason: str) -> None:
         """Record that Kafka was unavailable before the first session."""

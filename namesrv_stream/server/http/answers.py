@@ -172,6 +172,32 @@ class BrokerProcess(Answer):
     ended: EndOfBroker | None
 
 
+# ---- /servers ----
+
+
+Source = Literal["http.nsaddr", "log", "this server"]
+
+
+class NameServerOfList(Answer):
+    """A name server that has written to the log, and whether clients are told of it."""
+
+    server_id: str
+    server_epoch: Ms
+    status: str = Field(description="talking, silent, lost or stopped")
+    address: str = Field(description="as it advertises it; empty: none")
+    is_listed: bool
+    why_not: str | None = Field(description="why it is not listed")
+
+
+class NameServerList(Answer):
+    """The name servers by the log, and what /rocketmq/nsaddr answers."""
+
+    addresses: list[str] = Field(description="the answer of /rocketmq/nsaddr")
+    source: Source = Field(description="this server: http.nsaddr is not set, and no server advertises an address")
+    servers: list[NameServerOfList]
+    unknown_unlisted: list[str] = Field(description="ids that an operator unlisted, and that no server has")
+
+
 # ---- /changes ----
 
 

@@ -16,7 +16,7 @@ from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Router
 from starlette.types import Receive, Scope, Send
 
-from namesrv_stream.server.http.answers import Problem, conditional
+from namesrv_stream.server.http.answers import NameServerList, NameServerOfList, Problem, Source, conditional
 from namesrv_stream.server.http.changes_page import ChangesPage
 from namesrv_stream.server.http.console.console_page import ConsolePage, Sources
 from namesrv_stream.server.http.limits import MISDIRECTED, AllowedHosts, Limits, only_for
@@ -28,6 +28,7 @@ from namesrv_stream.server.http.status_page import StatusPage
 from namesrv_stream.server.http.why_page import WhyPage
 from namesrv_stream.server.start.process import NameServerAddrs, address
 from namesrv_stream.server.steps import Steps
+from namesrv_stream.server.view.fleet import Fleet
 from namesrv_stream.server.view.follower import CatchUp
 from namesrv_stream.tables.storage import tables_of
 
@@ -54,7 +55,7 @@ class HttpServer:
             RoutesPage(sources.server, sources.past_routes, fleet, steps),
             OrphansPage(sources.server, sources.state.server_id, steps, sources.clock),
             ChangesPage(sources.server.view, sources.state.partitions, sources.feed, catch_up, figures.counters, steps),
-            DirectoryPage(sources.name_server_addrs),
+            DirectoryPage(sources.name_server_addrs, fleet),
         )
         self.routes = [route(*found) for page in pages for found in operations(page)]
         hosts = AllowedHosts([limits.listen_host, *limits.allowed_hosts])
@@ -97,8 +98,9 @@ def document() -> dict[str, Any]:
 class DirectoryPage:
     """The endpoints from which programs learn the addresses of name servers, and the API of this port."""
 
-    def __init__(self, name_server_addrs: NameServerAddrs) -> None:
+    def __init__(self, name_server_addrs: NameServerAddrs, fleet: Fleet) -> None:
         self._name_server_addrs = name_server_addrs
+        self._fleet = fleet
 
     @answers("/rocketmq/nsaddr", ("text/plain", None), any_query=True)
     async def name_servers(self, request: Request) -> Response:
@@ -107,13 +109,29 @@ class DirectoryPage:
         Source: rocketmq 5.3.3, DefaultTopAddressing: the first line of the body is the list. A client with a unit name
         requests nsaddr-UNIT?nofix=1.
         """
+        return PlainTextResponse(";".join(self._addresses(request)) + "\n")
+
+    def _addresses(self, request: Request) -> list[str]:
         reached_host, _ = request.scope["server"]
-        return PlainTextResponse(self._name_server_addrs.reached_by(reached_host) + "\n")
+        return self._name_server_addrs.reached_by(reached_host, self._fleet.listed_addresses())
 
     @answers("/rocketmq/nsaddr-{unit}", ("text/plain", None), any_query=True)
     async def name_servers_of_unit(self, request: Request) -> Response:
         """Return the name servers' addresses for clients with a unit name; all units have the same list."""
         return await self.name_servers(request)
+
+    @answers("/servers", (JSON, NameServerList))
+    async def servers(self, request: Request) -> Response:
+        """Return the name servers by the log, and the addresses that clients are told."""
+        known = self._fleet.name_servers()
+        by_log: Source = "log" if any(server.is_listed for server in known) else "this server"
+        found = NameServerList(
+            addresses=self._addresses(request),
+            source="http.nsaddr" if self._name_server_addrs.configured else by_log,
+            servers=[NameServerOfList(**s._asdict(), why_not=self._fleet.why_not_listed(s)) for s in known],
+            unknown_unlisted=sorted(self._fleet.unlisted - {server.server_id for server in known}),
+        )
+        return Response(found.model_dump_json(), media_type=JSON)
 
     @answers("/openapi.json", (JSON, dict[str, Any]), statuses=(200, 304))
     async def openapi(self, request: Request) -> Response:

@@ -90,8 +90,11 @@ def _tables(tables: TableStatus, stale_after_ms: int) -> PartHealth:
     return _part("tables", "ok")
 
 
-def _job(tables: TableStatus, now_ms: int) -> PartHealth:
+def _job(tables: TableStatus, now_ms: int, stale_after_ms: int) -> PartHealth:
     job, refused_at_ms = tables.job, tables.refused_at_ms
+    if tables.age_ms > stale_after_ms and not tables.failure():  # unreadable tables say nothing about the job
+        text = f"no commit for {tables.age_ms / 1000:.0f} s: no broker expires"
+        return _part("job", "degraded", text, now_ms - tables.age_ms)
     if job is not None and refused_at_ms is not None and now_ms - refused_at_ms < REFUSED_SHOWN_MS:
         text = (
             f"it refused {counted(job.dead_letters, 'record or item', 'records or items')} since its start, the last "
@@ -177,7 +180,7 @@ class StatusPage:
         if native_lane.is_fault:
             text = f"{native_lane.text}; Python answers all route queries, more slowly"
             lane = _part("native_lane", "degraded", text)
-        job = _job(tables, self._clock.now_ms())
+        job = _job(tables, self._clock.now_ms(), self._stale_after_ms)
         return _server(gateway), _kafka(gateway), _tables(tables, self._stale_after_ms), job, guard, lane
 
     def _health(self, parts: Sequence[PartHealth]) -> dict[str, Any]:

@@ -4,8 +4,10 @@ The measurements used Python 3.11 on two cores: a server's modules, then 300 reg
 Turning the garbage collector off during imports had no effect, so it stays on then.
 """
 
+import contextlib
 import ctypes
 import gc
+import ipaddress
 import logging
 import os
 import resource
@@ -17,6 +19,7 @@ from typing import Final, NamedTuple
 
 from namesrv_stream.errors import NamesrvStreamError
 from namesrv_stream.ports import listen_fault, reachable_host
+from namesrv_stream.settings import RemotingSettings
 
 logger = logging.getLogger(__name__)
 
@@ -122,6 +125,22 @@ def address(bound: socket.socket) -> str:
     return _addr(*bound.getsockname()[:2])
 
 
+def advertised_address(remoting: RemotingSettings, listen_port: int) -> str:
+    """Return the remoting address that this server advertises to the others; "" for none.
+
+    Without a configured one, it is the address on which the server listens, unless that means something else, or
+    nothing, on another machine.
+    """
+    host = remoting.listen_host
+    if remoting.advertised_address:
+        return remoting.advertised_address
+    with contextlib.suppress(ValueError):
+        ip = ipaddress.ip_address(host)
+        if ip.is_unspecified or ip.is_loopback or ip.is_link_local:
+            return ""
+    return "" if host == "localhost" else _addr(host, listen_port)
+
+
 class NameServerAddrs(NamedTuple):
     """The configured list of name servers that clients can request over HTTP, and this server's remoting address."""
 
@@ -129,19 +148,19 @@ class NameServerAddrs(NamedTuple):
     listen_host: str
     listen_port: int
 
-    def reached_by(self, host: str) -> str:
-        """Return the list, separated by ``;``, for a client that reached this server at the address ``host``.
+    def reached_by(self, host: str, listed: Sequence[str] = ()) -> list[str]:
+        """Return the name servers for a client that reached this one at the address ``host``.
 
-        If no list is configured, the list contains only this server. If the server listens on every address, ``host``
-        is used, because it is the only address that is known to work for that client.
+        These are the configured ones, or those that are ``listed`` by the log. Without both, it is only this server. If
+        it listens on every address, ``host`` is used, because no other address is known to work for that client.
         """
-        if self.configured:
-            return ";".join(self.configured)
+        if known := self.configured or listed:
+            return list(known)
         own = self.listen_host
         host = host.removeprefix("::ffff:")  # an IPv4 client on an IPv6 socket
         if own == "::" or (own == "0.0.0.0" and ":" not in host):
             own = host
-        return _addr(reachable_host(own), self.listen_port)
+        return [_addr(reachable_host(own), self.listen_port)]
 
 
 def _addr(host: str, port: int) -> str:

@@ -2,15 +2,18 @@
 
 ``SnapshotFollower`` reads the commits on a thread of its own.
 
-``TableStatus`` has the served version of the tables, its age, and the job's own figures.
+``TableStatus`` has the served version of the tables, its age, and the job's own figures. ``HistoryAge`` has the age of
+the history tables, which a server reads only for metrics.
 """
 
 import asyncio
+import logging
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from typing import Final, NamedTuple
 
 from namesrv_stream.clock import Clock
+from namesrv_stream.errors import NamesrvStreamError
 from namesrv_stream.metrics import Counters, Histogram, Samples
 from namesrv_stream.route.changes import ROUTE_KINDS, RouteChange
 from namesrv_stream.route.fold.folded_log import FoldedLog
@@ -20,10 +23,14 @@ from namesrv_stream.server.view.feed import ChangeFeed
 from namesrv_stream.server.view.recent_events import RecentEvents
 from namesrv_stream.server.view.rows import generation_of
 from namesrv_stream.settings import Settings
+from namesrv_stream.tables.history_files import read_mark
 from namesrv_stream.tables.job_commits import BATCH_BOUNDS_MS, LOGGED_KINDS, JobFigures, log_commit, log_held
+from namesrv_stream.tables.layout import HEARTBEAT_MINUTES
 from namesrv_stream.tables.snapshot import Snapshot
 from namesrv_stream.tables.snapshot_follower import SnapshotFollower
 from namesrv_stream.tables.storage import tables_of
+
+logger = logging.getLogger(__name__)
 
 
 class TableStatus:
@@ -109,6 +116,43 @@ class TableStatus:
             samples.add_histogram("rocketmq_namesrv_job_batch_seconds", batches, 1e-3)
             samples.add("rocketmq_namesrv_job_records_total", self.job.records)
             samples.add("rocketmq_namesrv_job_dead_letters_total", self.job.dead_letters)
+
+
+#: Interval of reads of the history's log, on behalf of metrics.
+_HISTORY_READ_MS: Final = 30_000
+
+
+class HistoryAge:
+    """Tells how old the data of the history tables is. Only one event loop may use it.
+
+    Servers do not need these tables, so they are read only while metrics are scraped: one commit, on a daemon thread.
+    """
+
+    def __init__(self, settings: Settings, clock: Clock) -> None:
+        self._table = tables_of(settings) / HEARTBEAT_MINUTES
+        self._is_wanted = settings.has_history
+        self._clock = clock
+        self._to_ms = clock.now_ms()  # without data, the age counts from the start of this server
+        self._read_ms: int | None = None
+        self._is_reading = False
+
+    def sample(self, samples: Samples) -> None:
+        if not self._is_wanted:
+            return
+        now_ms = self._clock.monotonic_ms()
+        if not self._is_reading and (self._read_ms is None or now_ms - self._read_ms >= _HISTORY_READ_MS):
+            self._is_reading, self._read_ms = True, now_ms
+            threading.Thread(target=self._read, name="history-age", daemon=True).start()
+        samples.add("rocketmq_namesrv_history_age_seconds", max(0, self._clock.now_ms() - self._to_ms) / 1000)
+
+    def _read(self) -> None:
+        try:
+            mark = read_mark(self._table)
+            self._to_ms = (mark.newest_ms if mark else 0) or self._to_ms
+        except (NamesrvStreamError, OSError) as error:
+            logger.warning("the history's age cannot be read reason=%s", error)
+        finally:
+            self._is_reading = False
 
 
 #: Time for the follower to finish a read; as a daemon thread, it does not keep the process alive.

@@ -1,17 +1,24 @@
-"""Every broker process: the servers that receive its heartbeats, its last heartbeat's age, and why it was removed."""
+"""Every broker process: the servers that receive its heartbeats, its last heartbeat's age, and why it was removed.
+
+Also the name servers, and which of them clients are told of.
+"""
 
 from collections.abc import Iterable, Iterator
-from typing import Literal, NamedTuple
+from typing import Final, Literal, NamedTuple
 
 from namesrv_stream.route.changes import RouteChange
 from namesrv_stream.route.group import BrokerGroup
 from namesrv_stream.route.liveness_settings import FoldSettings, effective_texts
 from namesrv_stream.route.model import Hold, LeaseKey
 from namesrv_stream.route.route_view import RouteView
+from namesrv_stream.route.table import KnownServer
 from namesrv_stream.server.gateway.gateway import Gateway
 from namesrv_stream.server.view.recent_events import RecentEvents
 
 State = Literal["alive", "held", "ended"]
+
+#: The KV namespace with which operators take name servers off the list; the keys are their ids.
+UNLISTED: Final = "namesrv-stream.unlisted-servers"
 
 
 class Broker(NamedTuple):
@@ -51,7 +58,7 @@ class Broker(NamedTuple):
 
 
 class Fleet:
-    """Describes all broker processes. Only one event loop may use it."""
+    """Describes all broker processes and name servers. Only one event loop may use it."""
 
     def __init__(self, view: RouteView, gateway: Gateway, recent_events: RecentEvents) -> None:
         self.view = view
@@ -60,6 +67,37 @@ class Fleet:
 
     def settings(self) -> FoldSettings:
         return FoldSettings().with_texts(effective_texts(self.view.table.settings))
+
+    def name_servers(self) -> list[KnownServer]:
+        """Return all name servers, by id. Those that are off the list by an entry, or about to stop, are not listed.
+
+        If this removed the last server from the list, none of it would count: clients need an address.
+        """
+        gateway = self._gateway
+        off = self.unlisted | ({gateway.server_id} if gateway.leaves_list else set())
+        known = self.view.table.known_servers(gateway.limits.partitions)
+        left = [server._replace(is_listed=server.is_listed and server.server_id not in off) for server in known]
+        return left if any(server.is_listed for server in left) else known
+
+    @property
+    def unlisted(self) -> set[str]:
+        """The ids of the servers that an operator has taken off the list."""
+        return set(self.view.table.kv.get(UNLISTED, ()))
+
+    def why_not_listed(self, server: KnownServer) -> str | None:
+        if server.is_listed:
+            return None
+        if server.status != "talking":
+            return f"it is {server.status}"
+        if server.server_id in self.unlisted:
+            return f"by the KV entry {UNLISTED}/{server.server_id}"
+        if server.address:
+            return "it is stopping, or not complete yet"
+        return "it advertises no address (remoting.advertised_address), or it has just started"
+
+    def listed_addresses(self) -> list[str]:
+        """Return the addresses of the listed name servers, in an order that all servers share."""
+        return sorted({server.address for server in self.name_servers() if server.is_listed})
 
     def live(self, groups: Iterable[BrokerGroup]) -> Iterator[Broker]:
         """Yield the live processes of groups, on demand. All use the settings, holds and time of the first one."""

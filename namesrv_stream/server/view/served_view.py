@@ -41,6 +41,12 @@ class ServedView:
     def live(self, key: LeaseKey) -> BrokerLive | None:
         return self._server.table.group(key.broker_name).live_brokers.get(key.live_key)
 
+    def has_own_start(self, partitions: int) -> bool:
+        """Return whether the committed rows cover the log, in every partition, up to the start of this server."""
+        server_id, epoch = self._identity
+        servers = self._server.table.servers
+        return all(servers.get((p, server_id), (0, ""))[0] == epoch for p in range(partitions))
+
     def accept(self, event: AcceptedEvent) -> list[Pending]:
         """Apply an event immediately. Return its tickets, one for every partition it goes to."""
         tickets = self._server.view.accept(event)

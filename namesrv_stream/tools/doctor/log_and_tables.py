@@ -4,22 +4,23 @@ from collections.abc import Iterator, Mapping
 from typing import Final
 from uuid import uuid4
 
-import pyarrow.compute as pc
-
 from namesrv_stream.errors import ConfigError, NamesrvStreamError, StoreUnreachable
+from namesrv_stream.instants import instant
 from namesrv_stream.kafka.inspection import InspectedLog, InspectedTopic, stored_topic_id
-from namesrv_stream.route.changes import ChangeKind
 from namesrv_stream.route.fold.state import decode_state
-from namesrv_stream.route.reducer import apply
-from namesrv_stream.route.registered_topics import some_of
-from namesrv_stream.route.table import RouteTable
-from namesrv_stream.route.why.findings import CATALOGUE, Why
 from namesrv_stream.settings import Settings
-from namesrv_stream.table_errors import StateFromNewerVersion
-from namesrv_stream.tables.change_rows import iter_changes
+from namesrv_stream.settings.installation import running_parts
+from namesrv_stream.table_errors import RESTORE_OR_NEW_TABLES, StateFromNewerVersion
 from namesrv_stream.tables.delta.open_table import UNREADABLE
 from namesrv_stream.tables.delta.stored_table import StoredTable
-from namesrv_stream.tables.layout import HISTORY_SCHEMAS, ROUTE_CHANGES, ROUTE_STATE
+from namesrv_stream.tables.history_files import read_mark
+from namesrv_stream.tables.layout import (
+    HEARTBEAT_MINUTES,
+    HISTORY_SCHEMAS,
+    ROUTE_CHANGES,
+    ROUTE_STATE,
+    TOPIC_ID_PROPERTY,
+)
 from namesrv_stream.tables.snapshot import TableRows, read_tables
 from namesrv_stream.tables.storage import Storage, tables_of
 from namesrv_stream.text_table import counted
@@ -30,7 +31,6 @@ _KAFKA_AREA: Final = "Kafka"
 _FRESH_MS: Final = 5_000
 _AREA: Final = "tables"
 _LOG_AREA: Final = "tables and log"
-_NEW_LOG: Final = 'restore that log, or start with new tables: docs/backup.md, "Kafka\'s log is lost"'
 _REBUILD: Final = "stop the job, run `namesrv-stream rebuild`, start the job again"
 _REPAIR: Final = f"restart the job, which repairs what the log allows; if it refuses: {_REBUILD}"
 #: Some seconds of a large fleet.
@@ -180,24 +180,10 @@ def route_tables(settings: Settings, rows: TableRows | Finding, log: InspectedLo
             return
     where = f"{ROUTE_CHANGES} at version {rows.version}, {rows.state.live.num_rows} live rows"
     yield fine(_AREA, f"{where} in {ROUTE_STATE}, in {tables_of(settings)}")
-    yield from _contradictions(rows)
     if log is not None and log.events is not None:
         yield from _against(log, log.events.topic_id, rows)
     elif log is None and settings.is_kafka_embedded:
         yield from _against_stored_log(settings, rows.topic_id)
-
-
-def _contradictions(rows: TableRows) -> Iterator[Finding]:
-    """Whether a broker's content contradicts its DataVersion."""
-    table = RouteTable()
-    for part in (rows.state.live, rows.changes):
-        apply(table, iter_changes(part.filter(pc.field("kind") == ChangeKind.BROKER_LIVE.value)))
-    for name, group in sorted(table.groups.items()):
-        for key, live in sorted(group.live_brokers.items()):
-            if live.contradictions:
-                what = f"other queues, permissions or mappings, but no new DataVersion: {some_of(live.contradictions)}"
-                text = f"{name} at {key.broker_addr} reports {what}; the routes have the old ones"
-                yield warning("DataVersion", text, CATALOGUE[Why.CONTRADICTION].advice)
 
 
 def _against_stored_log(settings: Settings, topic_id: str) -> Iterator[Finding]:
@@ -205,7 +191,7 @@ def _against_stored_log(settings: Settings, topic_id: str) -> Iterator[Finding]:
     found = stored_topic_id(settings)
     if found is None:
         text = f"the tables belong to a topic with the id {topic_id}, but {settings.data.kafka_dir} contains no topic"
-        yield fault(_LOG_AREA, text, _NEW_LOG)
+        yield fault(_LOG_AREA, text, RESTORE_OR_NEW_TABLES)
     elif found != topic_id:
         yield _other_log(topic_id, found)
     else:
@@ -216,7 +202,7 @@ def _other_log(topic_id: str, found: str) -> Finding:
     text = (
         f"the tables belong to a topic with the id {topic_id}, but Kafka's topic has {found}: Kafka's data was replaced"
     )
-    return fault(_LOG_AREA, text, f"correct kafka.bootstrap_servers or data.dir; or {_NEW_LOG}")
+    return fault(_LOG_AREA, text, f"correct kafka.bootstrap_servers or data.dir; or {RESTORE_OR_NEW_TABLES}")
 
 
 def _against(log: InspectedLog, topic_id: str, rows: TableRows) -> Iterator[Finding]:
@@ -248,8 +234,13 @@ def _places(reached: Mapping[int, int], limits: Mapping[int, int]) -> str:
     return ", ".join(f"partition {p} is folded to {reached.get(p, 0)}, Kafka's is {at}" for p, at in limits.items())
 
 
-def history_tables(settings: Settings) -> Iterator[Finding]:
-    """Check the tables of the history."""
+def history_tables(settings: Settings, rows: TableRows | Finding, now_ms: int) -> Iterator[Finding]:
+    """Check the tables of the history.
+
+    Args:
+        rows: The route tables, which must belong to the same topic.
+        now_ms: This machine's clock, epoch milliseconds.
+    """
     found = []
     for name, schema in HISTORY_SCHEMAS.items():
         try:
@@ -260,11 +251,39 @@ def history_tables(settings: Settings) -> Iterator[Finding]:
             )
             yield fault("history", str(error), remedy)
             return
-        if table is not None:
-            found.append((name, table.files))
+        if table is None:
+            continue
+        found.append((name, table.files))
+        topic_id = table.properties.get(TOPIC_ID_PROPERTY, "")
+        if isinstance(rows, TableRows) and rows.topic_id and topic_id != rows.topic_id:
+            text = f"{name} belongs to a topic with the id {topic_id}, {ROUTE_CHANGES} to {rows.topic_id}"
+            remedy = "stop the history process, move the history tables to another folder, start it again"
+            yield fault("history", f"{text}: the history process refuses them", remedy)
+            return
     if found:
         yield fine("history", ", ".join(f"{name} ({counted(files, 'file')})" for name, files in found))
     elif settings.history.enabled:
         yield note("history", "no tables yet: `up` or `namesrv-stream history-job` writes them")
     else:
         yield note("history", "history.enabled is false: route --as-of, history and report have no data")
+    yield from _history_process(settings, now_ms)
+
+
+def _history_process(settings: Settings, now_ms: int) -> Iterator[Finding]:
+    """Warn if nothing writes the history, although the job runs here."""
+    parts = running_parts(settings.data.run_dir)
+    if not settings.has_history or "job" not in parts:
+        return
+    try:
+        mark = read_mark(tables_of(settings) / HEARTBEAT_MINUTES)
+    except NamesrvStreamError as error:
+        yield fault("history", str(error), "see the log of the history process")
+        return
+    to_ms = mark.newest_ms if mark is not None else 0
+    since_ms = round((settings.data.run_dir / "job.json").stat().st_mtime * 1_000)
+    if now_ms - max(since_ms, to_ms) > settings.history.late_after_ms:
+        is_ready = "history-job" in parts
+        text = "its process does not write" if is_ready else "its process is not ready on this data directory"
+        age = f"the data ends at {instant(to_ms)}" if to_ms else "there is no data"
+        remedy = "its log, DATA/logs/history-job.log, has the reason; without one, start it: namesrv-stream history-job"
+        yield warning("history", f"{text}; {age}", remedy)

@@ -233,6 +233,7 @@ def change_setting(configuration: Configuration, key: str, text: str, by: str, t
     Raises:
         ConfigError: The setting does not exist or cannot have the value.
         KafkaUnreachable: Kafka does not answer.
+        ForeignLog: Kafka has another log than that of the tables; nothing was changed.
         PartlyLogged: Only some partitions have the event.
         SettingRefused: The fold refused it.
     """
@@ -245,7 +246,7 @@ def change_setting(configuration: Configuration, key: str, text: str, by: str, t
         old, new = before[0].get(name, default_texts()[name]), setting_text(value)
         if watch.exists and all(of_partition[name] == new for of_partition in before.values()):
             return Changed(setting_key(name), old, new, by, {}, (), 0)
-        offsets = broadcast(settings, SettingsChanged(Origin(DIRECT, 0), by, ((name, value),)))
+        offsets = broadcast(settings, SettingsChanged(Origin(DIRECT, 0), by, ((name, value),)), watch.folded)
         logged_s = time.monotonic()
         behind = watch.wait(offsets, timeout_s) if watch.exists else []
         waited_ms = round((time.monotonic() - logged_s) * 1000)

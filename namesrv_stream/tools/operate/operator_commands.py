@@ -1,4 +1,4 @@
-"""The commands ``config`` and ``guard``: the settings, and the brokers that the guard holds."""
+"""The commands ``config``, ``kv export`` and ``guard``: settings, stored KV entries, brokers that the guard holds."""
 
 import sys
 from typing import Annotated
@@ -10,8 +10,9 @@ from rich.table import Table
 from namesrv_stream.client import queries
 from namesrv_stream.client.commands.answer_text import held_in, held_json, held_lines
 from namesrv_stream.client.commands.query_options import TIMEOUT_MS, Target, name_server_command
+from namesrv_stream.errors import ConfigError
 from namesrv_stream.instants import instant, iso_instant
-from namesrv_stream.settings import LoadedSettings
+from namesrv_stream.settings import Flag, LoadedSettings
 from namesrv_stream.settings.installation import Configuration, configured
 from namesrv_stream.tables.storage import tables_of
 from namesrv_stream.tools.tool_options import (
@@ -101,6 +102,34 @@ def config_history(
     print_table(table)
 
 
+def register_kv(kv_app: typer.Typer) -> None:
+    """Add the command to the group ``kv``."""
+    kv_app.command("export")(configured(kv_export))
+
+
+def kv_export(
+    configuration: Configuration,
+    tables: Annotated[
+        str | None,
+        typer.Option("--tables", help="Read these tables. Default: those of the installation.", metavar="DIR"),
+    ] = None,
+) -> None:
+    """Print the KV table in the tables as JSON, for `kv import`.
+
+    No server needs to run, and the tables may be those of a lost log.
+    """
+    from namesrv_stream.tables.snapshot import load_snapshot
+
+    flags = [] if tables is None else [Flag("--tables", "data.tables", tables)]
+    place = tables_of(configuration.load(*flags).settings)
+    snapshot = load_snapshot(place)
+    if snapshot.version < 0:
+        raise ConfigError("command line" if flags else "settings", "data.tables", f"{place} has no route_changes")
+    if snapshot.damage:
+        print(f"warning: the newest rows are missing: {snapshot.damage}", file=sys.stderr)
+    emit_json({"configTable": snapshot.table.kv})
+
+
 def show_running(loaded: LoadedSettings, *, as_json: bool) -> None:
     """Print the settings in force, those of the configuration, and the last change of each."""
     from namesrv_stream.tools.operate.fold_settings import running_settings, setting_key
@@ -115,7 +144,8 @@ def show_running(loaded: LoadedSettings, *, as_json: bool) -> None:
         change = setting.last_change
         last = f"{instant(change.at_ms)} by {change.source}" if change else ""
         style = None if setting.running == setting.configured else "bold"
-        cells = (setting_key(setting.name), running, setting.configured or "", setting.configured_in, last)
+        configured = setting.configured if setting.configured is not None else "only `config set`"
+        cells = (setting_key(setting.name), running, configured, setting.configured_in, last)
         table.add_row(*map(escape, cells), style=style)
     print_table(table)
 

@@ -16,13 +16,16 @@ from kafka.errors import KafkaError
 
 from namesrv_stream.errors import ConfigError, KafkaUnreachable, NamesrvStreamError, PrerequisiteMissing, QueryNotFound
 from namesrv_stream.kafka import bootstrap_servers, ensure_topics, producer_config
+from namesrv_stream.kafka.log_reader import check_log
 from namesrv_stream.route import reducer
 from namesrv_stream.route.changes import RouteChange
 from namesrv_stream.route.event_json import encode_event
 from namesrv_stream.route.events import DIRECT, Event, GuardReleased, Origin
+from namesrv_stream.route.fold.folded_log import FoldedLog
 from namesrv_stream.route.model import LeaseKey
 from namesrv_stream.route.table import RouteTable
 from namesrv_stream.settings import Settings
+from namesrv_stream.table_errors import LogReplaced, LogTruncated
 from namesrv_stream.tables.snapshot import Snapshot, load_snapshot
 from namesrv_stream.tables.snapshot_follower import SnapshotFollower
 from namesrv_stream.tables.storage import tables_of
@@ -46,19 +49,37 @@ class PartlyLogged(NamesrvStreamError):
         self.offsets = offsets
 
 
-def broadcast(settings: Settings, event: Event) -> dict[int, int]:
+class ForeignLog(NamesrvStreamError):
+    """Kafka's log is not the one of the tables, so nothing was written to it."""
+
+    exit_code = 2
+
+    def __init__(self, error: NamesrvStreamError) -> None:
+        super().__init__(f"Kafka's log is not the one of the tables; nothing was changed: {error}")
+
+
+def broadcast(settings: Settings, event: Event, folded: FoldedLog) -> dict[int, int]:
     """Publish to all partitions and wait until all replicas have it; blocks.
+
+    Args:
+        folded: The log as far as the tables cover it.
 
     Returns:
         partition → offset.
 
     Raises:
+        ForeignLog: Kafka has another log; nothing was written.
         PrerequisiteMissing: The embedded Kafka does not run.
         KafkaUnreachable: Kafka does not answer, or accepted the event in no partition.
         ConfigError: The topic has other settings than the product needs.
         PartlyLogged: Only some partitions have the event.
     """
     _require_embedded_kafka(settings)
+    if folded.topic_id:  # before a missing topic is created
+        try:
+            check_log(settings, folded)
+        except (LogReplaced, LogTruncated) as error:
+            raise ForeignLog(error) from None
     ensure_topics(settings)
     servers = bootstrap_servers(settings)
     try:
@@ -153,6 +174,11 @@ class TablesWatch:
         self._follower.stop()
 
     @property
+    def folded(self) -> FoldedLog:
+        """The log as far as the tables cover it now; without a topic id if there are none."""
+        return FoldedLog(self._follower.topic_id, self._follower.progress)
+
+    @property
     def table(self) -> RouteTable:
         """The route table; read it before or after ``wait``, not during it."""
         return self._table
@@ -234,7 +260,7 @@ def release(settings: Settings, cluster: str, by: str, timeout_s: float) -> Rele
         held = _held(watch.table, cluster)
         if watch.exists and not held:
             raise QueryNotFound(f"no broker of cluster {cluster} is protected")
-        offsets = broadcast(settings, GuardReleased(Origin(DIRECT, 0), cluster, by))
+        offsets = broadcast(settings, GuardReleased(Origin(DIRECT, 0), cluster, by), watch.folded)
         behind = tuple(watch.wait(offsets, timeout_s)) if watch.exists else None
     after = _held(watch.table, cluster)
     return Released(held, tuple(key for key in held if key in after), behind)

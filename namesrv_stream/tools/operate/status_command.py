@@ -56,16 +56,8 @@ _NAMES: Final = (
     TextColumn("ADDRESS"),
     TextColumn("STATE"),
 )
-_CAUSES: Final = {
-    "expired": "heartbeat timeout",
-    "disconnected": "connection closed",
-    "unregistered": "unregistered",
-    "server_lost": "its name server was lost",
-}
 _UNITS: Final = ((86_400, "d"), (3_600, "h"), (60, "m"), (1, "s"))
 _INTERVAL_S: Final = 2.0
-#: After a start the history job needs up to two minutes.
-_HISTORY_LATE_MS: Final = 300_000
 
 
 def print_status(status: Status, now_ms: int, *, everything: bool = False, wide: bool = False) -> None:
@@ -159,9 +151,7 @@ def _cause(broker: BrokerProcess) -> str:
     cause = str(ended.get("cause"))
     if replaced_by := ended.get("replaced_by"):
         return f"replaced by {replaced_by}"
-    if cause == "expired":
-        return f"{_CAUSES[cause]} ({duration(broker.expires_after_ms)})"
-    return _CAUSES.get(cause, cause)
+    return f"expired (timeout {duration(broker.expires_after_ms)})" if cause == "expired" else cause
 
 
 def _shown(brokers: Sequence[BrokerProcess], everything: bool) -> Sequence[BrokerProcess]:
@@ -274,11 +264,14 @@ def _add_history(status: Status, settings: Settings) -> None:
     except (NamesrvStreamError, OSError) as error:
         status.history = Part("history", "degraded", str(error))
         return
+    status.history_to_ms = (mark.newest_ms if mark else 0) or None
+    status.history = Part("history", "ok", "" if status.history_to_ms else "no data yet")
     parts = running_parts(settings.data.run_dir)
-    if mark is not None and mark.at_ms:
-        status.history_to_ms = max(mark.at_ms.values())
-    if "history-job" in parts or "job" not in parts:  # the jobs may run elsewhere
-        status.history = Part("history", "ok", "" if status.history_to_ms else "no data yet")
+    if "job" not in parts:  # it may run elsewhere
         return
-    is_late = SystemClock().now_ms() - (status.history_to_ms or 0) > _HISTORY_LATE_MS
-    status.history = Part("history", "degraded" if is_late else "ok", "its job has not written since the last start")
+    since_ms = round((settings.data.run_dir / "job.json").stat().st_mtime * 1_000)
+    late_ms = SystemClock().now_ms() - max(since_ms, status.history_to_ms or 0)
+    if late_ms > settings.history.late_after_ms:
+        is_ready = "history-job" in parts
+        reason = "its process does not write: see its log" if is_ready else "its process is not ready: see its log"
+        status.history = Part("history", "degraded", reason)

@@ -13,12 +13,13 @@ import pyarrow.compute as pc
 from namesrv_stream.route.fold.derived_state import rebuilt_state
 from namesrv_stream.route.fold.state import encode_state
 from namesrv_stream.settings import Settings
-from namesrv_stream.table_errors import TableSchemaMismatch
+from namesrv_stream.table_errors import RESTORE_OR_NEW_TABLES, RebuildRefused, TableSchemaMismatch
 from namesrv_stream.tables.change_rows import CHANGES_SCHEMA, ROW_SCHEMA, STATE_SCHEMA
 from namesrv_stream.tables.route_writers import next_state
 from namesrv_stream.tables.snapshot import FoldStateRow, StateRows, route_table
 from namesrv_stream.tables.storage import tables_of
 from namesrv_stream.tables.stored_changes import KeptState, KeptStates, StoredChanges
+from namesrv_stream.text_table import counted
 from namesrv_stream.tools.replay.log_fold import FoldStart, start_from_state, start_of_log
 from namesrv_stream.tools.replay.log_source import LogSource
 
@@ -47,7 +48,11 @@ class OldTables:
 
     @classmethod
     def open(cls, settings: Settings, log_topic_id: str, print_line: Callable[[str], None]) -> "OldTables":
-        """Open the existing tables, and report missing ones."""
+        """Open the existing tables, and report missing ones.
+
+        Raises:
+            RebuildRefused: They belong to another topic, like the history tables, which a rebuild does not replace.
+        """
         tables_dir, losses = tables_of(settings), list[str]()
         changes: StoredChanges | None = None
         states: KeptStates | None = None
@@ -66,7 +71,10 @@ class OldTables:
         made_from = {(changes.topic_id, len(changes.next_offsets))} if changes else set()
         made_from |= {(states.topic_id, states.partitions)} if states and states.topic_id else set()
         for topic_id, partitions in sorted(made_from - {(log_topic_id, settings.kafka.partitions)}):
-            losses.append(f"the old tables belong to another log, topic id {topic_id}, partitions {partitions}")
+            if topic_id != log_topic_id:
+                text = f"the tables belong to a topic with the id {topic_id}, Kafka's topic has {log_topic_id}"
+                raise RebuildRefused(f"{text}; nothing was changed: {RESTORE_OR_NEW_TABLES}")
+            losses.append(f"the old tables have {counted(partitions, 'partition')}, the topic has another number")
             changes = states = None
         return cls(changes, states, losses, settings.streaming.changes_retention_ms, print_line)
 

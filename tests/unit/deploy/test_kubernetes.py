@@ -133,8 +133,14 @@ def test_every_server_has_its_own_address_which_clients_receive() -> None:
         assert services[pod]["spec"]["selector"] == {"statefulset.kubernetes.io/pod-name": pod}
     namespace = kustomization()["namespace"]
     port = Settings().remoting.listen_port
-    assert settings_with(kubernetes_settings()).http.nsaddr == tuple(f"{pod}.{namespace}:{port}" for pod in pods)
-    assert services[_SERVERS["spec"]["serviceName"]]["spec"]["clusterIP"] == "None"
+    headless = _SERVERS["spec"]["serviceName"]
+    assert services[headless]["spec"]["clusterIP"] == "None"
+    assert settings_with(kubernetes_settings()).http.nsaddr == ()
+    _, variable = _container(_SERVERS)["env"]
+    address = f"$(NAMESRV_STREAM__SERVER__SERVER_ID).{headless}.{namespace}:{port}"
+    assert variable == {"name": "NAMESRV_STREAM__REMOTING__ADVERTISED_ADDRESS", "value": address}
+    expanded = address.replace("$(NAMESRV_STREAM__SERVER__SERVER_ID)", pods[0])
+    assert settings_with({variable["name"]: expanded}).remoting.advertised_address == expanded
 
 
 def test_servers_answer_for_the_names_that_their_services_give_them() -> None:
@@ -155,7 +161,7 @@ def test_services_lead_to_ports_of_servers() -> None:
 
 
 def test_servers_get_their_ids_from_their_names() -> None:
-    (variable,) = _container(_SERVERS)["env"]
+    variable, _ = _container(_SERVERS)["env"]
     assert variable["name"] == "NAMESRV_STREAM__SERVER__SERVER_ID"
     assert variable["valueFrom"] == {"fieldRef": {"fieldPath": "metadata.name"}}
 

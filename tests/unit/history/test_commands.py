@@ -78,7 +78,7 @@ def test_a_past_route_as_json_is_rocketmqs_with_the_reason(
         ("2023-11-14 03:12", "TopicTest", 1, "is before the start of the history, 2023-11-14"),
         ("2106-01-01", "TopicTest", 2, "command line: --as-of: 2106-01-01 00:00:00Z"),
         ("soon", "TopicTest", 2, "command line: --as-of: 'soon' is not a point in time: expected ISO 8601"),
-        (minutes(152), "TopicTest", 1, "the last change was unregistered of broker-b at 2023-11-15"),
+        (minutes(152), "TopicTest", 1, "the last change was: broker-b unregistered at 2023-11-15"),
         (minutes(30), "nope", 1, "the history does not contain this topic"),
     ],
 )

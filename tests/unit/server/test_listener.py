@@ -24,7 +24,7 @@ def test_an_address_is_the_one_that_is_really_listened_at(host: str, shown: str)
 
 def test_the_configured_list_is_told_as_it_is() -> None:
     addrs = NameServerAddrs(("10.0.0.1:9876", "10.0.0.2:9876"), "0.0.0.0", 1)
-    assert addrs.reached_by("10.0.0.9") == "10.0.0.1:9876;10.0.0.2:9876"
+    assert addrs.reached_by("10.0.0.9") == ["10.0.0.1:9876", "10.0.0.2:9876"]
 
 
 @pytest.mark.parametrize(
@@ -39,4 +39,4 @@ def test_the_configured_list_is_told_as_it_is() -> None:
     ],
 )
 def test_without_a_list_a_client_is_told_the_address_it_reaches(listen_host: str, reached_host: str, told: str) -> None:
-    assert NameServerAddrs((), listen_host, 9876).reached_by(reached_host) == told
+    assert NameServerAddrs((), listen_host, 9876).reached_by(reached_host) == [told]

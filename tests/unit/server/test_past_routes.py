@@ -69,7 +69,7 @@ async def test_a_past_route_is_as_clients_know_it_with_its_reason(settings: Sett
     ("as_of", "status", "words"),
     [
         (str(BEGIN_MS - 1), 404, "is before the start of the history"),
-        (str(BEGIN_MS + 129_000), 404, "the last change was expired of broker-a"),
+        (str(BEGIN_MS + 129_000), 404, "the last change was: broker-a expired at"),
         ("soon", 400, "query: as_of: 'soon' is not a point in time"),
         ("2106-01-01", 400, "is in the future"),
         ("", 400, "is not a point in time"),

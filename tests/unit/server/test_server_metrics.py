@@ -1,10 +1,16 @@
 """Values of ``/metrics``, over a real socket."""
 
+import asyncio
+from pathlib import Path
+
+import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from namesrv_stream.metric_catalogue import METRICS
 from namesrv_stream.remoting.command import RemotingCommand, RequestCode
+from namesrv_stream.settings import Flag, load_settings
 from tests.support.builders import BASE, READ_ONLY, S2, Log, a_registration
+from tests.support.history_tables import HistoryOfLogs
 from tests.support.http_rig import FLEET, JOB, HttpRig, a_served_fleet
 from tests.support.name_server import a_registration_request
 
@@ -176,6 +182,33 @@ async def test_brokers_that_only_other_servers_hear_have_no_heartbeat_here() -> 
     async with served.serving():
         found = await served.samples()
     assert not [name for name, _ in found if "oldest_heartbeat" in name]
+
+
+async def test_the_age_of_the_history_tables_is_told_and_counts_from_the_start_without_data(tmp_path: Path) -> None:
+    history = HistoryOfLogs(tmp_path, Log())
+    served, name = HttpRig(history.settings), "rocketmq_namesrv_history_age_seconds"
+    async with served.serving():
+        served.rig.clock.advance(9_000)
+        assert (await served.samples())[name, ()] == 9
+        history.logs[0].tick()
+        history.write_all()
+        served.rig.clock.advance(30_000)
+        await served.samples()  # starts to read the table
+        expected = (served.rig.clock.now_ms() - history.logs[0].records[-1].at_ms) / 1000
+        assert expected != 39
+        for _ in range(600):
+            if (await served.samples())[name, ()] == expected:
+                break
+            await asyncio.sleep(0.1)
+        else:
+            pytest.fail("the table was not read within a minute")
+
+
+async def test_there_is_no_age_of_a_history_that_is_off() -> None:
+    settings = load_settings(environ={}, flags=[Flag("test", "history.enabled", "false")]).settings
+    served = HttpRig(settings)
+    async with served.serving():
+        assert ("rocketmq_namesrv_history_age_seconds", ()) not in await served.samples()
 
 
 async def test_the_old_names_of_instants_work_for_one_release() -> None:

@@ -42,7 +42,7 @@ class OtherServers:
         self._kept: Kept[None, list[ServerState | str]] = Kept(_FRESH_MS, clock)
 
     async def compared(self) -> list[dict[str, Any]]:
-        """Return the variables of the template ``servers``: this server, then the others."""
+        """Return the rows of the template ``servers``: this server, then the others."""
         ours = await self._state.describe()
         answers = await self._kept.get(None, self._ask_all)
         lines = [{"url": "", "state": ours, "tone": "good", "label": "serves", "text": ""}]

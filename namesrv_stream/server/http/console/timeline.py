@@ -29,6 +29,8 @@ _SERVER: Final[Mapping[str, tuple[str, Tone]]] = {
     Cause.SERVER_SILENT: ("stopped writing to Kafka: it cannot vouch for brokers", "warn"),
     Cause.SERVER_LOST: ("is lost: brokers known only to it are down", "bad"),
     Cause.SERVER_HEARD: ("writes to Kafka again", "good"),
+    Cause.SERVER_LISTED: ("is on the list of name servers for clients", "good"),
+    Cause.SERVER_UNLISTED: ("left the list of name servers for clients", "calm"),
 }
 
 

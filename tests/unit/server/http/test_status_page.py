@@ -63,7 +63,9 @@ async def test_tables_that_stand_still_or_cannot_be_read_turn_health_yellow() ->
         unreadable = (await served.get("/healthz?format=text")).body.decode()
     assert green["state"] == "green"
     assert "[~] tables degraded: no commit of the job for 60 s" in stale
+    assert "[~] job degraded: no commit for 60 s: no broker expires" in stale
     assert "[~] tables degraded: they cannot be read: a file is gone" in unreadable
+    assert "[+] job ok" in unreadable
 
 
 async def test_dead_letters_and_held_brokers_turn_health_yellow() -> None:

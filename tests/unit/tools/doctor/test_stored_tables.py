@@ -1,5 +1,6 @@
 """Findings of the doctor about real tables, and about tables and log together."""
 
+import os
 import shutil
 from pathlib import Path
 from typing import Any
@@ -9,14 +10,17 @@ from deltalake import DeltaTable, Field
 from deltalake.schema import PrimitiveType
 
 from namesrv_stream.kafka.inspection import InspectedLog, InspectedTopic
+from namesrv_stream.processes import write_run_file
 from namesrv_stream.settings import Settings
 from namesrv_stream.tables.layout import ROUTE_CHANGES
 from namesrv_stream.tables.route_writers import StateWriter
 from namesrv_stream.tables.snapshot import FoldStateRow
 from namesrv_stream.tools.doctor import log_and_tables
+from namesrv_stream.tools.doctor.brokers import contradictions
 from namesrv_stream.tools.doctor.finding import Finding, Grade
 from namesrv_stream.tools.doctor.log_and_tables import history_tables, read_route_tables, route_tables
-from tests.support.builders import BASE, READ_ONLY, a_registration
+from tests.support.builders import BASE, BEGIN_MS, READ_ONLY, Log, a_registration
+from tests.support.history_tables import HistoryOfLogs
 from tests.support.tables import TOPIC_ID, TablesOfLog, settings_in
 
 
@@ -62,8 +66,9 @@ def test_a_broker_that_contradicts_its_data_version_is_a_warning(tables: TablesO
     if is_compacted:
         tables.compact()
 
-    (found,) = [f for f in _examined(tables.settings, _log(tables)) if f.grade is Grade.WARNING]
+    (found,) = contradictions(read_route_tables(tables.settings))
 
+    assert found.grade is Grade.WARNING
     assert found.text.startswith("broker-a at 10.0.0.1:10911 reports other queues")
     assert "no new DataVersion: TopicTest;" in found.text
     assert "mqadmin updateTopic" in found.remedy
@@ -142,6 +147,42 @@ def test_a_damaged_history_table_is_a_fault(tables: TablesOfLog) -> None:
     folder = tables.dir / "route_archive"
     (folder / "_delta_log").mkdir(parents=True)
     (folder / "_delta_log" / f"{0:020}.json").write_text("{")
-    assert [f.grade for f in history_tables(tables.settings)] == [Grade.FAULT]
+    assert [f.grade for f in _examined_history(tables.settings)] == [Grade.FAULT]
     shutil.rmtree(folder)
-    assert [f.grade for f in history_tables(tables.settings)] == [Grade.NOTE]
+    assert [f.grade for f in _examined_history(tables.settings)] == [Grade.NOTE]
+
+
+def _examined_history(settings: Settings, now_ms: int = 0) -> list[Finding]:
+    return list(history_tables(settings, read_route_tables(settings), now_ms))
+
+
+@pytest.fixture
+def history(tmp_path: Path) -> HistoryOfLogs:
+    log = Log()
+    log.register(a_registration())
+    history = HistoryOfLogs(tmp_path, log)
+    history.write_all()
+    return history
+
+
+def test_history_tables_of_another_topic_are_a_fault(history: HistoryOfLogs) -> None:
+    assert [f.grade for f in _examined_history(history.settings)] == [Grade.FINE]
+    table = DeltaTable(history.settings.data.tables_dir / "route_archive")
+    table.alter.set_table_properties({"namesrv_stream.topic_id": "another"}, raise_if_not_exists=False)
+    (found,) = _examined_history(history.settings)
+    assert found.grade is Grade.FAULT
+    assert f"route_archive belongs to a topic with the id another, route_changes to {TOPIC_ID}" in found.text
+
+
+def test_a_history_that_nobody_writes_is_a_warning_next_to_a_running_job(
+    history: HistoryOfLogs, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settings = history.settings
+    write_run_file(settings.data.run_dir / "job.json", {})
+    os.utime(settings.data.run_dir / "job.json", (BEGIN_MS / 1000, BEGIN_MS / 1000))
+    monkeypatch.setattr(log_and_tables, "running_parts", lambda _run_dir: {"job": {}})
+    late_ms = BEGIN_MS + settings.history.late_after_ms
+    assert [f.grade for f in _examined_history(settings, late_ms)] == [Grade.FINE]
+    found = _examined_history(settings, late_ms + 1_000)
+    assert [f.grade for f in found] == [Grade.FINE, Grade.WARNING]
+    assert found[-1].text.startswith("its process is not ready on this data directory; the data ends at 2023-11-14")

@@ -1,4 +1,4 @@
-"""`config history` and `config show --running` on real tables; failures of `config set`."""
+"""`config history`, `config show --running` and `kv export` on real tables; failures of `config set`."""
 
 import json
 import sys
@@ -8,8 +8,14 @@ from pathlib import Path
 import pytest
 
 from namesrv_stream.cli import main
+from namesrv_stream.client.commands.admin_commands import read_kv_config
+from namesrv_stream.kafka import log_reader
+from namesrv_stream.kafka.log_reader import TopicExtent
 from namesrv_stream.ports import choose_port
-from tests.support.builders import BEGIN_MS
+from namesrv_stream.route.events import KvDeleted, KvPut
+from namesrv_stream.route.liveness_settings import FoldSettings
+from namesrv_stream.tools.operate import operator_events
+from tests.support.builders import BEGIN_MS, S1, Log, a_registration
 from tests.support.tables import TablesOfLog
 
 Run = Callable[..., tuple[int, str, str]]
@@ -127,6 +133,45 @@ def test_all_settings_as_json(run: Run, tmp_path: Path, monkeypatch: pytest.Monk
     assert found["remoting.listen_port"] == {"value": 9876, "source": "default"}
     assert found["kafka.extra.client_id"] == {"value": "mine", "source": "flag --set"}
     assert "123456789" not in out
+
+
+@pytest.mark.parametrize("words", [("config", "set", "default_timeout_ms", "70000"), ("guard", "release", "c0")])
+def test_nothing_is_written_to_a_log_that_is_not_the_one_of_the_tables(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, words: tuple[str, ...]
+) -> None:
+    tables = TablesOfLog(tmp_path)
+    tables.log = Log(FoldSettings(guard_min_brokers=2))
+    for number in range(3):
+        tables.log.register(a_registration(f"10.0.0.{number}:1", broker_name=f"b{number}"))
+    tables.log.pass_time(121_000)
+    tables.commit()
+    monkeypatch.setattr(log_reader, "read_extent", lambda settings, only: TopicExtent("another", {0: 0}, {0: 0}))
+    for name in ("ensure_topics", "KafkaProducer"):  # neither may be used
+        monkeypatch.delattr(operator_events, name)
+    code, out, err = run(*words, "--set", "kafka.bootstrap_servers=127.0.0.1:1")
+    assert (code, out, err.count("\n")) == (2, "", 1)
+    assert "Kafka's log is not the one of the tables; nothing was changed: Kafka's topic" in err
+    assert "start with new tables" in err
+
+
+def test_kv_table_of_any_tables_is_exported_as_a_file_for_import(run: Run, tmp_path: Path) -> None:
+    tables = TablesOfLog(tmp_path)
+    for event in (KvPut(S1, "ns", "k", "old"), KvPut(S1, "ns", "gone", "v"), KvPut(S1, "other", "ü", "")):
+        tables.log.say(event)
+    tables.commit()
+    tables.compact()
+    tables.log.say(KvPut(S1, "ns", "k", "new"))
+    tables.log.say(KvDeleted(S1, "ns", "gone"))
+    tables.commit()
+    expected = {"ns": {"k": "new"}, "other": {"ü": ""}}
+    assert json.loads(run("kv", "export")[1]) == {"configTable": expected}
+    tables.dir.rename(tmp_path / "tables.before")
+    code, out, _ = run("kv", "export", "--tables", str(tmp_path / "tables.before"))
+    (tmp_path / "kvConfig.json").write_text(out, encoding="utf-8")
+    assert (code, read_kv_config(tmp_path / "kvConfig.json")) == (0, expected)
+    code, out, err = run("kv", "export")
+    assert (code, out) == (2, "")
+    assert "has no route_changes" in err
 
 
 def test_change_without_kafka_fails_at_once_with_a_hint_about_installations(run: Run) -> None:

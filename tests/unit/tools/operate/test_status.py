@@ -1,6 +1,7 @@
 """The status of an installation: brokers that need attention, answers of several servers, and the output."""
 
 import json
+import os
 import sys
 from collections.abc import Mapping
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -12,8 +13,10 @@ import pytest
 
 from namesrv_stream.cli import main
 from namesrv_stream.ports import choose_port
+from namesrv_stream.processes import write_run_file
 from namesrv_stream.tools.operate.status import BrokerProcess, Condition, find_status
 from namesrv_stream.tools.operate.status_command import duration
+from tests.support.tables import settings_in
 
 NOW_MS = 1_800_000_000_000
 _OK = {"state": "green", "version": 3, "age_ms": 500, "parts": [{"name": "server", "state": "ok"}], "more": 1}
@@ -145,7 +148,7 @@ def test_status_shows_parts_brokers_and_recent_removals(
         [],
         ["Ended", "within", "the", "last", "24", "hours"],
         ["CLUSTER", "BROKER", "ID", "ADDRESS", "STATE", "AGO", "CAUSE"],
-        ["east", "c", "0", "10.0.0.1:c", "down", "3m12s", "heartbeat", "timeout", "(1m)"],
+        ["east", "c", "0", "10.0.0.1:c", "down", "3m12s", "expired", "(timeout", "1m)"],
         ["east", "d", "0", "10.0.0.1:d", "replaced", "3m12s", "replaced", "by", "10.0.0.9:1"],
     ]
     assert max(map(len, out.splitlines())) <= 80
@@ -182,6 +185,28 @@ def test_status_without_running_parts_explains_how_to_name_an_installation(
     out, err = capsys.readouterr()
     assert (code, out) == (3, "")
     assert f"nothing runs on {tmp_path}" in err
+
+
+def test_history_is_degraded_when_it_is_later_than_its_intervals_allow(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    settings = settings_in(tmp_path)
+    run_file = settings.data.run_dir / "job.json"
+    write_run_file(run_file, {})
+    os.utime(run_file, (NOW_MS / 1000, NOW_MS / 1000))
+    monkeypatch.setattr("namesrv_stream.tools.operate.status_command.running_parts", lambda _run_dir: {"job": {}})
+    with _Server(_OK) as server:
+        port = server.url.rpartition(":")[2]
+        lines = []
+        for late_ms in (settings.history.late_after_ms, settings.history.late_after_ms + 1):
+            monkeypatch.setattr("namesrv_stream.clock.SystemClock.now_ms", lambda _, ms=late_ms: NOW_MS + ms)
+            code = _run(monkeypatch, "--data-dir", str(tmp_path), "--set", f"http.listen_port={port}")
+            out = capsys.readouterr().out
+            lines.append((code, next(line.split(None, 2) for line in out.splitlines() if line.startswith("history"))))
+    assert lines == [
+        (0, ["history", "ok", "no data yet"]),
+        (1, ["history", "degraded", "its process is not ready: see its log"]),
+    ]
 
 
 @pytest.mark.parametrize(

@@ -217,13 +217,26 @@ def test_rows_only_in_route_state_are_kept_if_the_log_begins_later(tables: Table
     assert load_snapshot(tables.storage).table.groups.keys() == tables.log.groups.groups.keys()
 
 
-def test_state_of_another_log_is_not_used(tables: TablesOfLog) -> None:
-    shutil.rmtree(tables.dir / ROUTE_CHANGES)
-    log = source_of(tables.log, earliest=2)
-    other = replace(log, topic_id="another")
-    consent = Consent(loss=False, differences=False)
-    with pytest.raises(RebuildRefused, match=f"belong to another log, topic id {TOPIC_ID}"):
+@pytest.mark.parametrize("lost", [(), (ROUTE_CHANGES,)])
+def test_tables_of_another_topic_are_not_replaced_whatever_the_consent(
+    tables: TablesOfLog, lost: tuple[str, ...]
+) -> None:
+    for name in lost:
+        shutil.rmtree(tables.dir / name)
+    before = _folders(tables)
+    other = replace(source_of(tables.log, earliest=2), topic_id="another")
+    consent = Consent(loss=True, differences=True)
+    with pytest.raises(RebuildRefused, match=f"topic with the id {TOPIC_ID}, .* start with new tables"):
         rebuild(tables.settings, consent, lambda text: None, lambda partition, done, total: None, opens(other))
+    assert _folders(tables) == before
+
+
+def test_tables_with_another_number_of_partitions_need_consent(tables: TablesOfLog) -> None:
+    log = source_of(tables.log, tables.log)
+    two = tables.settings.model_copy(update={"kafka": tables.settings.kafka.model_copy(update={"partitions": 2})})
+    consent = Consent(loss=False, differences=False)
+    with pytest.raises(RebuildRefused, match=r"the old tables have 1 partition, .* --accept-loss"):
+        rebuild(two, consent, lambda text: None, lambda partition, done, total: None, opens(log))
 
 
 def test_where_the_new_tables_cannot_be_written_nothing_is_left_of_them(
