@@ -30,6 +30,7 @@ from namesrv_stream.tools.doctor import doctor_command
 from namesrv_stream.tools.drain import drain_command
 from namesrv_stream.tools.operate import (
     operator_commands,
+    orphans_command,
     refused_records,
     servers_command,
     skew,
@@ -80,7 +81,7 @@ history_commands.register_route(app, mqadmin_app)
 client_commands.register(app, kv_app, mqadmin_app)
 for _module in (
     *(history_commands, report_command),
-    *(skew, servers_command, status_command, why_command, refused_records, operator_commands),
+    *(skew, servers_command, status_command, why_command, orphans_command, refused_records, operator_commands),
     *(doctor_command, drain_command, replay_commands, what_if_command),
 ):
     _module.register(app)

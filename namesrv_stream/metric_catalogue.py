@@ -128,7 +128,15 @@ METRICS: Final[Mapping[str, Metric]] = {
         "gauge",
         "Broker processes in the routes: alive, or held by the mass-expiry guard.",
     ),
+    "rocketmq_namesrv_contradicting_brokers": Metric(
+        "gauge",
+        "Brokers that report other topics than the routes have, without a new DataVersion; the routes keep the old.",
+    ),
     "rocketmq_namesrv_topics": Metric("gauge", "Topics that at least one broker offers."),
+    "rocketmq_namesrv_asked_topics": Metric(
+        "gauge",
+        "Topics with a route that clients have asked this server for since its start; /orphans lists the others.",
+    ),
     "rocketmq_namesrv_listed_servers": Metric(
         "gauge", "Name servers that are alive by the log and advertise an address for the list of name servers."
     ),
@@ -138,7 +146,10 @@ METRICS: Final[Mapping[str, Metric]] = {
         "its cause, and whether the key is gone.",
         ("kind", "cause", "gone"),
         (
-            *((ChangeKind.BROKER_LIVE, cause, "false") for cause in (Cause.REGISTERED, Cause.RETURNED)),
+            *(
+                (ChangeKind.BROKER_LIVE, cause, "false")
+                for cause in (Cause.REGISTERED, Cause.RETURNED, Cause.CONTRADICTION)
+            ),
             *((ChangeKind.BROKER_LIVE, cause, "true") for cause in _ENDS),
             (ChangeKind.GUARD, Cause.GUARD_HELD, "false"),
         ),
@@ -208,6 +219,11 @@ METRICS: Final[Mapping[str, Metric]] = {
         "gauge",
         "Seconds since Kafka's time stamp of the newest record that the job has folded, in the partition that"
         " is furthest behind.",
+    ),
+    "rocketmq_namesrv_routes_behind_seconds_total": Metric(
+        "counter",
+        "Seconds for which this server lacked a change of a route that Kafka had already; its rate is the share of "
+        "time in which it may have told other routes than another server.",
     ),
     "rocketmq_namesrv_history_age_seconds": Metric(
         "gauge",

@@ -149,6 +149,8 @@ _COLUMNS: Final = {
         duration_column("max_ms", "longest"),
         duration_column("mean_ms", "mean"),
         # Routes.
+        duration_column("behind_ms", "routes behind"),
+        number_column("behind_share", "routes behind", lambda share: f"{share * 100:.3f}%"),
         number_column("write_queues", "write queues"),
         number_column("read_queues", "read queues"),
     )

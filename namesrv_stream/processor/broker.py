@@ -33,6 +33,7 @@ from namesrv_stream.remoting.headers import (
 from namesrv_stream.route.address_views import told_addrs
 from namesrv_stream.route.events import BrokerHeartbeat, BrokerRegistered, BrokerUnregistered, Origin, Proof, murmur2
 from namesrv_stream.route.group import BrokerGroup, master_of, register
+from namesrv_stream.route.liveness_settings import settings_of_registrations
 from namesrv_stream.route.model import LeaseKey, LiveKey, Registration
 
 #: 5.x brokers change this stamp whenever they send, so bodies with the same content differ only in it. The pattern is
@@ -103,9 +104,8 @@ def register_broker(server: NameServer, call: Call) -> Answer:
         raise decoded
     registration = _registration(registering, decoded)
     registered = BrokerRegistered(call.origin, registration)
-    drops = bool(server.drops_absent_topics)
     server_id, holder = call.origin.server_id, call.origin.holder
-    outcome = register(group, registration, server_id, holder, delete_topic_with_broker_registration=drops)
+    outcome = register(group, registration, server_id, holder, settings_of_registrations(server.table.settings))
     if outcome.refused:
         raise RequestRefused("register broker failed")
     if outcome.group is group:

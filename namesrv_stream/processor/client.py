@@ -41,6 +41,7 @@ def get_route_info_by_topic(server: NameServer, call: Call) -> Answer:
     )
     if body is None:
         raise TopicNotExist(topic)
+    server.asked[topic] = call.now_ms
     # The order of queues is a KV value, which can change while the route does not.
     depends_on = None if with_order else Dependency("topic", topic)
     return Answer(response_to(call.request, body=body), depends_on=depends_on)

@@ -127,6 +127,7 @@ class NameServer:
     Attributes:
         refusals: Name of a broker or topic → requests of brokers about it that were refused because of who sent them;
             monotonic times.
+        asked: Topic → monotonic time of its last route query, except those that were answered from a cache.
         started_ms: Monotonic time of the server's start.
         config: RocketMQ's key → configured value, for keys that this server uses. Values that can change at run time
             come from ``options`` and the table instead (``configuration.effective_config``).
@@ -137,6 +138,7 @@ class NameServer:
     options: Options
     memory: RegistrationMemory = field(default_factory=RegistrationMemory)
     refusals: dict[str, Refusal] = field(default_factory=dict)
+    asked: dict[str, int] = field(default_factory=dict)
     access: Access = field(default_factory=Access)
     started_ms: int = 0
     config: Mapping[str, str] = field(default_factory=dict)

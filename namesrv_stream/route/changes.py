@@ -9,6 +9,8 @@ from collections.abc import Iterator, Mapping
 from enum import StrEnum
 from typing import Any, NamedTuple
 
+import orjson
+
 from namesrv_stream.route.group import BrokerGroup
 from namesrv_stream.route.model import LeaseKey, LiveKey
 from namesrv_stream.route.registration_json import encode_mapping
@@ -33,6 +35,8 @@ class ChangeKind(StrEnum):
 
 #: Kinds of rows that are not part of the state.
 STATELESS_KINDS = frozenset({ChangeKind.REGISTRATION_WANTED, ChangeKind.IGNORED})
+#: Kinds of rows that change what clients get.
+ROUTE_KINDS = frozenset({ChangeKind.BROKER_DATA, ChangeKind.QUEUE_DATA, ChangeKind.TOPIC_MAPPING})
 
 
 class Cause(StrEnum):
@@ -64,6 +68,7 @@ class Cause(StrEnum):
     UNKNOWN_HASH = "unknown_hash"
     FORGOTTEN = "forgotten"
     STATE_REBUILT = "state_rebuilt"
+    CONTRADICTION = "contradiction"  # a registration had other content with the last DataVersion
 
 
 class RouteChange(NamedTuple):
@@ -77,7 +82,7 @@ class RouteChange(NamedTuple):
         gone: Whether the key was deleted.
         detail: Figures behind the cause, for people.
         value: KV value, setting, status of a server (``route.table.KnownServer``), or JSON of a registration, static
-            mapping or hold of the guard.
+            mapping, hold of the guard, or a live broker's ``contradictions``.
     """
 
     partition: int
@@ -224,7 +229,17 @@ def _live_columns(group: BrokerGroup, key: LiveKey) -> dict[str, Any]:
         "ha_server_addr": live.ha_server_addr,
         "filter_servers": live.filter_servers,
         "registration_hash": live.registration_hash,
-    }
+    } | ({"value": encode_names(live.contradictions)} if live.contradictions else {})
+
+
+def encode_names(names: tuple[str, ...]) -> str:
+    """Return names as a JSON list."""
+    return orjson.dumps(names).decode()
+
+
+def decode_names(text: str | None) -> tuple[str, ...]:
+    """Inverse of ``encode_names``; no text is no names."""
+    return tuple(orjson.loads(text)) if text else ()
 
 
 def _broker_id(old: BrokerGroup, new: BrokerGroup, key: LiveKey) -> int | None:

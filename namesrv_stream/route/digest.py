@@ -13,7 +13,7 @@ is kept computes only the groups that changed. On an event loop, take ``content_
 milliseconds for 1,000 groups), and compute the digest in another thread.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from hashlib import blake2b
 from typing import Any, Final, NamedTuple
@@ -99,6 +99,7 @@ def _live_fields(key: LiveKey, live: BrokerLive) -> list[Any]:
         list(live.filter_servers),
         live.registration_hash,
         [[server_id, *holder] for server_id, holder in live.holders.items()],
+        *([live.contradictions] if live.contradictions else []),
     ]
 
 
@@ -111,6 +112,7 @@ def _live_from(
     filter_servers: list[str],
     registration_hash: str,
     holders: list[tuple[str, int, int]],
+    contradictions: Sequence[str] = (),
 ) -> tuple[LiveKey, BrokerLive]:
     live = BrokerLive(
         data_version=DataVersion(*data_version),
@@ -119,6 +121,7 @@ def _live_from(
         filter_servers=tuple(filter_servers),
         registration_hash=registration_hash,
         holders={server_id: Holder(epoch, connection_id) for server_id, epoch, connection_id in holders},
+        contradictions=tuple(contradictions),
     )
     return LiveKey(cluster, broker_addr), live
 

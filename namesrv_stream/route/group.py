@@ -14,6 +14,7 @@ from types import MappingProxyType
 from typing import Any, Final
 
 from namesrv_stream.route.model import (
+    DEFAULT_REGISTRATION_SETTINGS,
     MASTER_ID,
     PERM_READ,
     PERM_WRITE,
@@ -22,9 +23,11 @@ from namesrv_stream.route.model import (
     LiveKey,
     QueueData,
     Registration,
+    RegistrationSettings,
     TopicQueueMappingInfo,
     shared_queue_data,
 )
+from namesrv_stream.route.registered_topics import contradiction_text, differing_topics, merge_topics, without_write
 from namesrv_stream.route.registration_json import RetainedRegistration, retained
 
 _EMPTY: Final[Mapping[Any, Any]] = MappingProxyType({})
@@ -72,11 +75,13 @@ class Registered:
         group: The group afterwards; the same object if nothing changed.
         ignored: Why the registration was not applied; None if it was.
         refused: Whether Java answers it with SYSTEM_ERROR "register broker failed" instead of SUCCESS.
+        contradiction: What it changes under the last DataVersion, for people; None if nothing, or if that was known.
     """
 
     group: BrokerGroup
     ignored: str | None = None
     refused: bool = False
+    contradiction: str | None = None
 
 
 def register(
@@ -84,10 +89,12 @@ def register(
     registration: Registration,
     server_id: str,
     holder: Holder,
-    *,
-    delete_topic_with_broker_registration: bool = False,
+    settings: RegistrationSettings = DEFAULT_REGISTRATION_SETTINGS,
 ) -> Registered:
     """Apply one registration that ``server_id`` received over ``holder``.
+
+    As in Java, a registration with the DataVersion of the last one adds topics, but changes none of those that exist.
+    The topics that it would change are noted in the live entry, unless the settings say that they change.
 
     Differs from RocketMQ: a refused registration changes nothing (Java adds a cluster entry and removes an id). A stale
     registration removes its process completely, where Java may leave an address in the route without a live entry.
@@ -115,19 +122,27 @@ def register(
     acting_master = bool(registration.enable_acting_master)
     is_prime_slave = registration.enable_acting_master is not None and broker_id == min(addrs) != MASTER_ID
     topics, mappings = group.topics, group.topic_mappings
+    differing: tuple[str, ...] = ()
     if broker_id == MASTER_ID or is_prime_slave:
+        payload = registration.topics
+        if is_prime_slave and acting_master:
+            payload = {t: without_write(q) for t, q in payload.items()}
+        if live is not None and not rewrite:
+            last = group.registrations.get(key)
+            differing = differing_topics(live.contradictions, last, registration, payload, topics, mappings)
+            rewrite = bool(differing) and settings.takes_over_contradictions
         if rewrite and registration.topic_mappings:
             mappings = _updated(mappings, registration.topic_mappings)
-        topics = _merge_topics(
-            topics,
-            registration.topics,
-            rewrite=rewrite,
-            clear_write=is_prime_slave and acting_master,
-            drop_absent=delete_topic_with_broker_registration and not registration.topic_mappings,
-        )
+        drop_absent = settings.drops_absent_topics and not registration.topic_mappings
+        topics = merge_topics(topics, payload, rewrite=rewrite, drop_absent=drop_absent)
+    contradictions = () if rewrite else differing
+    contradiction = None
+    if differing and live is not None and (rewrite or differing != live.contradictions):
+        contradiction = contradiction_text(registration.data_version, differing, is_taken_over=rewrite)
     registrations = group.registrations
     if len(registration.topics) != 1:
         registrations = _updated(registrations, {key: retained(registration)})
+    next_live = _live_after(live, registration, server_id, holder)
     next_group = replace(
         group,
         cluster=group.cluster if group.is_registered else registration.cluster,
@@ -135,12 +150,12 @@ def register(
         zone_name=registration.zone_name,
         enable_acting_master=acting_master,
         broker_addrs=group.broker_addrs if addrs == group.broker_addrs else addrs,
-        live_brokers=_updated(group.live_brokers, {key: _live_after(live, registration, server_id, holder)}),
+        live_brokers=_updated(group.live_brokers, {key: replace(next_live, contradictions=contradictions)}),
         topics=topics,
         topic_mappings=mappings,
         registrations=registrations,
     )
-    return Registered(group if next_group == group else next_group)
+    return Registered(group if next_group == group else next_group, contradiction=contradiction)
 
 
 def _live_after(live: BrokerLive | None, registration: Registration, server_id: str, holder: Holder) -> BrokerLive:
@@ -193,7 +208,7 @@ def unregister(group: BrokerGroup, key: LiveKey) -> BrokerGroup:
         )
     topics = group.topics
     if group.enable_acting_master and min(addrs) > MASTER_ID:
-        topics = _with_perms(topics, _without_write)
+        topics = _with_perms(topics, without_write)
     return replace(group, live_brokers=live_brokers, broker_addrs=addrs, topics=topics)
 
 
@@ -234,7 +249,7 @@ def register_topic(group: BrokerGroup, topic: str, queue_data: QueueData) -> Bro
 
 def wipe_write_perm(group: BrokerGroup) -> BrokerGroup:
     """Return the group with no topic writable. Source: rocketmq 5.3.3, RouteInfoManager.operateWritePermOfBroker."""
-    topics = _with_perms(group.topics, _without_write)
+    topics = _with_perms(group.topics, without_write)
     return group if topics is group.topics else replace(group, topics=topics)
 
 
@@ -247,35 +262,6 @@ def add_write_perm(group: BrokerGroup) -> BrokerGroup:
 def is_nothing(group: BrokerGroup) -> bool:
     """Whether the group is equivalent to no group at all."""
     return not (group.broker_addrs or group.live_brokers or group.topic_mappings or group.registrations)
-
-
-def _merge_topics(
-    topics: Mapping[str, QueueData],
-    payload: Mapping[str, QueueData],
-    *,
-    rewrite: bool,
-    clear_write: bool,
-    drop_absent: bool,
-) -> Mapping[str, QueueData]:
-    """Return the topics after a registration: all are written if ``rewrite``, otherwise only the new ones."""
-    if clear_write:
-        payload = {t: _without_write(q) for t, q in payload.items()}
-    kept = topics
-    if drop_absent and not topics.keys() <= payload.keys():
-        kept = {t: q for t, q in topics.items() if t in payload}
-    # Operations on whole dicts take a tenth of the time of a loop over thousands of topics, of which few differ.
-    if rewrite:
-        merged = {**kept, **payload}
-        return kept if merged == kept else merged
-    if payload.keys() <= topics.keys():
-        return kept
-    return {**kept, **{t: q for t, q in payload.items() if t not in topics}}
-
-
-def _without_write(q: QueueData) -> QueueData:
-    if not q.perm & PERM_WRITE:
-        return q
-    return shared_queue_data(q.read_queue_nums, q.write_queue_nums, q.perm & ~PERM_WRITE, q.topic_sys_flag)
 
 
 def _read_write(q: QueueData) -> QueueData:

@@ -29,7 +29,13 @@ from namesrv_stream.route.events import (
 )
 from namesrv_stream.route.group import BrokerGroup
 from namesrv_stream.route.liveness_settings import setting_text
-from namesrv_stream.route.model import Holder, LeaseKey, Registration
+from namesrv_stream.route.model import (
+    DEFAULT_REGISTRATION_SETTINGS,
+    Holder,
+    LeaseKey,
+    Registration,
+    RegistrationSettings,
+)
 
 #: Returns whether another server keeps a broker of the group that has just ended at this one.
 HeldByOthers = Callable[[BrokerGroup, LeaseKey, str], bool]
@@ -66,7 +72,7 @@ def apply_event(
     group: BrokerGroup,
     event: BrokerEvent | TopicDeleted,
     *,
-    drops_absent_topics: bool = False,
+    settings: RegistrationSettings = DEFAULT_REGISTRATION_SETTINGS,
     held_by_others: HeldByOthers = is_held_elsewhere,
 ) -> Applied:
     """Apply an event to the group of a broker name that it concerns.
@@ -74,14 +80,14 @@ def apply_event(
     Args:
         group: The group before.
         event: A closed connection has no effect here; only the fold can judge it (``liveness.close``).
-        drops_absent_topics: The setting ``delete_topic_with_broker_registration``.
+        settings: Those on which the effect of a registration depends.
         held_by_others: The fold passes a function that also knows which servers are silent.
     """
     match event:
         case BrokerRegistered():
-            return _register(group, event.origin, event.registration, Cause.REGISTERED, drops_absent_topics)
+            return _register(group, event.origin, event.registration, Cause.REGISTERED, settings)
         case BrokerHeartbeat():
-            return _heartbeat(group, event, drops_absent_topics)
+            return _heartbeat(group, event, settings)
         case BrokerUnregistered():
             return _unregister(group, event, held_by_others)
         case BrokerDisconnected():
@@ -164,26 +170,21 @@ def setting_differences(event: SettingsChanged) -> Iterator[Difference]:
 
 
 def _register(
-    group: BrokerGroup, origin: Origin, registration: Registration, cause: Cause, drops_absent_topics: bool
+    group: BrokerGroup, origin: Origin, registration: Registration, cause: Cause, settings: RegistrationSettings
 ) -> Applied:
     key = registration.live_key
     held = holder_of(group, LeaseKey(registration.broker_name, key), origin.server_id)
     holder = later_holder(held, origin)
-    outcome = rules.register(
-        group,
-        registration,
-        origin.server_id,
-        holder,
-        delete_topic_with_broker_registration=drops_absent_topics,
-    )
+    outcome = rules.register(group, registration, origin.server_id, holder, settings)
     if outcome.ignored is not None:
         return Applied(outcome.group, cause, outcome.ignored, outcome.ignored)
-    return Applied(
-        outcome.group, cause, displaced(group, registration), _of_earlier_start(held, origin), holder, registration
-    )
+    detail = displaced(group, registration)
+    if outcome.contradiction is not None:
+        cause, detail = Cause.CONTRADICTION, outcome.contradiction
+    return Applied(outcome.group, cause, detail, _of_earlier_start(held, origin), holder, registration)
 
 
-def _heartbeat(group: BrokerGroup, event: BrokerHeartbeat, drops_absent_topics: bool) -> Applied:
+def _heartbeat(group: BrokerGroup, event: BrokerHeartbeat, settings: RegistrationSettings) -> Applied:
     """Apply a heartbeat. If the hash of its registration is unknown, only its connection has an effect."""
     origin = event.origin
     held = holder_of(group, event.lease_key, origin.server_id)
@@ -191,7 +192,7 @@ def _heartbeat(group: BrokerGroup, event: BrokerHeartbeat, drops_absent_topics: 
         return Applied(group, Cause.HEARD, holder=held)
     retained = group.registrations.get(event.live_key)
     if retained is not None and retained.registration_hash == event.registration_hash:
-        return _register(group, origin, retained.read(), Cause.RETURNED, drops_absent_topics)
+        return _register(group, origin, retained.read(), Cause.RETURNED, settings)
     if held is None:
         return Applied(group, Cause.REGISTERED, is_unknown=True)
     holder = later_holder(held, origin)

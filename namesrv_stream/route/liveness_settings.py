@@ -12,6 +12,7 @@ from typing import Any, Final
 import orjson
 
 from namesrv_stream.route.changes import ChangeKind, RouteChange
+from namesrv_stream.route.model import RegistrationSettings
 
 SettingValue = int | bool | tuple[str, ...]
 
@@ -38,6 +39,8 @@ class FoldSettings:
         server_lost_ms: A silent server is lost after this, and its leases end.
         registration_retention_ms: How long the last registration of a removed broker is kept, in log time.
         delete_topic_with_broker_registration: RocketMQ's setting of that name.
+        take_over_contradictions: Whether a registration with the last DataVersion sets its topics if their content has
+            changed; otherwise, as in Java, those that exist stay as they are.
         guard_share_percent: If more than this share of a cluster's brokers seems to fail at once, the guard holds them;
             100 turns the guard off.
         guard_min_brokers: The guard acts only if at least this many brokers seem to fail at once, over all partitions.
@@ -54,6 +57,7 @@ class FoldSettings:
     server_lost_ms: int = 600_000
     registration_retention_ms: int = 86_400_000
     delete_topic_with_broker_registration: bool = False
+    take_over_contradictions: bool = False
     guard_share_percent: int = 50
     guard_min_brokers: int = 5
     guard_hold_timeouts: int = 2
@@ -64,6 +68,11 @@ class FoldSettings:
         """Return the timeout of a broker that requested ``requested_ms``, in milliseconds."""
         wanted = self.default_timeout_ms if requested_ms is None else requested_ms
         return max(self.min_timeout_ms, min(wanted, self.max_timeout_ms))
+
+    @property
+    def of_registrations(self) -> RegistrationSettings:
+        """The settings on which the effect of a registration depends."""
+        return RegistrationSettings(self.delete_topic_with_broker_registration, self.take_over_contradictions)
 
     def is_guarded(self, cluster: str) -> bool:
         """Whether the mass-expiry guard is on for a cluster."""
@@ -104,6 +113,12 @@ def setting_value(text: str) -> SettingValue:
     """Inverse of ``setting_text``."""
     value: Any = orjson.loads(text)
     return tuple(value) if isinstance(value, list) else value
+
+
+def settings_of_registrations(values: Mapping[tuple[str, str], str]) -> RegistrationSettings:
+    """Return the settings on which the effect of a registration depends, given (namespace, name) → JSON text."""
+    names = ("delete_topic_with_broker_registration", "take_over_contradictions")
+    return RegistrationSettings(*(values.get((EFFECTIVE, name)) == "true" for name in names))
 
 
 def effective_texts(values: Mapping[tuple[str, str], str]) -> dict[str, str]:

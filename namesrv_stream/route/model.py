@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 import orjson
 
@@ -114,6 +114,23 @@ class Registration:
         return LiveKey(self.cluster, self.broker_addr)
 
 
+class RegistrationSettings(NamedTuple):
+    """The settings on which the effect of a registration depends.
+
+    Attributes:
+        drops_absent_topics: ``delete_topic_with_broker_registration``: it removes the topics that it does not contain.
+        takes_over_contradictions: ``take_over_contradictions``: it sets all of its topics if it contradicts the last
+            registration with the same DataVersion.
+    """
+
+    drops_absent_topics: bool = False
+    takes_over_contradictions: bool = False
+
+
+#: As in Java.
+DEFAULT_REGISTRATION_SETTINGS: Final = RegistrationSettings()
+
+
 @dataclass(frozen=True, slots=True)
 class BrokerLive:
     """One live broker process: its entries of brokerLiveTable and filterServerTable.
@@ -124,6 +141,8 @@ class BrokerLive:
         registration_hash: Hash of the last folded registration.
         holders: server_id → the connection over which that server receives the broker's heartbeats; never empty while
             the broker is live.
+        contradictions: Topics of which the broker reports other queues, permissions or mappings than the route table
+            has, under the DataVersion of an earlier registration; sorted.
     """
 
     data_version: DataVersion
@@ -132,6 +151,7 @@ class BrokerLive:
     filter_servers: tuple[str, ...]
     registration_hash: str
     holders: Mapping[str, Holder]
+    contradictions: tuple[str, ...] = ()
 
 
 class Hold(NamedTuple):

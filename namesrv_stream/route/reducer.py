@@ -10,7 +10,7 @@ from sys import intern
 from types import MappingProxyType
 from typing import Any, Final
 
-from namesrv_stream.route.changes import ChangeKind, RouteChange, lease_key
+from namesrv_stream.route.changes import ChangeKind, RouteChange, decode_names, lease_key
 from namesrv_stream.route.group import BrokerGroup
 from namesrv_stream.route.model import (
     BrokerLive,
@@ -175,6 +175,7 @@ def _live(row: RouteChange, before: BrokerLive | None) -> BrokerLive:
         filter_servers=tuple(row.filter_servers or ()),
         registration_hash=row.registration_hash or "",
         holders=before.holders if before else {},
+        contradictions=decode_names(row.value),
     )
 
 

@@ -11,6 +11,7 @@ from namesrv_stream.route.changes import RouteChange
 from namesrv_stream.route.events import AcceptedEvent, BrokerEvent, KvDeleted, KvPut, SettingsChanged, TopicDeleted
 from namesrv_stream.route.group import BrokerGroup
 from namesrv_stream.route.interpretation import apply_event, kv_differences, setting_differences
+from namesrv_stream.route.liveness_settings import settings_of_registrations
 from namesrv_stream.route.reducer import apply_to_namespace, apply_to_settings
 from namesrv_stream.route.table import RouteTable
 
@@ -140,8 +141,6 @@ Settings = Mapping[tuple[str, str], str]
 #: Key → value; None for a namespace that was never written.
 Entries = dict[str, str] | None
 
-_DROPS_ABSENT_TOPICS = ("effective", "delete_topic_with_broker_registration")
-
 
 def group_after(group: BrokerGroup, events: Iterable[AcceptedEvent], settings: Settings) -> BrokerGroup:
     """Return a group after events.
@@ -151,13 +150,13 @@ def group_after(group: BrokerGroup, events: Iterable[AcceptedEvent], settings: S
         events: Events in order; those that concern no group change nothing.
         settings: The settings of the group's partition before the first event.
     """
-    drops_absent = settings.get(_DROPS_ABSENT_TOPICS) == "true"
+    of_registrations = settings_of_registrations(settings)
     for event in events:
         if isinstance(event, SettingsChanged):
             settings = settings_after(settings, [event])
-            drops_absent = settings.get(_DROPS_ABSENT_TOPICS) == "true"
+            of_registrations = settings_of_registrations(settings)
         elif isinstance(event, BrokerEvent | TopicDeleted):
-            group = apply_event(group, event, drops_absent_topics=drops_absent).group
+            group = apply_event(group, event, settings=of_registrations).group
     return group
 
 

@@ -6,6 +6,7 @@ Production, tests and benchmarks build it with the same function.
 import logging
 from dataclasses import dataclass
 from functools import partial
+from typing import Final
 
 from namesrv_stream.clock import Clock
 from namesrv_stream.kafka import ENVELOPE_BYTES
@@ -35,6 +36,9 @@ from namesrv_stream.settings import Settings, read_accounts, rocketmq_config
 
 logger = logging.getLogger(__name__)
 
+#: The time that the server notes for a topic is at most so much earlier than the topic's last query.
+ASKED_RESOLUTION_MS: Final = 3_600_000
+
 
 @dataclass(frozen=True, slots=True)
 class Ports:
@@ -46,6 +50,28 @@ class Ports:
     listen_port: int = 0
     large_requests: LargeRequests | None = None
     gather_items: int = MAX_ITEMS
+
+
+class QueryMarks:
+    """Lets the processor see every topic that clients ask for once per hour, although caches answer most queries.
+
+    Cached answers leave no trace. So every hour all of them are dropped: the next query of each topic reaches the
+    processor, which notes the time, and its answer is cached again. That costs 10 µs per topic and hour. Topics that
+    have lost their route are forgotten at the same time.
+    """
+
+    def __init__(self, server: NameServer, responses: ResponseCache) -> None:
+        self._server = server
+        self._responses = responses
+        self._due_ms = 0
+
+    def beat(self, observed_ms: int) -> None:
+        if observed_ms < self._due_ms:
+            return
+        self._due_ms = observed_ms + ASKED_RESOLUTION_MS
+        self._responses.clear()
+        table, asked = self._server.table, self._server.asked
+        self._server.asked = {topic: at_ms for topic, at_ms in asked.items() if table.names_offering(topic)}
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +86,7 @@ class Core:
     notifier: MinBrokerNotifier
     peer_log: PeerLog
     counters: Counters
+    queries: QueryMarks
     unmapped: UnmappedAddresses
 
     def new_connection(self, listener: str = "") -> RemotingConnection:
@@ -71,6 +98,7 @@ class Core:
         self.gateway.beat()
         self.connections.beat(self.gateway.observed_ms)
         self.peer_log.beat(self.gateway.observed_ms)
+        self.queries.beat(self.gateway.observed_ms)
 
 
 def build_core(settings: Settings, view: RouteView, ports: Ports) -> Core:
@@ -121,8 +149,9 @@ def build_core(settings: Settings, view: RouteView, ports: Ports) -> Core:
         RequestMetrics(ports.lane.answered if ports.lane else None),
         ports.clock,
     )
+    queries = QueryMarks(name_server, responses)
     unmapped = UnmappedAddresses(name_server, settings.remoting.port_of_view_listener)
-    return Core(name_server, served, gateway, connections, services, notifier, peer_log, counters, unmapped)
+    return Core(name_server, served, gateway, connections, services, notifier, peer_log, counters, queries, unmapped)
 
 
 def _name_server(settings: Settings, view: RouteView, ports: Ports) -> NameServer:

@@ -66,6 +66,7 @@ class ServerMetrics:
         self.unmapped = core.unmapped
         self.http = HttpLoad()
         self._identity = identity
+        self._server = core.name_server
         self._requests = core.services.request_metrics
         self._tls = core.services.tls
         self._loop_lag = Histogram(_LAG_BOUNDS_MS)
@@ -76,9 +77,10 @@ class ServerMetrics:
         self._loop_lag.total += late_ms
 
     async def text(self) -> bytes:
-        counts, silences = await self._count_brokers()
+        counts, silences, contradicting = await self._count_brokers()
         samples = Samples()
         self._sample_brokers(samples, counts, silences)
+        samples.add("rocketmq_namesrv_contradicting_brokers", contradicting)
         self._requests.sample(samples)
         self.counters.sample(samples)
         self._tls.sample(samples)
@@ -92,15 +94,20 @@ class ServerMetrics:
         samples.add_histogram("rocketmq_namesrv_event_loop_lag_seconds", self._loop_lag, 1e-3)
         return samples.text()
 
-    async def _count_brokers(self) -> tuple[Counter[tuple[str, str]], Mapping[str, "_Silence"]]:
-        """Count brokers by cluster and state, and find the oldest heartbeat of every cluster; in steps."""
+    async def _count_brokers(self) -> tuple[Counter[tuple[str, str]], Mapping[str, "_Silence"], int]:
+        """Count brokers by cluster and state, and those with contradictions; find each cluster's oldest heartbeat.
+
+        It works in steps.
+        """
         counts: Counter[tuple[str, str]] = Counter()
         silences: dict[str, _Silence] = {}
+        contradicting = 0
         groups = list(self.view.table.groups.values())
         async for some in self._steps.lists(self.fleet.live(groups)):
             for broker in some:
                 cluster = broker.key.live_key.cluster
                 counts[cluster, broker.state] += 1
+                contradicting += bool(broker.contradictions)
                 # A broker that now uses another server is still known here, but its age here means nothing.
                 if broker.age_ms is not None and self._identity.server_id in broker.servers:
                     share = broker.age_ms / broker.expires_after_ms
@@ -109,7 +116,7 @@ class ServerMetrics:
         ended = (live_key for group in groups for live_key in group.registrations if live_key not in group.live_brokers)
         async for keys in self._steps.lists(ended):
             counts.update((live_key.cluster, _ENDED) for live_key in keys)
-        return counts, silences
+        return counts, silences, contradicting
 
     def _sample_brokers(
         self, samples: Samples, counts: Counter[tuple[str, str]], silences: Mapping[str, "_Silence"]
@@ -138,6 +145,7 @@ class ServerMetrics:
         samples.add("rocketmq_namesrv_listed_servers", listed)
 
     def _sample_remoting(self, samples: Samples) -> None:
+        samples.add("rocketmq_namesrv_asked_topics", len(self._server.asked))
         connections = self.connections
         samples.add("rocketmq_namesrv_active_connections", len(connections))
         closed = self.counters.value(CONNECTION_EVENTS, "admitted") - len(connections)

@@ -185,6 +185,7 @@ class LivenessSettings(Section):
     max_gap_ms: Advanced[PositiveInt] = 2_000
     tick_interval_ms: Advanced[PositiveInt] = 505
     delete_topic_with_broker_registration: bool = False
+    take_over_contradictions: Advanced[bool] = False
     guard_share_percent: Annotated[Number, Field(ge=1, le=100)] = 50
     guard_min_brokers: Advanced[Annotated[Number, Field(ge=1, le=1_000_000)]] = 5
     guard_hold_timeouts: Advanced[Annotated[Number, Field(ge=1, le=1_000)]] = 2

@@ -4,6 +4,7 @@ import json
 import os
 import shutil
 import signal
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -13,7 +14,8 @@ import pytest
 
 from tests.support.command_line import run_command
 from tests.support.processes import wait_until
-from tests.support.rocketmq import Broker
+from tests.support.remoting_client import RemotingClient
+from tests.support.rocketmq import Broker, is_listening
 from tests.support.rocketmq_peers import Mqadmin
 from tests.support.scripted_brokers import ScriptedBrokers
 from tests.support.second_server import SecondServer
@@ -24,6 +26,7 @@ SETTLE_S = 60.0
 #: Longer than clients keep a route.
 OLD_ROUTE_S = 45.0
 CLUSTER = "c-why"
+_DELETE_TOPIC_IN_BROKER = 215
 #: Brokers tell their timeout only in acting-master mode.
 TIMEOUT = {
     "enableSlaveActingMaster": "true",
@@ -232,6 +235,81 @@ def test_ends_of_a_broker(product: Stack, broker: Broker, mqadmin: Mqadmin, tmp_
     for subject in ("--topic", "--broker"):
         answer = wait_cause("nothing_wrong", product.http, broker.name, subject, timeout_s=OLD_ROUTE_S)
         assert_row(product, answer, broker_name=broker.name, gone=False)
+
+
+def test_contradiction(product: Stack, broker: Broker, mqadmin: Mqadmin, tmp_path: Path) -> None:
+    """A broker returns with other queues and its old DataVersion, while the server is suspended."""
+    creates_none = {"autoCreateTopicEnable": "false"}
+    addr, cluster = product.remoting, "c-contradiction"
+    with Broker(tmp_path, addr, name="why-c", cluster=cluster, properties=creates_none) as restarted:
+        topic = topic_on(mqadmin, product, restarted, "WhyContradiction")
+        wait_until(lambda: _is_registered_in_full(product, topic), SETTLE_S, "the broker's next full registration")
+        blind_s = 2 * product.settings.liveness.max_gap_ms / 1000  # after a shorter pause the broker counts as gone
+        with frozen(product.pid("serve")):
+            frozen_s = time.monotonic()
+            restarted.kill()
+            _edit_queues(tmp_path / "store" / "config" / "topics.json", topic, 6)
+            restarted.process.start()
+            wait_until(
+                lambda: time.monotonic() - frozen_s > blind_s and is_listening(restarted.addr),
+                SETTLE_S,
+                "the broker runs again, and the server is blind",
+            )
+        product.wait_change(SETTLE_S, broker_name="why-c", cause="contradiction")
+        answer = wait_cause("contradiction", product.http, topic)
+        assert_row(product, answer, kind="broker_live", broker_addr=restarted.addr, cause="contradiction")
+        assert _queues(product, topic) == [4]
+        (shown,) = [b for b in product.get("/brokers") if b["contradictions"]]
+        assert (shown["broker_name"], shown["contradictions"]) == ("why-c", [topic])
+        installation = ("--data-dir", str(product.data_dir))
+        checked = run_command("doctor", "--json", *installation)
+        (found,) = [each for each in json.loads(checked.out) if each["area"] == "DataVersion"]
+        assert topic in found["text"], found
+
+        assert run_command("config", "set", "take_over_contradictions", "true", *installation).code == 0
+        product.wait_change(kind="queue_data", topic=topic, cause="contradiction")
+        wait_until(lambda: _queues(product, topic) == [6], SETTLE_S, "the server has the new queues")
+        assert causes(why(product.http, topic)) == ["client_cache"]
+        assert run_command("config", "set", "take_over_contradictions", "false", *installation).code == 0
+
+
+def test_orphans(product: Stack, broker: Broker, mqadmin: Mqadmin) -> None:
+    """A topic that is deleted at its broker only keeps its route; queries decide about the others."""
+    deleted = topic_on(mqadmin, product, broker, "WhyOrphan")
+    asked = topic_on(mqadmin, product, broker, "WhyAsked")
+    wait_until(lambda: _is_registered_in_full(product, asked), SETTLE_S, "the broker's next full registration")
+    with RemotingClient(broker.addr) as client:
+        assert client.ask(_DELETE_TOPIC_IN_BROKER, {"topic": deleted}).code == 0
+    mqadmin.run("topicRoute", "-n", product.remoting, "-t", asked)
+
+    def is_orphan() -> bool:
+        return ("not_registered", deleted, broker.name) in _orphans(product)
+
+    wait_until(is_orphan, SETTLE_S, "the broker has registered without the topic")
+    assert ("topic_not_asked", asked, "") not in _orphans(product)
+    assert ("topic_not_asked", deleted, "") in _orphans(product)
+    assert ("broker_not_asked", "", broker.name) not in _orphans(product)
+
+
+def _orphans(product: Stack) -> set[tuple[str, str, str]]:
+    ran = run_command("orphans", "--json", "--http", product.http)
+    assert ran.code == 0, ran.err
+    return {(each["kind"], each["topic"], each["broker_name"]) for each in json.loads(ran.out)["orphans"]}
+
+
+def _is_registered_in_full(product: Stack, topic: str) -> bool:
+    return any(f'"{topic}"' in row["value"] for row in product.changes(kind="registration", gone=False))
+
+
+def _edit_queues(topics: Path, topic: str, queues: int) -> None:
+    """Change a stopped broker's topic without a new DataVersion."""
+    content = json.loads(topics.read_text())
+    content["topicConfigTable"][topic] |= {"readQueueNums": queues, "writeQueueNums": queues}
+    topics.write_text(json.dumps(content))
+
+
+def _queues(product: Stack, topic: str) -> list[int]:
+    return [queue["readQueueNums"] for queue in product.get(f"/routes/{topic}")["queueDatas"]]
 
 
 def test_refused_broker(product: Stack, strict_server: SecondServer, broker: Broker, tmp_path: Path) -> None:

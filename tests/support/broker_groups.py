@@ -5,7 +5,7 @@ from namesrv_stream.route.group import (
     Registered,
     register,
 )
-from namesrv_stream.route.model import DataVersion, Registration
+from namesrv_stream.route.model import DataVersion, Registration, RegistrationSettings
 from tests.support.builders import HOLDER, NAME, a_registration
 
 MASTER = "10.0.0.1:10911"
@@ -15,7 +15,7 @@ V2 = DataVersion(2, 2_000, 0)
 
 
 def register_in(group: BrokerGroup, registration: Registration, *, delete: bool = False) -> Registered:
-    return register(group, registration, "s1", HOLDER, delete_topic_with_broker_registration=delete)
+    return register(group, registration, "s1", HOLDER, RegistrationSettings(delete))
 
 
 def group_after(*registrations: Registration, group: BrokerGroup | None = None, delete: bool = False) -> BrokerGroup:

@@ -18,7 +18,7 @@ HOUR_MS: Final = 3_600_000
 DAY_MS: Final = 24 * HOUR_MS
 FAR_MS: Final = 9_000_000_000_000
 DEFAULT_TIMEOUT_MS: Final = 120_000
-RECORDS: Final = pa.schema({"partition": pa.int32(), "offset": pa.int64(), "at_ms": pa.int64()})
+RECORDS: Final = pa.schema({"partition": pa.int32(), "offset": pa.int64(), "at_ms": pa.int64(), "is_route": pa.bool_()})
 _PROCESS: Final = {"cluster": pa.string(), "broker_name": pa.string(), "broker_addr": pa.string()}
 SESSIONS: Final = pa.schema(
     {
@@ -131,12 +131,13 @@ def ask_delays(
     records: pa.Table | None = None,
     commits: Sequence[JobCommit] = (),
 ) -> dict[str, Row]:
-    """Return the result of ``delays.sql`` by kind, from Monday on."""
+    """Return the result of ``delays.sql`` by kind, from Monday on; ``behind`` is that of ``routes_behind.sql``."""
     database = period_of(sessions, MONDAY_MS, until_ms)
     counted_to_ms = {0: FAR_MS} if counted_to_ms is None else counted_to_ms
     records = RECORDS.empty_table() if records is None else records
     register_delays(database, counted_to_ms, _timeouts(timeouts), records, commits)
-    return {row["delay"]: row for row in database.rows("delays")}
+    (behind,) = database.rows("routes_behind")
+    return {row["delay"]: row for row in database.rows("delays")} | {"behind": behind}
 
 
 def figures_of(

@@ -262,7 +262,8 @@ def _rare() -> st.SearchStrategy[bytes]:
         st.sampled_from((1_000, 2_000, 4_000, 9_000)),
         min_size=1,
     )
-    changed |= st.builds(lambda b: {"delete_topic_with_broker_registration": b}, st.booleans())
+    switches = st.sampled_from(("delete_topic_with_broker_registration", "take_over_contradictions"))
+    changed |= st.dictionaries(switches, st.booleans(), min_size=1)
     changed |= st.sampled_from(
         (
             {"guard_share_percent": 100},

@@ -11,6 +11,7 @@ from namesrv_stream.history.answer import Extent, Window
 from namesrv_stream.history.database import Database, Past, Row, open_changes
 from namesrv_stream.history.sessions import set_period
 from namesrv_stream.instants import instant, utc
+from namesrv_stream.route.changes import ROUTE_KINDS
 from namesrv_stream.settings import Settings
 from namesrv_stream.table_errors import NotInHistory
 from namesrv_stream.tables.delta.stored_table import StoredTable
@@ -18,7 +19,7 @@ from namesrv_stream.tables.job_commits import JobCommit, job_commits
 
 _QUESTIONS = (
     *("brokers", "clusters", "delays", "flaps", "gone_before", "missed", "missed_of_brokers", "name_servers"),
-    *("outages", "segments", "session_ends", "unobserved"),
+    *("outages", "routes_behind", "segments", "session_ends", "unobserved"),
 )
 
 
@@ -144,12 +145,12 @@ def register_delays(
     records: pa.Table,
     commits: Sequence[JobCommit],
 ) -> None:
-    """Register the tables that ``delays.sql`` reads.
+    """Register the tables that ``delays.sql`` and ``routes_behind.sql`` read.
 
     Args:
         counted_to_ms: Partition → time up to which heartbeats are counted, epoch milliseconds.
         timeouts: Rows of ``default_timeouts.sql``.
-        records: Records that changed something: partition, offset, at_ms.
+        records: Records that changed something: partition, offset, at_ms, is_route.
         commits: Commits of the job, by time.
     """
     offsets = [(p, offset, commit.at_ms) for commit in commits for p, offset in commit.next_offsets.items()]
@@ -160,10 +161,11 @@ def register_delays(
 
 
 def changed_records(changes: StoredTable, window: Window) -> pa.Table:
-    """Return the records of a period that changed something: partition, offset, at_ms; blocks."""
+    """Return the records of a period that changed something: partition, offset, at_ms, is_route; blocks."""
     is_within = pl.col("at_ms").is_between(window.since_ms, window.until_ms, closed="right")
-    rows = changes.rows(is_within, columns=["partition", "offset", "at_ms"])
-    return rows.unique(["partition", "offset"]).to_arrow()
+    rows = changes.rows(is_within, columns=["partition", "offset", "at_ms", "kind"])
+    is_route = pl.col("kind").is_in(list(ROUTE_KINDS)).any().alias("is_route")
+    return rows.group_by("partition", "offset").agg(pl.col("at_ms").first(), is_route).to_arrow()
 
 
 def read_heartbeats(past: Past, window: Window, cluster: str | None) -> None:

@@ -77,6 +77,7 @@ def page(figures: Figures, answer: Answer, made_ms: int) -> str:
         tables=_tables(answer),
         charts=charts(figures),
         unit=figures.unit,
+        behind_share=figures.rows["routes_behind"][0]["behind_share"],
         commits_from=None if commits_from_ms is None else instant(commits_from_ms),
     )
 

@@ -18,7 +18,8 @@ _OF_TIME: Final = "availability budget_left down_ms interruptions? failures? mtt
 #: Columns of several brokers together.
 _TOGETHER: Final = f"brokers up {_OF_TIME} (known_ms) (budget_left_ms)"
 _SUMMARY: Final = columns(
-    f"objective {_TOGETHER} (sessions_ended) flapped? heartbeats missed (heartbeats_from_ms) (heartbeats_to_ms)",
+    f"objective {_TOGETHER} (sessions_ended) flapped? heartbeats missed (heartbeats_from_ms) (heartbeats_to_ms)"
+    " (behind_ms) behind_share?",
     _MISSED,
 )
 _CLUSTERS: Final = columns(f"cluster {_TOGETHER} dark_ms")
@@ -78,6 +79,7 @@ def answer_of(figures: Figures, notes: Sequence[str] = ()) -> Answer:
 def summary(figures: Figures) -> Row:
     """Return the row for all brokers."""
     heartbeat_window, servers = figures.known.heartbeat_window, figures.rows["name_servers"]
+    (behind,) = figures.rows["routes_behind"]
     return figures.total | {
         "objective": figures.request.objective,
         "sessions_ended": sum(row["count"] for row in figures.rows["session_ends"]),
@@ -86,6 +88,7 @@ def summary(figures: Figures) -> Row:
         "missed": sum(row["missed"] for row in servers) if heartbeat_window else None,
         "heartbeats_from_ms": heartbeat_window.since_ms if heartbeat_window else None,
         "heartbeats_to_ms": heartbeat_window.until_ms if heartbeat_window else None,
+        **behind,
     }
 
 

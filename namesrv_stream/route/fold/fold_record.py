@@ -183,7 +183,7 @@ def _change_broker(step: FoldStep, event: BrokerRegistered | BrokerHeartbeat | B
     applied = apply_event(
         old,
         event,
-        drops_absent_topics=state.settings.delete_topic_with_broker_registration,
+        settings=state.settings.of_registrations,
         held_by_others=lambda _, k, server_id: is_vouched_for_without(state, state.leases[k], server_id),
     )
     if applied.ignored is not None:

@@ -167,7 +167,7 @@ def _restore(step: FoldStep, close: RecentClose, server_id: str) -> str | None:
         registration.read(),
         server_id,
         lease.holders[server_id].holder,
-        delete_topic_with_broker_registration=state.settings.delete_topic_with_broker_registration,
+        state.settings.of_registrations,
     )
     if outcome.ignored is not None:
         return outcome.ignored

@@ -6,9 +6,10 @@ The routes at the moment decide what is wrong; the rows of ``route_changes`` say
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
-from namesrv_stream.route.changes import Cause, ChangeKind, RouteChange
+from namesrv_stream.route.changes import Cause, ChangeKind, RouteChange, lease_key
 from namesrv_stream.route.group import BrokerGroup
 from namesrv_stream.route.model import MASTER_ID, PERM_READ, PERM_WRITE
+from namesrv_stream.route.registered_topics import some_of
 from namesrv_stream.route.topic_route import broker_data_of, is_in_zone
 from namesrv_stream.route.why.facts import Facts
 from namesrv_stream.route.why.findings import Explanation, Finding, Why, finding
@@ -18,7 +19,7 @@ DEFAULT_TOPIC: Final = "TBW102"
 #: Clients request the routes that they use again after so long. Source: rocketmq 5.3.3, ClientConfig.
 CLIENT_CACHE_MS: Final = 30_000
 #: The namespace of order configurations, ``broker-a:8;broker-b:8`` by topic. Source: rocketmq 5.3.3, NamesrvUtil.
-_ORDER_NAMESPACE: Final = "ORDER_TOPIC_CONFIG"
+ORDER_NAMESPACE: Final = "ORDER_TOPIC_CONFIG"
 _WHY_GONE: Final[Mapping[str, Why]] = {
     Cause.EXPIRED: Why.BROKER_EXPIRED,
     Cause.DISCONNECTED: Why.BROKER_DISCONNECTED,
@@ -57,6 +58,7 @@ def explain_topic(facts: Facts) -> list[Finding]:
     hidden, seen = _hidden(facts, groups)
     perms = {g.broker_name: queues[g.broker_name].perm for g in seen if MASTER_ID in g.broker_addrs}
     found = [*hidden, *_unhealthy(facts, seen), *_no_permission(facts, perms), *_order(facts, groups)]
+    found += _contradictions(facts, seen, facts.name)
     rows = _of_kinds(facts.rows, ChangeKind.QUEUE_DATA, ChangeKind.BROKER_DATA)
     return _with_server(facts, found) or [_usable(facts, seen, rows)]
 
@@ -67,7 +69,7 @@ def explain_broker(facts: Facts) -> list[Finding]:
     if not group.is_registered:
         return _with_server(facts, list(_not_registered(facts)))
     hidden, seen = _hidden(facts, [group])
-    found = [*hidden, *_unhealthy(facts, seen)]
+    found = [*hidden, *_unhealthy(facts, seen), *_contradictions(facts, seen)]
     wiped = [row for row in facts.rows if row.cause == Cause.WRITE_PERM_WIPED and not row.gone]
     if wiped and not any(queue.perm & PERM_WRITE for queue in group.topics.values()):
         found.append(finding(Why.WRITE_PERM_WIPED, facts.name, _details(wiped), wiped))
@@ -196,12 +198,30 @@ def _no_permission(facts: Facts, perms: Mapping[str, int]) -> Iterator[Finding]:
 
 
 def _order(facts: Facts, groups: Sequence[BrokerGroup]) -> Iterator[Finding]:
-    value = facts.table.kv.get(_ORDER_NAMESPACE, {}).get(facts.name, "") if facts.with_order else ""
-    names = [part.partition(":")[0].strip() for part in value.split(";")]
-    missing = sorted({name for name in names if name} - {group.broker_name for group in groups})
+    value = facts.table.kv.get(ORDER_NAMESPACE, {}).get(facts.name, "") if facts.with_order else ""
+    missing = sorted(ordered_brokers(value) - {group.broker_name for group in groups})
     if missing:
         rows = [row for row in facts.rows if row.kind == ChangeKind.KV or (row.gone and row.broker_name in missing)]
         yield finding(Why.ORDER_NAMES_GONE, facts.name, missing, rows)
+
+
+def ordered_brokers(order: str) -> set[str]:
+    """Return the broker names of an order configuration."""
+    return {part.partition(":")[0].strip() for part in order.split(";")} - {""}
+
+
+def _contradictions(facts: Facts, groups: Sequence[BrokerGroup], topic: str | None = None) -> Iterator[Finding]:
+    """Yield which brokers report other content than the routes have, of one topic or of all."""
+    found = {}
+    for group in groups:
+        for key, live in group.live_brokers.items():
+            if live.contradictions if topic is None else topic in live.contradictions:
+                found[group.broker_name, key] = live.contradictions
+    if found:
+        processes = _of_kinds(facts.rows, ChangeKind.BROKER_LIVE)
+        rows = [row for row in processes if lease_key(row) in found and row.cause == Cause.CONTRADICTION]
+        texts = [name if topic else f"{name} ({some_of(topics)})" for (name, _), topics in found.items()]
+        yield finding(Why.CONTRADICTION, facts.name, texts, rows)
 
 
 def _usable(facts: Facts, groups: Sequence[BrokerGroup], rows: Sequence[RouteChange]) -> Finding:

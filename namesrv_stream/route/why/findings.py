@@ -35,6 +35,7 @@ class Why(StrEnum):
     READ_ONLY = "read_only"
     WRITE_ONLY = "write_only"
     ORDER_NAMES_GONE = "order_names_gone"
+    CONTRADICTION = "contradiction"
     HELD_BY_GUARD = "held_by_guard"
     HEARTBEAT_LATE = "heartbeat_late"
     CLIENT_CACHE = "client_cache"
@@ -143,6 +144,12 @@ CATALOGUE: Final[Mapping[Why, Entry]] = {
     Why.ORDER_NAMES_GONE: Entry(
         "the order configuration of {name} names brokers without this topic: {what}",
         "start these brokers again, or correct it with `mqadmin updateOrderConf -t {name} -m put -v BROKER:QUEUES`",
+    ),
+    Why.CONTRADICTION: Entry(
+        "brokers report other queues, permissions or mappings than the route has, but no new DataVersion, so this name"
+        " server ignores them, as Java's does: {what}",
+        "change any topic of the broker with `mqadmin updateTopic`, which counts its DataVersion up, or restart the"
+        " broker; `namesrv-stream config set take_over_contradictions true` makes name servers take such content over",
     ),
     Why.HELD_BY_GUARD: Entry(
         "the guard keeps brokers of {name} that appear to be dead: {what}",

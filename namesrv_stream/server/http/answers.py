@@ -165,6 +165,9 @@ class BrokerProcess(Answer):
         "has not been asked for ?state=any, ?state=ended or the console yet"
     )
     servers: list[str]
+    contradictions: list[str] = Field(
+        description="topics of which it reports other content than the routes have, under an unchanged DataVersion"
+    )
     held: HoldOfGuard | None
     ended: EndOfBroker | None
 

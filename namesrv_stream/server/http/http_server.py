@@ -21,6 +21,7 @@ from namesrv_stream.server.http.changes_page import ChangesPage
 from namesrv_stream.server.http.console.console_page import ConsolePage, Sources
 from namesrv_stream.server.http.limits import MISDIRECTED, AllowedHosts, Limits, only_for
 from namesrv_stream.server.http.operation import JSON, answers, openapi_document, operations, route
+from namesrv_stream.server.http.orphans_page import OrphansPage
 from namesrv_stream.server.http.protocol import HttpProtocol, Port, TlsProtocol
 from namesrv_stream.server.http.routes_page import RoutesPage
 from namesrv_stream.server.http.status_page import StatusPage
@@ -52,6 +53,7 @@ class HttpServer:
             status,
             why,
             RoutesPage(sources.server, sources.past_routes, fleet, steps),
+            OrphansPage(sources.server, sources.state.server_id, steps, sources.clock),
             ChangesPage(sources.server.view, sources.state.partitions, sources.feed, catch_up, figures.counters, steps),
             DirectoryPage(sources.name_server_addrs, fleet),
         )
@@ -89,7 +91,7 @@ class HttpServer:
 
 
 def document() -> dict[str, Any]:
-    pages = (ConsolePage, StatusPage, WhyPage, RoutesPage, ChangesPage, DirectoryPage)
+    pages = (ConsolePage, StatusPage, WhyPage, RoutesPage, OrphansPage, ChangesPage, DirectoryPage)
     return openapi_document(operation for page in pages for operation, _ in operations(page))
 
 

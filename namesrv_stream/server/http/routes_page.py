@@ -256,6 +256,7 @@ def _broker(broker: Broker) -> BrokerProcess:
         state=broker.state,
         held=hold,
         ended=end,
+        contradictions=list(broker.contradictions),
         **{name: fields[name] for name in names},
     )
 

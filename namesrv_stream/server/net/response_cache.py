@@ -128,7 +128,7 @@ class ResponseCache:
             self._drop(Dependency("topic", topic))
 
     def clear(self) -> None:
-        """Drop all responses, because the server's options or address views changed."""
+        """Drop all responses."""
         self.changed(None, None)
 
     def _drop(self, depends_on: Dependency) -> None:

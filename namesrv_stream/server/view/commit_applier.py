@@ -9,13 +9,13 @@ the history tables, which a server reads only for metrics.
 import asyncio
 import logging
 import threading
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Final, NamedTuple
 
 from namesrv_stream.clock import Clock
 from namesrv_stream.errors import NamesrvStreamError
 from namesrv_stream.metrics import Counters, Histogram, Samples
-from namesrv_stream.route.changes import RouteChange
+from namesrv_stream.route.changes import ROUTE_KINDS, RouteChange
 from namesrv_stream.route.fold.folded_log import FoldedLog
 from namesrv_stream.route.reducer import slices_of
 from namesrv_stream.server.core import Core
@@ -50,13 +50,24 @@ class TableStatus:
         self.refused_at_ms: int | None = None
         self._moved_ms = clock.monotonic_ms()
         self._at_ms = min(snapshot.at_ms.values(), default=0)
+        self._behind_ms = 0
+        self._counted_to_ms = clock.now_ms()  # `_behind_ms` contains the time up to here
         self._counters = counters
         self._clock = clock
 
-    def count(self, changes: Iterable[RouteChange]) -> None:
-        """Count rows of a commit; a commit can come in several slices."""
+    def count(self, changes: Sequence[RouteChange]) -> None:
+        """Count rows of a commit, and the time for which this server lacked its changes of routes.
+
+        A commit can come in several slices.
+        """
         for change in changes:
             self._counters.count("rocketmq_namesrv_changes_total", change.kind, change.cause, str(change.gone).lower())
+        now_ms = self._clock.now_ms()
+        first_ms = min((change.at_ms for change in changes if change.kind in ROUTE_KINDS), default=now_ms)
+        since_ms = max(first_ms, self._counted_to_ms)
+        if since_ms < now_ms:
+            self._behind_ms += now_ms - since_ms
+            self._counted_to_ms = now_ms
 
     def committed(self, version: int, job: JobFigures | None) -> None:
         """Record a commit that was applied; its rows are already counted."""
@@ -95,6 +106,7 @@ class TableStatus:
         samples.add("rocketmq_namesrv_snapshot_age_seconds", self.age_ms / 1000)
         samples.add("rocketmq_namesrv_snapshot_version", self.version)
         samples.add("rocketmq_namesrv_tables_readable", not self.failure())
+        samples.add("rocketmq_namesrv_routes_behind_seconds_total", self._behind_ms / 1000)
         if (lag_ms := self.lag_ms) is not None:
             samples.add("rocketmq_namesrv_event_lag_seconds", lag_ms / 1000)
         if self.job is not None:

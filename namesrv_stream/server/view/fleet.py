@@ -35,6 +35,7 @@ class Broker(NamedTuple):
         replaced_by: The address that has the brokerId of a removed broker now.
         since_ms: When it came up, epoch milliseconds; None if that was more than a day ago, if this server has not
             read the recent events yet, or if the broker was removed.
+        contradictions: Topics of which it reports other content than the routes have; see ``BrokerLive``.
     """
 
     key: LeaseKey
@@ -47,6 +48,7 @@ class Broker(NamedTuple):
     ended: RouteChange | None = None
     replaced_by: str | None = None
     since_ms: int | None = None
+    contradictions: tuple[str, ...] = ()
 
     @property
     def state(self) -> State:
@@ -114,6 +116,7 @@ class Fleet:
                     tuple(sorted(live.holders)),
                     held.get(key),
                     since_ms=self._recent_events.came_ms(key),
+                    contradictions=live.contradictions,
                 )
 
     async def ended(self) -> Iterator[Broker]:

@@ -51,7 +51,8 @@ TOPICS = st.sampled_from(("t1", "t2", "t3"))
 TOPIC_TABLE = {topic: QueueData(1, 1, 6) for topic in ("t1", "t2", "t3")}
 QUEUES = st.sampled_from((QueueData(1, 1, 6), QueueData(1, 1, 4), QueueData(2, 2, 7, 1)))
 NAMESPACES = st.sampled_from(("ORDER_TOPIC_CONFIG", "n2"))
-SETTINGS = st.booleans().map(lambda drops: (("delete_topic_with_broker_registration", drops),))
+SWITCHES = st.sampled_from(("delete_topic_with_broker_registration", "take_over_contradictions"))
+SETTINGS = st.tuples(st.tuples(SWITCHES, st.booleans()))
 ORIGINS = st.sampled_from([Origin("s1", 1, connection) for connection in (1, 2, 3)])
 REGISTRATIONS = st.builds(
     Registration,

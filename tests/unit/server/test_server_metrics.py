@@ -9,7 +9,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from namesrv_stream.metric_catalogue import METRICS
 from namesrv_stream.remoting.command import RemotingCommand, RequestCode
 from namesrv_stream.settings import Flag, load_settings
-from tests.support.builders import Log, a_registration
+from tests.support.builders import BASE, READ_ONLY, S2, Log, a_registration
 from tests.support.history_tables import HistoryOfLogs
 from tests.support.http_rig import FLEET, JOB, HttpRig, a_served_fleet
 from tests.support.name_server import a_registration_request
@@ -35,6 +35,39 @@ async def test_brokers_are_counted_by_cluster_and_state() -> None:
     assert counts == [[3, 0, 0], [0, 3, 0], [1, 1, 1]]
     assert gone["rocketmq_namesrv_active_brokers", ()] == 2
     assert gone["rocketmq_namesrv_changes_total", ("guard_held", "false", "guard")] == 3
+
+
+async def test_the_time_for_which_routes_are_behind_counts_once() -> None:
+    served, log = a_served_fleet()
+    async with served.serving():
+        before = await served.samples()
+        first = log.register(a_registration("10.0.0.8:1", broker_name="b8"), connection=8)
+        second = log.register(a_registration("10.0.0.9:1", broker_name="b9"), connection=9, after_ms=200)
+        served.rig.clock.advance(300)
+        served.commit(first, {0: 4})
+        served.rig.clock.advance(100)
+        served.commit(second, {0: 5})
+        served.rig.clock.advance(1_000)
+        served.commit(log.started(S2), {0: 6})  # no route
+        after = await served.samples()
+    name = ("rocketmq_namesrv_routes_behind_seconds_total", ())
+    assert (before[name], after[name]) == (0, 0.4)
+
+
+async def test_a_broker_that_contradicts_its_data_version_is_shown() -> None:
+    served, log = a_served_fleet()
+    other = a_registration(
+        "10.0.0.1:1", broker_name="b1", topics={"TopicTest": READ_ONLY, **BASE}, registration_hash=""
+    )
+    served.commit(log.register(other), {0: 4})
+    async with served.serving():
+        samples = await served.samples()
+        brokers = (await served.get("/brokers")).json()
+        page = (await served.get("/")).body.decode()
+    assert samples["rocketmq_namesrv_contradicting_brokers", ()] == 1
+    assert samples["rocketmq_namesrv_changes_total", ("contradiction", "false", "broker_live")] == 1
+    assert [broker["contradictions"] for broker in brokers] == [[], ["TopicTest"], []]
+    assert "other content under an unchanged DataVersion is ignored: TopicTest" in page
 
 
 async def test_requests_are_counted_and_timed_by_code() -> None:

@@ -13,6 +13,7 @@ from typing import Any, Final
 from namesrv_stream.clock import Clock
 from namesrv_stream.instants import duration, instant
 from namesrv_stream.route.changes import Cause
+from namesrv_stream.route.registered_topics import some_of
 from namesrv_stream.route.route_view import RouteView
 from namesrv_stream.server.http.console.query import SHOWN, STATES, WHY_ENDED, Question, Tone, plain
 from namesrv_stream.server.steps import Kept, Steps
@@ -160,7 +161,8 @@ def _card(status: str, broker: Broker, recent_events: RecentEvents, now_ms: int)
     downs = recent_events.downs(broker.key)
     if downs > (broker.ended is not None):
         lines.append(f"went down {times(downs)} in the last day")
-    return {"status": status, "label": label, "tone": tone, "broker": broker, "lines": lines}
+    differs = some_of(broker.contradictions)
+    return {"status": status, "label": label, "tone": tone, "broker": broker, "lines": lines, "differs": differs}
 
 
 def _ended_lines(broker: Broker) -> list[str]:

@@ -149,7 +149,7 @@ class ConsolePage:
                 is_missed = bool(question.find) and not found["cards"]
                 return found | {"why": await self._why.explain(About("broker", question.find)) if is_missed else None}
             case "topics":
-                return await topics(sources.server, question, steps)
+                return await topics(sources.server, question, steps, sources.clock.monotonic_ms())
             case "timeline":
                 await recent_events.begin(sources.server.view.next_offsets)
                 return await timeline(recent_events, question, clock, steps)

@@ -17,7 +17,7 @@ _MOST_BROKERS: Final = 6
 _MOST_LINES: Final = 300
 
 
-async def topics(server: NameServer, question: Question, steps: Steps) -> dict[str, Any]:
+async def topics(server: NameServer, question: Question, steps: Steps, monotonic_ms: int) -> dict[str, Any]:
     """Return the variables of the template ``topics``: the first matches by name, and the number of matches per set."""
     counts = dict.fromkeys(TOPIC_SETS, 0)
     first: list[str] = []
@@ -28,7 +28,7 @@ async def topics(server: NameServer, question: Question, steps: Steps) -> dict[s
         wanted = own if question.topics != "all" else [name for name, _ in some]
         first = heapq.nsmallest(_MOST_TOPICS, [*first, *wanted])
     return {
-        "lines": await steps.all(_topic(server, name) for name in first),
+        "lines": await steps.all(_topic(server, name, monotonic_ms) for name in first),
         "sets": [(name, text, counts[name]) for name, text in TOPIC_SETS.items()],
         "left_out": counts[question.topics] - len(first),
     }
@@ -47,9 +47,13 @@ def _found(server: NameServer, question: Question) -> Iterator[tuple[str, bool]]
         yield name, is_system_topic(name, clusters, table.groups)
 
 
-def _topic(server: NameServer, name: str) -> dict[str, Any]:
+def _topic(server: NameServer, name: str, monotonic_ms: int) -> dict[str, Any]:
     offers = list(islice(server.table.queue_data_of(name), _MOST_BROKERS))
-    return {"name": name, "offers": offers, "more": len(server.table.names_offering(name)) - len(offers)}
+    more = len(server.table.names_offering(name)) - len(offers)
+    # More exactly, the last query was up to an hour later (``core.QueryMarks``).
+    asked_ms = server.asked.get(name)
+    hours = None if asked_ms is None else (monotonic_ms - asked_ms) // 3_600_000
+    return {"name": name, "offers": offers, "more": more, "asked_hours": hours}
 
 
 Kind = Literal["same", "added", "removed", "changed"]

@@ -22,9 +22,10 @@ from tests.support.tables import TablesOfLog
 UNTIL = MONDAY_MS + 10_000_000
 
 
-def records_of(*records: tuple[int, int, int]) -> pa.Table:
+def records_of(*records: tuple[int, int, int], is_route: bool = True) -> pa.Table:
     """Return a table of records, given as (partition, offset, at_ms)."""
-    return pa.Table.from_pylist([dict(zip(RECORDS.names, record, strict=True)) for record in records], RECORDS)
+    rows = [dict(zip(RECORDS.names, (*record, is_route), strict=True)) for record in records]
+    return pa.Table.from_pylist(rows, RECORDS)
 
 
 def commit_delays(records: pa.Table, commits: list[JobCommit]) -> Row:
@@ -74,6 +75,27 @@ def test_records_committed_before_the_known_commits_are_ignored() -> None:
     assert commit_delays(records_of((0, 3, 500), (0, 12, 1_900), (1, 0, 700)), commits)["count"] == 0
 
 
+def behind(records: pa.Table, *commits: JobCommit, until_ms: int = UNTIL) -> tuple[int | None, float | None]:
+    found = ask_delays([], until_ms, records=records, commits=commits)["behind"]
+    return found["behind_ms"], found["behind_share"]
+
+
+def test_the_tables_are_behind_from_a_change_to_its_commit() -> None:
+    at = MONDAY_MS
+    commits = [JobCommit(at, {0: 10, 1: 10}), JobCommit(at + 300, {0: 12}), JobCommit(at + 450, {1: 11})]
+    # 100 to 300, 200 to 450 and 150 to 300: together 100 to 450.
+    records = records_of((0, 10, at + 100), (1, 10, at + 200), (0, 11, at + 150))
+    assert behind(records, *commits, until_ms=at + 1_000) == (350, 0.35)
+
+
+def test_changes_that_are_no_route_and_unknown_commits_do_not_count() -> None:
+    at = MONDAY_MS
+    commits = [JobCommit(at, {0: 10}), JobCommit(at + 300, {0: 12})]
+    assert behind(records_of((0, 10, at + 100), is_route=False), *commits) == (0, 0.0)
+    assert behind(records_of((0, 3, at - 500)), *commits) == (0, 0.0)
+    assert behind(records_of((0, 10, at + 100))) == (None, None)
+
+
 @settings(max_examples=examples(30), deadline=None)
 @given(
     st.lists(st.tuples(st.integers(1, 5), st.integers(1, 2_000)), min_size=1, max_size=30),
@@ -114,6 +136,7 @@ def test_commits_are_read_from_deltas_log(tmp_path: Path) -> None:
     assert [c.at_ms for c in found] == stamps[-2:]
     records = changed_records(changes, Window(BEGIN_MS - 1, tables.log.now_ms))
     assert sorted(records["offset"].to_pylist()) == [0, 2]
+    assert records["is_route"].to_pylist() == [True, True]
     delays = commit_delays(records, found)
     assert (delays["count"], delays["max_ms"]) == (1, found[1].at_ms - tables.log.now_ms)
 

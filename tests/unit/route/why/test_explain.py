@@ -257,6 +257,21 @@ def test_a_late_broker() -> None:
     assert causes(why(log, "broker-a", "broker", late=["10.0.0.1:10911 61 s ago"])) == [Why.HEARTBEAT_LATE]
 
 
+def test_contradiction() -> None:
+    log = Log()
+    log.register(a_broker())
+    rows = log.register(a_broker(topics={TOPIC: QueueData(4, 4, 6), **BASE}, registration_hash="other"))
+    log.now_ms += LONG_MS
+
+    of_topic, of_broker = why(log), why(log, "broker-a", "broker")
+
+    assert causes(of_topic) == causes(of_broker) == [Why.CONTRADICTION]
+    assert_evidence(first(of_topic), rows, "contradiction")
+    assert_evidence(first(of_broker), rows, "contradiction")
+    assert first(of_broker).text.endswith("broker-a (TopicTest)")
+    assert causes(why(log, "baseTopic")) == [Why.NOTHING_WRONG]
+
+
 def test_a_new_route_may_not_have_reached_clients() -> None:
     log = Log()
     rows = log.register(a_broker())

@@ -16,9 +16,10 @@ from namesrv_stream.tables.layout import ROUTE_CHANGES
 from namesrv_stream.tables.route_writers import StateWriter
 from namesrv_stream.tables.snapshot import FoldStateRow
 from namesrv_stream.tools.doctor import log_and_tables
+from namesrv_stream.tools.doctor.brokers import contradictions
 from namesrv_stream.tools.doctor.finding import Finding, Grade
 from namesrv_stream.tools.doctor.log_and_tables import history_tables, read_route_tables, route_tables
-from tests.support.builders import BEGIN_MS, Log, a_registration
+from tests.support.builders import BASE, BEGIN_MS, READ_ONLY, Log, a_registration
 from tests.support.history_tables import HistoryOfLogs
 from tests.support.tables import TOPIC_ID, TablesOfLog, settings_in
 
@@ -55,6 +56,22 @@ def _fault(tables: TablesOfLog, log: InspectedLog | None) -> Finding:
 
 def test_tables_that_follow_their_log_are_fine(tables: TablesOfLog) -> None:
     assert {f.grade for f in _examined(tables.settings, _log(tables))} == {Grade.FINE}
+
+
+@pytest.mark.parametrize("is_compacted", [True, False])
+def test_a_broker_that_contradicts_its_data_version_is_a_warning(tables: TablesOfLog, is_compacted: bool) -> None:
+    other = {"TopicTest": READ_ONLY, **BASE}
+    tables.log.register(a_registration(topics=other, registration_hash="other"))
+    tables.commit()
+    if is_compacted:
+        tables.compact()
+
+    (found,) = contradictions(read_route_tables(tables.settings))
+
+    assert found.grade is Grade.WARNING
+    assert found.text.startswith("broker-a at 10.0.0.1:10911 reports other queues")
+    assert "no new DataVersion: TopicTest;" in found.text
+    assert "mqadmin updateTopic" in found.remedy
 
 
 def test_no_tables_is_a_note(tmp_path: Path) -> None:

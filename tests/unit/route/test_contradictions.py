@@ -1,0 +1,197 @@
+"""Registrations with the DataVersion of the last one, but with other content."""
+
+from typing import Any
+
+import pytest
+
+from namesrv_stream.route import reducer
+from namesrv_stream.route.changes import Cause, ChangeKind, RouteChange
+from namesrv_stream.route.digest import decode_group, encode_group
+from namesrv_stream.route.events import TopicDeleted, WritePermChanged
+from namesrv_stream.route.model import DataVersion, QueueData, Registration
+from namesrv_stream.route.table import RouteTable
+from tests.support.builders import (
+    BASE,
+    NAME,
+    READ_ONLY,
+    RW,
+    S1,
+    S2,
+    Log,
+    a_key,
+    a_mapping,
+    a_registration,
+    of_kind,
+)
+
+FOUR = QueueData(4, 4, 6)
+V2 = DataVersion(2, 2_000, 0)
+
+
+def a_broker(queues: QueueData = RW, **changes: Any) -> Registration:
+    """A registration whose hash is that of its content."""
+    topics = changes.pop("topics", {"TopicTest": queues, **BASE})
+    text = f"{topics} {changes}"
+    return a_registration(topics=topics, registration_hash=text, **changes)
+
+
+def contradictions(log: Log) -> tuple[str, ...]:
+    return log.group().live_brokers[a_key()].contradictions
+
+
+def of_cause(rows: list[RouteChange]) -> list[tuple[str, str | None]]:
+    return [(row.kind, row.detail) for row in rows if row.cause == Cause.CONTRADICTION]
+
+
+def test_other_content_with_the_same_data_version_is_ignored_and_noted_once() -> None:
+    log = Log()
+    log.register(a_broker())
+
+    rows = log.register(a_broker(FOUR))
+
+    detail = "other content with the same DataVersion (1 of 1000): TopicTest; ignored"
+    assert of_cause(rows) == [("broker_live", detail), ("registration", detail)]
+    assert log.group().topics["TopicTest"] == RW
+    assert contradictions(log) == ("TopicTest",)
+    again = [log.register(a_broker(FOUR)), log.heard(a_broker(FOUR)), log.register(a_broker(FOUR), S2)]
+    assert [of_cause(rows) for rows in again] == [[], [], []]
+    assert contradictions(log) == ("TopicTest",)
+
+
+def test_every_further_content_is_noted_once() -> None:
+    log = Log()
+    log.register(a_broker())
+    log.register(a_broker(FOUR))
+
+    rows = log.register(a_broker(topics={"TopicTest": FOUR, "baseTopic": FOUR}))
+
+    assert [kind for kind, _ in of_cause(rows)] == ["broker_live", "registration"]
+    assert contradictions(log) == ("TopicTest", "baseTopic")
+
+
+def test_the_old_content_ends_a_contradiction() -> None:
+    log = Log()
+    log.register(a_broker())
+    log.register(a_broker(FOUR))
+
+    assert of_cause(log.register(a_broker())) == []
+    assert contradictions(log) == ()
+
+
+def test_a_new_data_version_ends_a_contradiction() -> None:
+    log = Log()
+    log.register(a_broker())
+    log.register(a_broker(FOUR))
+
+    rows = log.register(a_broker(FOUR, data_version=V2))
+
+    assert {row.cause for row in rows} == {Cause.REGISTERED}
+    assert log.group().topics["TopicTest"] == FOUR
+    assert contradictions(log) == ()
+
+
+def test_a_broker_that_was_away_may_return_with_other_content() -> None:
+    log = Log()
+    log.register(a_broker())
+    log.unregister(a_broker())
+
+    assert of_cause(log.register(a_broker(FOUR))) == []
+    assert log.group().topics["TopicTest"] == FOUR
+
+
+@pytest.mark.parametrize("topics", [{**BASE}, {"TopicTest": RW, **BASE, "new": FOUR}])
+def test_topics_that_are_added_or_left_out_are_none(topics: dict[str, QueueData]) -> None:
+    log = Log()
+    log.register(a_broker())
+
+    assert of_cause(log.register(a_broker(topics=topics))) == []
+    assert contradictions(log) == ()
+
+
+def test_what_operators_changed_is_none() -> None:
+    log = Log()
+    log.register(a_broker())
+    log.say(WritePermChanged(S1, NAME, False))
+    log.say(TopicDeleted(S1, "baseTopic", None))
+
+    assert of_cause(log.register(a_broker(zone_name="z1"))) == []
+    assert contradictions(log) == ()
+    assert log.group().topics["TopicTest"] == READ_ONLY
+
+
+def test_a_full_registration_after_a_single_topic_is_none() -> None:
+    log = Log()
+    log.register(a_broker())
+    log.register(a_broker(topics={"TopicTest": FOUR}, data_version=V2))
+
+    assert of_cause(log.register(a_broker(FOUR, data_version=V2))) == []
+    assert contradictions(log) == ()
+
+
+def test_a_lost_registration_of_a_single_topic_is_one() -> None:
+    log = Log()
+    log.register(a_broker())
+    log.register(a_broker(topics={"baseTopic": FOUR}, data_version=V2))  # that of TopicTest, before it, got lost
+
+    rows = log.register(a_broker(topics={"TopicTest": FOUR, "baseTopic": FOUR}, data_version=V2))
+
+    assert of_cause(rows)
+    assert contradictions(log) == ("TopicTest",)
+
+
+def test_static_mappings_contradict_too() -> None:
+    log = Log()
+    static = {"static": RW, **BASE}
+    log.register(a_broker(topics=static, topic_mappings={"static": a_mapping()}))
+
+    rows = log.register(a_broker(topics=static, topic_mappings={"static": a_mapping(epoch=8)}))
+
+    assert of_cause(rows)
+    assert contradictions(log) == ("static",)
+    assert log.group().topic_mappings["static"].epoch == 7
+
+
+def test_slaves_whose_topics_do_not_count_contradict_nothing() -> None:
+    log = Log()
+    log.register(a_broker())
+    log.register(a_registration("10.0.0.2:10911", 1, registration_hash="1"))
+
+    assert of_cause(log.register(a_registration("10.0.0.2:10911", 1, topics={"TopicTest": FOUR, **BASE}))) == []
+
+
+def test_the_setting_takes_the_content_over() -> None:
+    log = Log()
+    log.change_settings(take_over_contradictions=True)
+    log.register(a_broker())
+
+    rows = log.register(a_broker(FOUR))
+
+    detail = "other content with the same DataVersion (1 of 1000): TopicTest; taken over"
+    assert ("queue_data", detail) in of_cause(rows)
+    assert log.group().topics["TopicTest"] == FOUR
+    assert contradictions(log) == ()
+    assert of_cause(log.heard(a_broker(FOUR))) == []
+
+
+def test_the_setting_takes_over_what_was_ignored_with_the_next_heartbeat() -> None:
+    log = Log()
+    log.register(a_broker())
+    log.register(a_broker(FOUR))
+    log.change_settings(take_over_contradictions=True)
+
+    rows = log.heard(a_broker(FOUR))
+
+    assert [row.cause for row in of_kind(rows, ChangeKind.QUEUE_DATA)] == [Cause.CONTRADICTION]
+    assert log.group().topics["TopicTest"] == FOUR
+    assert contradictions(log) == ()
+
+
+def test_tables_and_stored_groups_keep_contradictions() -> None:
+    log = Log()
+    log.register(a_broker())
+    log.register(a_broker(FOUR))
+    table = RouteTable()
+
+    reducer.apply(table, log.output.changes)
+
+    assert table.group(NAME) == log.group() == decode_group(encode_group(log.group()))
