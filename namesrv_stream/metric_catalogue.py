@@ -119,6 +119,11 @@ METRICS: Final[Mapping[str, Metric]] = {
         "this server hears; a broker expires above 1.",
         ("cluster",),
     ),
+    "rocketmq_namesrv_view_unmapped_addresses": Metric(
+        "gauge",
+        "Addresses of brokers in the routes for which an address view has no mapping.",
+        ("view",),
+    ),
     "rocketmq_namesrv_active_brokers": Metric(
         "gauge",
         "Broker processes in the routes: alive, or held by the mass-expiry guard.",

@@ -20,7 +20,12 @@ _SHOWN_ARGUMENTS: Final = 3
 _SHOWN_CHARS: Final = 100
 #: Section of the settings → the flag of its port.
 PORT_FLAGS: Final = {"remoting": "--remoting-port", "http": "--http-port", "embedded_kafka": "--kafka-port"}
-_HOST_KEYS: Final = {"embedded_kafka": "advanced.embedded_kafka.listen_host"}
+#: The key of the additional listeners, which stands for a section here.
+VIEW_LISTENERS: Final = "advanced.remoting.view_listeners"
+_HOST_KEYS: Final = {
+    "embedded_kafka": "advanced.embedded_kafka.listen_host",
+    VIEW_LISTENERS: "remoting.listen_host",
+}
 # Below Linux's range of ports for outgoing connections, so that none of those takes the port first.
 _LOWEST_CHOSEN: Final = 20_000
 _HIGHEST_CHOSEN: Final = 32_000
@@ -100,6 +105,8 @@ def listen_fault(error: OSError, host: str, port: int, section: str) -> ConfigEr
         return ConfigError("settings", _HOST_KEYS.get(section, f"{section}.listen_host"), reason)
     listener = listener_on(port) if error.errno == errno.EADDRINUSE else None
     who = f" by {listener}" if listener else ""
+    if section == VIEW_LISTENERS:
+        return ConfigError("settings", section, f"{reason}{who}")
     flag = f"{PORT_FLAGS[section]} PORT chooses another port, 0 any free one"
     return ConfigError("settings", f"{section}.listen_port", f"{reason}{who}; {flag}")
 

@@ -13,6 +13,7 @@ from namesrv_stream.client.commands import answer_text
 from namesrv_stream.client.commands.answer_text import printable
 from namesrv_stream.client.commands.query_commands import show_route
 from namesrv_stream.client.commands.query_options import JsonOption, Target, emit, json_text, name_server_command
+from namesrv_stream.client.commands.view_commands import show_route_in_view
 from namesrv_stream.client.route import TopicRouteData, decode_topic_route
 from namesrv_stream.clock import SystemClock
 from namesrv_stream.errors import ConfigError
@@ -148,6 +149,12 @@ AsOfOption = Annotated[
 ]
 
 
+ViewOption = Annotated[
+    str | None,
+    typer.Option("--view", help="The route as clients of this address view receive it.", metavar="VIEW"),
+]
+
+
 def register_route(app: typer.Typer, mqadmin_app: typer.Typer) -> None:
     """Add ``route`` to ``app``, and ``topicRoute`` to ``app`` and ``mqadmin_app``."""
     app.command()(name_server_command(route))
@@ -162,11 +169,12 @@ def route(
         str | None, typer.Option("--topic", "-t", help="The topic, as an option (mqadmin style).", metavar="TOPIC")
     ] = None,
     as_of: AsOfOption = None,
+    view: ViewOption = None,
     wide: WideOption = False,
     as_json: JsonOption = False,
 ) -> None:
     """Show which brokers serve a topic, now or at another time."""
-    _show(target, topic or topic_option, as_of, as_json, partial(answer_text.print_route, wide=wide))
+    _show(target, topic or topic_option, as_of, as_json, partial(answer_text.print_route, wide=wide), view)
 
 
 def topic_route(
@@ -181,23 +189,36 @@ def topic_route(
 
 
 def _show(
-    target: Target, topic: str | None, as_of: str | None, as_json: bool, print_table: Callable[[TopicRouteData], None]
+    target: Target,
+    topic: str | None,
+    as_of: str | None,
+    as_json: bool,
+    print_table: Callable[[TopicRouteData], None],
+    view: str | None = None,
 ) -> None:
     if not topic:
         raise ConfigError(COMMAND_LINE, "TOPIC", "is missing")
-    if as_of is None:
-        show_route(target, topic, as_json=as_json, print_table=print_table)
+    if as_of is not None:
+        _show_past_route(target.configuration, topic, as_of, as_json, print_table, view)
+    elif view is not None:
+        show_route_in_view(target, topic, view, as_json=as_json, print_table=print_table)
     else:
-        _show_past_route(target.configuration, topic, as_of, as_json, print_table)
+        show_route(target, topic, as_json=as_json, print_table=print_table)
 
 
 def _show_past_route(
-    configuration: Configuration, topic: str, as_of: str, as_json: bool, print_table: Callable[[TopicRouteData], None]
+    configuration: Configuration,
+    topic: str,
+    as_of: str,
+    as_json: bool,
+    print_table: Callable[[TopicRouteData], None],
+    view: str | None,
 ) -> None:
     # Imported here, because Arrow and Delta take a second to import, and the current route does not need them.
     from namesrv_stream.history.past_route import read_past_route
 
-    found = read_past_route(configuration.load().settings, topic, as_of, SystemClock().now_ms(), flag="--as-of")
+    settings, now_ms = configuration.load().settings, SystemClock().now_ms()
+    found = read_past_route(settings, topic, as_of, now_ms, flag="--as-of", address_view=view)
     if as_json:
         emit(json_text(orjson.loads(found.json_text())))
     else:

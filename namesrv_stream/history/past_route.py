@@ -15,6 +15,7 @@ from namesrv_stream.history.database import Past
 from namesrv_stream.instants import COMMAND_LINE, instant, parse_past_instant
 from namesrv_stream.processor.route_body import RouteAnswers, encode_topic_route
 from namesrv_stream.route import reducer
+from namesrv_stream.route.address_views import VIEWS_NAMESPACE, AddressView, AddressViews
 from namesrv_stream.route.changes import ChangeKind, RouteChange
 from namesrv_stream.route.model import PERM_READ, PERM_WRITE
 from namesrv_stream.route.route_view import RouteView
@@ -150,15 +151,19 @@ class PastRoute:
         ]
 
 
-def route_as_of(past: Past, topic: str, at_ms: int, options: RouteOptions | None = None) -> PastRoute:
+def route_as_of(
+    past: Past, topic: str, at_ms: int, options: RouteOptions | None = None, address_view: str | None = None
+) -> PastRoute:
     """Return the route that a client got at a time; blocks.
 
     Args:
         at_ms: Log time, epoch milliseconds. Changes at exactly this time are included.
         options: Options of the server.
+        address_view: Name of the address view of the client, as the view was at that time; None for no view.
 
     Raises:
-        NotInHistory: No broker served the topic then, or the history does not cover that time; the text says which.
+        NotInHistory: No broker served the topic then, the view did not exist, or the history does not cover that time;
+            the text says which.
         TableSchemaMismatch: The tables cannot be read.
     """
     past.check_covers(at_ms)
@@ -170,13 +175,25 @@ def route_as_of(past: Past, topic: str, at_ms: int, options: RouteOptions | None
     last = max(_relevant(rows), key=lambda row: (row.at_ms, *row[:3]), default=None)
     if last is None:
         raise NotInHistory(f"no route for topic {topic} as of {then}: {_when_known(past, topic)}")
-    route = _answers(table_of(rows), options).route(topic, with_order=options.with_order)
+    view = None if address_view is None else _view_as_of(past, address_view, at_ms)
+    answers = _answers(table_of(rows), options)
+    route = answers.route(topic, with_order=options.with_order, address_view=view)
+    if route is None and view is not None and answers.route(topic) is not None:
+        raise NotInHistory(f"no route for topic {topic} in view {view.name} as of {then}: it left out all addresses")
     if route is None:
         why = f"{last.broker_name} {last.cause} at {instant(last.at_ms, with_ms=True)}"
         why += f": {last.detail}" if last.detail else ""
         where = f"partition {last.partition} offset {last.offset}"
         raise NotInHistory(f"no route for topic {topic} as of {then}; the last change was: {why} ({where})")
     return PastRoute(topic, at_ms, route, last, past.extent)
+
+
+def _view_as_of(past: Past, name: str, at_ms: int) -> AddressView:
+    rows = past.changes("kv_as_of", namespace=VIEWS_NAMESPACE, key=name, at_ms=at_ms)
+    view = AddressViews(table_of(rows).kv.get(VIEWS_NAMESPACE)).by_name.get(name)
+    if view is None:
+        raise NotInHistory(f"there was no address view {name} as of {instant(at_ms, with_ms=True)}")
+    return view
 
 
 def route_body(table: RouteTable, topic: str, options: RouteOptions) -> bytes | None:
@@ -213,7 +230,14 @@ def _when_known(past: Past, topic: str) -> str:
 
 
 def read_past_route(
-    settings: Settings, topic: str, as_of: str, now_ms: int, *, flag: str, source: str = COMMAND_LINE
+    settings: Settings,
+    topic: str,
+    as_of: str,
+    now_ms: int,
+    *,
+    flag: str,
+    source: str = COMMAND_LINE,
+    address_view: str | None = None,
 ) -> PastRoute:
     """Return the route of a topic at a time given as text; blocks.
 
@@ -221,6 +245,7 @@ def read_past_route(
         as_of: The time, in a form that ``instants.parse_past_instant`` accepts.
         flag: Name of the flag or parameter, for errors.
         source: Where the flag was given, for errors.
+        address_view: Name of the address view of the client; None for no view.
 
     Raises:
         ConfigError: The time is invalid or in the future.
@@ -232,4 +257,4 @@ def read_past_route(
     options = RouteOptions(
         support_acting_master=name_server.support_acting_master, with_order=name_server.order_message_enable
     )
-    return route_as_of(Past(settings), topic, at_ms, options)
+    return route_as_of(Past(settings), topic, at_ms, options, address_view)

@@ -59,7 +59,7 @@ def authorise(access: Access, call: Call) -> None:
     size = len(call.request.body or b"")
     if size > MAX_BODY_BYTES:
         raise RequestRefused(f"a body of {size} bytes exceeds {MAX_BODY_BYTES}")
-    is_trusted = not call.peer.is_proxied and _is_within(call.peer.host, access.trusted_networks)
+    is_trusted = not call.peer.is_proxied and is_within(call.peer.host, access.trusted_networks)
     if is_trusted or _is_signed(access, call.request):
         return
     name = RequestCode(call.request.code).name
@@ -75,7 +75,7 @@ def authorise_broker(access: Access, call: Call) -> None:
     Raises:
         NoPermission: It comes from outside ``broker_networks``, and no account signed it.
     """
-    if _is_within(call.peer.host, access.broker_networks) or _is_signed(access, call.request):
+    if is_within(call.peer.host, access.broker_networks) or _is_signed(access, call.request):
         return
     name = RequestCode(call.request.code).name
     raise _refusal(access, call, f"{name} from {call.peer.host or 'an unknown address'}", "admin.broker_networks")
@@ -112,7 +112,8 @@ def _refusal(access: Access, call: Call, what: str, networks: str) -> NoPermissi
     return NoPermission(f"{refused}; {reason}", for_log=f"{what}: {logged}")
 
 
-def _is_within(host: str, networks: Networks) -> bool:
+def is_within(host: str, networks: Networks) -> bool:
+    """Return whether an address is in one of the networks; False if it is no address."""
     try:
         address = ip_address(host)
     except ValueError:

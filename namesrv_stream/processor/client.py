@@ -16,6 +16,7 @@ from namesrv_stream.processor.name_server import Answer, Call, Dependency, NameS
 from namesrv_stream.processor.route_body import encode_topic_list
 from namesrv_stream.remoting.command import V4_9_4, response_to
 from namesrv_stream.remoting.headers import GetRouteInfoRequestHeader, GetTopicsByClusterRequestHeader
+from namesrv_stream.route.address_views import told_addrs
 
 
 def get_route_info_by_topic(server: NameServer, call: Call) -> Answer:
@@ -35,7 +36,9 @@ def get_route_info_by_topic(server: NameServer, call: Call) -> Answer:
     zone_name = header.zone_name if header.zone_mode and (header.zone_name or "").strip() else None
     # RocketMQ's zone filter writes the legacy form, even if the client requested the strict one.
     strict = zone_name is None and (call.request.version >= V4_9_4 or header.accept_standard_json_only)
-    body = server.answers.route_body(topic, strict=strict, with_order=with_order, zone_name=zone_name)
+    body = server.answers.route_body(
+        topic, strict=strict, with_order=with_order, zone_name=zone_name, address_view=call.view
+    )
     if body is None:
         raise TopicNotExist(topic)
     server.asked[topic] = call.now_ms
@@ -46,7 +49,7 @@ def get_route_info_by_topic(server: NameServer, call: Call) -> Answer:
 
 def get_broker_cluster_info(server: NameServer, call: Call) -> Answer:
     """Answer 106."""
-    return Answer(response_to(call.request, body=server.answers.cluster_info_body()))
+    return Answer(response_to(call.request, body=server.answers.cluster_info_body(call.view)))
 
 
 #: Bits of topicSysFlag. Source: rocketmq 5.3.3, TopicSysFlag.
@@ -80,7 +83,11 @@ def get_system_topic_list(server: NameServer, call: Call) -> Answer:
     """Answer 304: cluster and broker names, which are topics on brokers, and a broker that knows further topics."""
     table = server.table
     names = {*table.clusters(), *(name for names in table.clusters().values() for name in names)}
-    addrs = [addr for group in table.registered_groups() for addr in group.broker_addrs.values()]
+    addrs = [
+        addr
+        for group in table.registered_groups()
+        for addr in told_addrs(call.view, group.broker_name, group.broker_addrs).values()
+    ]
     return _topic_list(call, names, broker_addr=min(addrs, default=None))
 
 

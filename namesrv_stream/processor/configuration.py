@@ -25,6 +25,7 @@ from namesrv_stream.remoting.headers import (
     GetKVListByNamespaceRequestHeader,
     PutKVConfigRequestHeader,
 )
+from namesrv_stream.route.address_views import VIEWS_NAMESPACE, parse_view
 from namesrv_stream.route.events import KvDeleted, KvPut, SettingsChanged
 from namesrv_stream.route.table import HELD_NAMESPACE, held_entries
 
@@ -150,20 +151,32 @@ def _text(value: object) -> str:
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
-def put_kv_config(_: NameServer, call: Call) -> Answer:
+def put_kv_config(server: NameServer, call: Call) -> Answer:
     """Answer 100. Blank texts are valid.
 
-    Differs from RocketMQ: a missing value is refused. Java stores a null that no query ever returns.
+    Differs from RocketMQ: a missing value is refused. Java stores a null that no query ever returns. In the namespace
+    of address views, an invalid view is refused (ADR 0059).
 
     Raises:
-        RequestRefused: A field is missing.
+        RequestRefused: A field is missing, or an address view is invalid.
     """
     header = PutKVConfigRequestHeader.from_ext_fields(call.request.ext_fields)
     if header.namespace is None or header.key is None:
         raise RequestRefused("namespace or key is null")
     if header.value is None:
         raise RequestRefused("value is null")
+    if header.namespace == VIEWS_NAMESPACE:
+        _check_view(server, header.key, header.value)
     return operator_change(response_to(call.request), KvPut(call.origin, header.namespace, header.key, header.value))
+
+
+def _check_view(server: NameServer, name: str, document: str) -> None:
+    try:
+        conflict = server.views.conflict(parse_view(name, document))
+    except ValueError as error:
+        raise RequestRefused(str(error)) from None
+    if conflict is not None:
+        raise RequestRefused(conflict)
 
 
 def get_kv_config(server: NameServer, call: Call) -> Answer:

@@ -10,6 +10,7 @@ from namesrv_stream.errors import BodyDecodeError
 from namesrv_stream.processor.register_body import RegisterBrokerBody
 from namesrv_stream.processor.route_body import RouteAnswers
 from namesrv_stream.remoting.command import RemotingCommand, RequestCode
+from namesrv_stream.route.address_views import VIEWS_NAMESPACE, AddressView, AddressViews
 from namesrv_stream.route.events import AcceptedEvent, Origin
 from namesrv_stream.route.group import BrokerGroup
 from namesrv_stream.route.model import Holder, LeaseKey
@@ -76,10 +77,13 @@ class Peer(NamedTuple):
     """The sender of a request: the IP address of the socket's other end, "" if unknown.
 
     If the connection began with a PROXY preamble, it ``is_proxied``, and ``host`` is the proxy's address.
+    ``client_host`` and ``listener`` choose the address view (``AddressViews.view_of``).
     """
 
     host: str
     is_proxied: bool
+    client_host: str = ""
+    listener: str = ""
 
 
 Networks = tuple[IPv4Network | IPv6Network, ...]
@@ -106,12 +110,14 @@ class Access:
         trusted_networks: Networks whose peers need no signature for admin requests, unless they use a proxy.
         accounts: RocketMQ ACL accounts: AccessKey → secret.
         broker_networks: Networks whose peers need no signature for brokers' requests, even through a proxy.
+        proxy_networks: Networks of proxies whose PROXY preambles choose the address view.
     """
 
     trusted_networks: Networks = _THIS_MACHINE
     accounts: Mapping[str, str] = field(default_factory=dict, repr=False)
     enable_config_update: bool = False
     broker_networks: Networks = _ANYBODY
+    proxy_networks: Networks = ()
 
 
 @dataclass(slots=True)
@@ -136,6 +142,7 @@ class NameServer:
     access: Access = field(default_factory=Access)
     started_ms: int = 0
     config: Mapping[str, str] = field(default_factory=dict)
+    views: AddressViews = field(default_factory=AddressViews)
 
     @property
     def table(self) -> RouteTable:
@@ -146,6 +153,15 @@ class NameServer:
         """Whether a registration deletes the topics that it does not list; None if the log has no such setting."""
         value = self.table.settings.get(("effective", "delete_topic_with_broker_registration"))
         return None if value is None else value == "true"
+
+    def refresh_views(self) -> bool:
+        """Read the address views again if their KV entries have changed; return whether they have."""
+        entries = self.table.kv.get(VIEWS_NAMESPACE, {})
+        if entries == self.views.entries:
+            return False
+        self.views = AddressViews(entries, self.views.next_number)
+        self.answers.forget_views()
+        return True
 
     def reconfigure(self, changes: OptionChanges) -> None:
         """Change options; the next answers use them."""
@@ -158,13 +174,17 @@ DecodedBody = RegisterBrokerBody | BodyDecodeError
 
 
 class Call(NamedTuple):
-    """A request that arrived at ``now_ms`` (monotonic); ``decoded`` is its body, if the server decoded a large one."""
+    """A request that arrived at ``now_ms`` (monotonic).
+
+    ``decoded`` is its body, if the server decoded a large one; ``view`` is the client's address view.
+    """
 
     request: RemotingCommand
     origin: Origin
     now_ms: int
     peer: Peer = Peer("", False)
     decoded: DecodedBody | None = None
+    view: AddressView | None = None
 
 
 class Accepted(NamedTuple):

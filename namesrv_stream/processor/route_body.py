@@ -6,10 +6,19 @@ from typing import Any
 
 from namesrv_stream.remoting.fastjson import JavaMap, dumps_legacy, dumps_strict
 from namesrv_stream.remoting.headers import ORDER_TOPIC_CONFIG
+from namesrv_stream.route.address_views import AddressView
 from namesrv_stream.route.model import DataVersion, QueueData, TopicQueueMappingInfo
 from namesrv_stream.route.route_view import RouteView
 from namesrv_stream.route.table import RouteTable
-from namesrv_stream.route.topic_route import BrokerData, TopicRoute, broker_data_of, in_zone, pickup_topic_route
+from namesrv_stream.route.topic_route import (
+    BrokerData,
+    TopicRoute,
+    broker_data_of,
+    in_view,
+    in_zone,
+    may_act,
+    pickup_topic_route,
+)
 
 
 def encode_topic_route(route: TopicRoute, *, strict: bool) -> bytes:
@@ -41,10 +50,14 @@ def encode_order_conf(order_topic_conf: str, *, strict: bool) -> bytes:
     return _dumps(order_topic_conf, strict)
 
 
-def encode_cluster_info(table: RouteTable) -> bytes:
-    """Encode ClusterInfo in the legacy form."""
-    brokers = {g.broker_name: _broker_data(broker_data_of(g)) for g in table.registered_groups()}
+def encode_cluster_info(table: RouteTable, address_view: AddressView | None = None) -> bytes:
+    """Encode ClusterInfo in the legacy form; an address view may leave out brokers."""
+    datas = (broker_data_of(group, address_view) for group in table.registered_groups())
+    brokers = {data.broker_name: _broker_data(data) for data in datas if data.broker_addrs}
     clusters = {cluster: sorted(names) for cluster, names in table.clusters().items()}
+    if address_view is not None:
+        known = {cluster: [name for name in names if name in brokers] for cluster, names in clusters.items()}
+        clusters = {cluster: names for cluster, names in known.items() if names}
     return dumps_legacy({"brokerAddrTable": JavaMap(brokers), "clusterAddrTable": JavaMap(clusters)})
 
 
@@ -121,24 +134,49 @@ class RouteAnswers:
         self.support_acting_master = support_acting_master
         self._view = view
 
-    def route(self, topic: str, *, with_order: bool = False) -> TopicRoute | None:
-        """Return the route of ``topic``; ``with_order`` adds the order of queues from the KV table."""
-        route = pickup_topic_route(self._view.table, topic, support_acting_master=self.support_acting_master)
+    def route(
+        self,
+        topic: str,
+        *,
+        with_order: bool = False,
+        zone_name: str | None = None,
+        address_view: AddressView | None = None,
+    ) -> TopicRoute | None:
+        """Return the route of ``topic``; None if there is none.
+
+        Args:
+            topic: The topic.
+            with_order: Whether to add the order of queues from the KV table.
+            zone_name: Removes the brokers of other zones.
+            address_view: The view of the client, which determines the brokers' addresses.
+        """
+        table = self._view.table
+        route = pickup_topic_route(table, topic, support_acting_master=self.support_acting_master)
+        if route is not None and zone_name is not None:
+            route = in_zone(route, zone_name)
+        if route is not None and address_view is not None and may_act(topic):
+            route = in_view(route, table, address_view)
         return route if route is None else replace(route, order_topic_conf=self.order_conf(topic, with_order))
 
     def route_body(
-        self, topic: str, *, strict: bool, with_order: bool = False, zone_name: str | None = None
+        self,
+        topic: str,
+        *,
+        strict: bool,
+        with_order: bool = False,
+        zone_name: str | None = None,
+        address_view: AddressView | None = None,
     ) -> bytes | None:
-        """Return the encoded route; None if there is none. ``zone_name`` removes the brokers of other zones."""
-        route = self.route(topic, with_order=with_order)
-        if route is None:
-            return None
-        route = route if zone_name is None else in_zone(route, zone_name)
-        return encode_topic_route(route, strict=strict)
+        """Return the encoded ``route``; None if there is none."""
+        route = self.route(topic, with_order=with_order, zone_name=zone_name, address_view=address_view)
+        return None if route is None else encode_topic_route(route, strict=strict)
 
-    def cluster_info_body(self) -> bytes:
+    def cluster_info_body(self, address_view: AddressView | None = None) -> bytes:
         """Return the encoded brokerAddrTable and clusterAddrTable."""
-        return encode_cluster_info(self._view.table)
+        return encode_cluster_info(self._view.table, address_view)
+
+    def forget_views(self) -> None:
+        """Drop what is cached of address views, because they changed."""
 
     def order_conf(self, topic: str, with_order: bool) -> str | None:
         """Return the order of the topic's queues; None if there is none, or if it is not wanted."""

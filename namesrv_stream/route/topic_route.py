@@ -16,6 +16,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 from typing import Final
 
+from namesrv_stream.route.address_views import AddressView, told_addrs
 from namesrv_stream.route.group import BrokerGroup
 from namesrv_stream.route.model import (
     MASTER_ID,
@@ -97,9 +98,38 @@ def in_zone(route: TopicRoute, zone_name: str) -> TopicRoute:
     )
 
 
-def broker_data_of(group: BrokerGroup) -> BrokerData:
-    """Return a group's entry of brokerAddrTable."""
-    return BrokerData(group.broker_name, group.cluster, group.broker_addrs, group.enable_acting_master, group.zone_name)
+def in_view(route: TopicRoute, table: RouteTable, view: AddressView) -> TopicRoute | None:
+    """Return the route as clients of an address view receive it, without brokers of which they are told no address.
+
+    Return None if no broker remains. The route must not be ``in_view`` already. An acting master has another brokerId
+    in the route than in its group; its own one determines its address.
+    """
+    told: dict[str, str] = {}
+    broker_datas = []
+    for data in route.broker_datas:
+        of_name = view.told_addrs(data.broker_name, table.group(data.broker_name).broker_addrs)
+        broker_datas.append(with_told_addrs(data, of_name))
+        told |= of_name
+    removed = {data.broker_name for data in broker_datas if not data.broker_addrs}
+    if removed and len(removed) == len(broker_datas):
+        return None
+    return replace(
+        route,
+        broker_datas=tuple(data for data in broker_datas if data.broker_addrs),
+        queue_datas={name: queues for name, queues in route.queue_datas.items() if name not in removed},
+        filter_server_table={told[a]: f for a, f in route.filter_server_table.items() if a in told},
+    )
+
+
+def with_told_addrs(broker: BrokerData, told: Mapping[str, str]) -> BrokerData:
+    """Return a broker with the addresses that clients are told, by its own ones; the others are left out."""
+    return replace(broker, broker_addrs={i: told[addr] for i, addr in broker.broker_addrs.items() if addr in told})
+
+
+def broker_data_of(group: BrokerGroup, view: AddressView | None = None) -> BrokerData:
+    """Return a group's entry of brokerAddrTable, as clients of an address view receive it."""
+    addrs = told_addrs(view, group.broker_name, group.broker_addrs)
+    return BrokerData(group.broker_name, group.cluster, addrs, group.enable_acting_master, group.zone_name)
 
 
 def broker_data_for_clients(
@@ -113,7 +143,10 @@ def broker_data_for_clients(
 
 
 def may_act(topic: str) -> bool:
-    """Whether a slave may replace the master in a topic's route; not if brokers read their own group by the topic."""
+    """Whether a topic's route may differ from the group: an acting master, or the addresses of an address view.
+
+    Brokers read their own group by the other topics.
+    """
     return not topic.startswith(SYNC_BROKER_MEMBER_GROUP_PREFIX)
 
 

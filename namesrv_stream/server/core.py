@@ -30,6 +30,7 @@ from namesrv_stream.server.peer_log import PeerLog
 from namesrv_stream.server.start.identity import Identity
 from namesrv_stream.server.start.process import advertised_address
 from namesrv_stream.server.tls import ServerTls, calls_context
+from namesrv_stream.server.view.client_views import UnmappedAddresses
 from namesrv_stream.server.view.served_view import ServedView
 from namesrv_stream.settings import Settings, read_accounts, rocketmq_config
 
@@ -86,10 +87,11 @@ class Core:
     peer_log: PeerLog
     counters: Counters
     queries: QueryMarks
+    unmapped: UnmappedAddresses
 
-    def new_connection(self) -> RemotingConnection:
-        """Return the protocol of a newly accepted connection."""
-        return RemotingConnection(self.connections.next_id(), self.services)
+    def new_connection(self, listener: str = "") -> RemotingConnection:
+        """Return the protocol of a connection that a listener accepted; the main one has no name."""
+        return RemotingConnection(self.connections.next_id(), self.services, listener)
 
     def beat(self) -> None:
         """Do the periodic work; the caller repeats it every tick interval."""
@@ -148,7 +150,8 @@ def build_core(settings: Settings, view: RouteView, ports: Ports) -> Core:
         ports.clock,
     )
     queries = QueryMarks(name_server, responses)
-    return Core(name_server, served, gateway, connections, services, notifier, peer_log, counters, queries)
+    unmapped = UnmappedAddresses(name_server, settings.remoting.port_of_view_listener)
+    return Core(name_server, served, gateway, connections, services, notifier, peer_log, counters, queries, unmapped)
 
 
 def _name_server(settings: Settings, view: RouteView, ports: Ports) -> NameServer:
@@ -157,12 +160,18 @@ def _name_server(settings: Settings, view: RouteView, ports: Ports) -> NameServe
     accounts = read_accounts(admin)
     for warning in accounts.warnings:
         logger.warning("%s", warning)
-    networks = networks_of(admin.trusted_networks), networks_of(admin.broker_networks)
+    access = Access(
+        networks_of(admin.trusted_networks),
+        accounts.secrets,
+        admin.enable_config_update,
+        networks_of(admin.broker_networks),
+        networks_of(settings.remoting.proxy_networks),
+    )
     return NameServer(
         view,
         CachedRouteAnswers(view, support_acting_master=options.support_acting_master),
         options,
-        access=Access(networks[0], accounts.secrets, admin.enable_config_update, networks[1]),
+        access=access,
         started_ms=ports.clock.monotonic_ms(),
         config=rocketmq_config(settings) | {"listenPort": str(ports.listen_port)},
     )

@@ -5,9 +5,10 @@ import contextlib
 import logging
 import signal
 import socket
-from collections.abc import Coroutine, Mapping
+from collections.abc import Coroutine, Mapping, Sequence
 from functools import partial
 from itertools import islice
+from pathlib import Path
 from typing import Any, Final
 
 import uvloop
@@ -15,6 +16,7 @@ import uvloop
 from namesrv_stream.clock import SystemClock, until_multiple_ms
 from namesrv_stream.kafka import producer_config
 from namesrv_stream.logs import progress, safe
+from namesrv_stream.ports import VIEW_LISTENERS
 from namesrv_stream.processes import write_run_file
 from namesrv_stream.processor.name_server import NameServer
 from namesrv_stream.route.fold.folded_log import FoldedLog
@@ -38,10 +40,12 @@ from namesrv_stream.server.start.process import (
     keep_all,
     prepare_process,
 )
+from namesrv_stream.server.view.client_views import set_configured_views
 from namesrv_stream.server.view.commit_applier import CommitApplier, HistoryAge
 from namesrv_stream.server.view.fleet import Fleet
 from namesrv_stream.server.view.served_state import ServedState
 from namesrv_stream.settings import Settings
+from namesrv_stream.settings.checks import read_view_file
 from namesrv_stream.tables.job_commits import log_held
 from namesrv_stream.tables.storage import tables_of
 
@@ -49,6 +53,7 @@ logger = logging.getLogger(__name__)
 
 Parts = Mapping[str, Coroutine[Any, Any, None]]
 
+_VIEW_FILES: Final = "advanced.remoting.view_files"
 _REFUSAL_POLL_S: Final = 0.2
 _KAFKA_RETRY_S: Final = 1.0
 #: A second in all. All servers read the job's commit at the same time, usually within 0.3 s.
@@ -96,7 +101,14 @@ class _Server:
         view = RouteView(snapshot.table, snapshot.next_offsets, partitions=settings.kafka.partitions)
         folded = FoldedLog(snapshot.topic_id, snapshot.progress)
         has_kafka = await open_log(settings, self._identity, view, folded, self._clock)
+        views = {
+            file.stem: read_view_file(file, file.stem, _VIEW_FILES) for file in map(Path, settings.remoting.view_files)
+        }
         listener = bind(settings.remoting.listen_host, settings.remoting.listen_port, "remoting")
+        view_listeners = {
+            name: bind(settings.remoting.listen_host, port, VIEW_LISTENERS)
+            for name, port in settings.remoting.port_of_view_listener.items()
+        }
         ports = Ports(self._clock, self._identity, self._lane, listener.getsockname()[1])
         core = build_core(settings, view, ports)
         keep_all()
@@ -104,7 +116,10 @@ class _Server:
         log_held(view.table.held)
         applier = CommitApplier(settings, snapshot, core, self._clock)
         http, metrics = self._http_server(core, view, applier, listener)
-        remoting = await loop.create_server(core.new_connection, sock=listener, backlog=BACKLOG)
+        remoting = [
+            await loop.create_server(partial(core.new_connection, name), sock=sock, backlog=BACKLOG)
+            for name, sock in {"": listener, **view_listeners}.items()
+        ]
         if self._lane is not None:
             self._lane.start(loop)
         applier.start(loop)
@@ -113,17 +128,20 @@ class _Server:
             "beat": self._beat(core, metrics),
             "follow": applier.run(),
             "kafka": self._connect_kafka(core.gateway, guard, has_kafka),
-            "ready": self._announce(core.gateway, guard, http, listener),
+            "ready": self._announce(core.gateway, guard, http, listener, view_listeners),
             "kv-log": self._log_kv(core.name_server),
             "notify": core.notifier.run(),
             "rival": watch_for_rival(settings, self._identity),
             "certificate": core.services.tls.watch(),
+            "unmapped": core.unmapped.watch(),
+            "views": set_configured_views(views, core.name_server, core.gateway, core.services.origin),
         }
         try:
             await self._run_parts(parts, remoting, http, core, stop)
         finally:
             core.gateway.begin_stop()
-            remoting.close()
+            for server in remoting:
+                server.close()
             applier.stop()
             core.services.large_requests.stop()
             if self._lane is not None:
@@ -154,16 +172,17 @@ class _Server:
         return HttpServer(bind(settings.http.listen_host, settings.http.listen_port, "http"), sources), metrics
 
     async def _run_parts(
-        self, parts: Parts, remoting: asyncio.Server, http: HttpServer, core: Core, stop: asyncio.Event
+        self, parts: Parts, remoting: Sequence[asyncio.Server], http: HttpServer, core: Core, stop: asyncio.Event
     ) -> None:
-        """Run the parts and the two listeners until ``stop`` is set; then stop all of them in order."""
+        """Run the parts and the listeners until ``stop`` is set; then stop all of them in order."""
         async with asyncio.TaskGroup() as tasks:
             serving = tasks.create_task(http.run(), name="http")
             running = [tasks.create_task(part, name=name) for name, part in parts.items()]
             await stop.wait()
             logger.info("stopping connections=%d", len(core.connections))
             await self._leave_list(core)
-            remoting.close()
+            for server in remoting:
+                server.close()
             # The gateway closes before the last flush, so that no peer receives SUCCESS for an unlogged event.
             core.gateway.begin_stop()
             await core.connections.close_all(self._settings.server.drain_timeout_ms / 1000)
@@ -209,14 +228,24 @@ class _Server:
             log_kv_table(name_server.table.kv)
             await asyncio.sleep(self._settings.name_server.kv_log_interval_ms / 1000)
 
-    async def _announce(self, gateway: Gateway, guard: LogGuard, http: HttpServer, listener: socket.socket) -> None:
+    async def _announce(
+        self,
+        gateway: Gateway,
+        guard: LogGuard,
+        http: HttpServer,
+        listener: socket.socket,
+        view_listeners: Mapping[str, socket.socket],
+    ) -> None:
         # A server also answers if its log belongs to other tables; /readyz states why it is not ready.
         while not (gateway.connected.is_set() or guard.has_refused):
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(gateway.connected.wait(), _REFUSAL_POLL_S)
         addresses: dict[str, str | int] = {"remoting": address(listener), "http": http.address}
-        write_run_file(self._settings.data.run_dir / "serve.json", addresses)
+        of_views = {f"remoting.{name}": address(sock) for name, sock in view_listeners.items()}
+        write_run_file(self._settings.data.run_dir / "serve.json", addresses | of_views)
         logger.info("listening remoting=%s http=%s server_id=%s", *addresses.values(), self._identity.server_id)
+        for name, sock in view_listeners.items():
+            logger.info("listening for clients of address views listener=%s remoting=%s", name, address(sock))
 
 
 #: Maximum of entries in the log at one time.

@@ -63,6 +63,7 @@ class ServerMetrics:
         self._history_age = history_age
         self.native_lane = native_lane
         self.counters = core.counters
+        self.unmapped = core.unmapped
         self.http = HttpLoad()
         self._identity = identity
         self._server = core.name_server
@@ -86,6 +87,8 @@ class ServerMetrics:
         self.tables.sample(samples)
         self._history_age.sample(samples)
         self._sample_remoting(samples)
+        for name, brokers in sorted(self.unmapped.by_view.items()):
+            samples.add("rocketmq_namesrv_view_unmapped_addresses", len(brokers), name)
         self._sample_gateway(samples)
         samples.add("rocketmq_namesrv_info", 1, self._identity.server_id, __version__)
         samples.add_histogram("rocketmq_namesrv_event_loop_lag_seconds", self._loop_lag, 1e-3)

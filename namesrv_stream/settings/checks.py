@@ -1,12 +1,17 @@
-"""Checks of settings against each other, and their comparison with the settings in the log.
+"""Checks of settings against each other, their comparison with the settings in the log, and files of address views.
 
 Keys are spelled as in the code (``section.key``), without the prefix ``advanced`` that users write.
 """
 
+import json
+import tomllib
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict
+from pathlib import Path
 from typing import Final
 
+from namesrv_stream.errors import ConfigError
+from namesrv_stream.route.address_views import parse_view
 from namesrv_stream.route.liveness_settings import FoldSettings, SettingValue, setting_text
 from namesrv_stream.settings.names import public_key
 from namesrv_stream.settings.sections import Settings
@@ -99,6 +104,7 @@ def _check_ports(settings: Settings) -> Iterator[tuple[str, str]]:
         ("remoting.listen_port", settings.remoting.listen_port),
         ("http.listen_port", settings.http.listen_port),
         ("embedded_kafka.listen_port", settings.embedded_kafka.listen_port if settings.is_kafka_embedded else 0),
+        *(("remoting.view_listeners", port) for port in settings.remoting.port_of_view_listener.values()),
     ):
         if port and port in taken:
             yield key, f"port {port} is also {taken[port]}"
@@ -115,3 +121,22 @@ def changed_settings(settings: Settings, logged: Mapping[str, str]) -> dict[str,
     configured = settings.liveness.model_dump()
     known = {name: setting_text(value) for name, value in asdict(FoldSettings()).items()} | dict(logged)
     return {n: v for n, v in configured.items() if n in known and setting_text(v) != known[n]}
+
+
+def read_view_file(file: Path, name: str, key: str) -> str:
+    """Return the document of an address view as JSON, from a file that is JSON or TOML; ``key`` is for errors.
+
+    Raises:
+        ConfigError: The file cannot be read, or contains no valid view.
+    """
+    try:
+        text = file.read_text(encoding="utf-8")
+        document = json.dumps(tomllib.loads(text), default=str) if file.suffix == ".toml" else text
+        parse_view(name, document)
+    except OSError as error:
+        raise ConfigError(str(file), key, error.strerror or str(error)) from None
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise ConfigError(str(file), key, f"cannot be read: {error}") from None
+    except ValueError as error:
+        raise ConfigError(str(file), key, str(error)) from None
+    return document

@@ -182,6 +182,7 @@ def with_absolute_paths(settings: Settings) -> Settings:
         }
     )
     admin = settings.admin.model_copy(update={"accounts_file": _absolute(settings.admin.accounts_file)})
+    remoting = settings.remoting.model_copy(update={"view_files": tuple(map(_absolute, settings.remoting.view_files))})
     webhook = settings.webhook.model_copy(
         update={name: _absolute(getattr(settings.webhook, name)) for name in ("url_file", "secret_file")}
     )
@@ -192,7 +193,9 @@ def with_absolute_paths(settings: Settings) -> Settings:
             **{name: _absolute(getattr(settings.tls, name)) for name in _TLS_FILES},
         }
     )
-    return settings.model_copy(update={"data": data, "jars": jars, "admin": admin, "tls": tls, "webhook": webhook})
+    return settings.model_copy(
+        update={"remoting": remoting, "data": data, "jars": jars, "admin": admin, "tls": tls, "webhook": webhook}
+    )
 
 
 def _absolute(path: str) -> str:

@@ -17,6 +17,7 @@ from namesrv_stream.settings.values import (
     HostNames,
     HttpUrls,
     JarsSettings,
+    Listeners,
     LowerCase,
     Names,
     Networks,
@@ -53,6 +54,15 @@ class RemotingSettings(Section):
     max_requests_in_flight: Advanced[PositiveInt] = 256
     native_lane: Advanced[Annotated[Literal["auto", "on", "off"], LowerCase]] = "auto"
     native_lane_answers_bytes: Advanced[PositiveInt] = 128 * MIB
+    view_listeners: Advanced[Listeners] = ()
+    view_files: Advanced[Names] = ()
+    proxy_networks: Advanced[Networks] = ()
+
+    @property
+    def port_of_view_listener(self) -> dict[str, int]:
+        """The ports of the additional listeners, by name."""
+        pairs = (listener.rpartition(":") for listener in self.view_listeners)
+        return {name: int(port) for name, _, port in pairs}
 
 
 class TlsSettings(Section):

@@ -20,6 +20,9 @@ _ADDR: Final = re.compile(r"(?:[A-Za-z0-9_.-]+|\[[0-9A-Fa-f:.]+\]):([0-9]{1,5})"
 # Also `*.` and a domain, for all names in it.
 _HOST_NAME: Final = re.compile(r"(\*\.)?[A-Za-z0-9_-]+(\.[A-Za-z0-9_-]+)*")
 
+# The name of an additional listener, as in the documents of address views, and a port.
+_LISTENER: Final = re.compile(r"([A-Za-z0-9_.-]{1,64}):([0-9]{1,5})")
+
 
 def _no_bool(value: object) -> object:
     if isinstance(value, bool):  # a bool is an int in Python, but not in a configuration
@@ -77,6 +80,18 @@ def _check_networks(networks: tuple[str, ...]) -> tuple[str, ...]:
     return tuple(checked)
 
 
+def _check_listeners(listeners: tuple[str, ...]) -> tuple[str, ...]:
+    names = set()
+    for listener in listeners:
+        found = _LISTENER.fullmatch(listener)
+        if found is None or int(found[2]) > 65_535:
+            raise ValueError(f"{listener!r} is not NAME:PORT")
+        if found[1] in names:
+            raise ValueError(f"the name {found[1]} occurs twice")
+        names.add(found[1])
+    return listeners
+
+
 class Section(BaseModel):
     """A table of the configuration: frozen, and an unknown key is an error."""
 
@@ -116,6 +131,8 @@ WebhookEvents = Annotated[
     BeforeValidator(_split),
 ]
 Networks = Annotated[tuple[str, ...], BeforeValidator(_split), AfterValidator(_check_networks)]
+# NAME:PORT of additional listeners.
+Listeners = Annotated[tuple[str, ...], BeforeValidator(_split), AfterValidator(_check_listeners)]
 # Usable in the name of an environment variable: printable ASCII without blanks and `=`.
 AccessKey = Annotated[str, Field(pattern=r"^[!-<>-~]+$")]
 Secret = Annotated[SecretStr, Field(min_length=1)]

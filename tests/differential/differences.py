@@ -158,6 +158,7 @@ _LISTED: Final = (
     Difference("admin", "0011", _ERROR, lambda j, o: j.code == 0 and _is_denied(o)),
     Difference("config-keys", "0011", _ERROR, lambda j, o: j.code == 0 and _is_denied(o)),
     Difference("config-values", "0013", _ERROR, _refused_here),
+    Difference("address-views", "0059", _ERROR, _refused_here),
     Difference("config-shown", "0011", ("body",), _only_text(_PATHS)),
 )
 

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from tests.support.outside import outside_network
 from tests.support.rocketmq import Broker
 from tests.support.rocketmq_peers import Mqadmin
 from tests.support.stack import Stack
@@ -49,3 +50,15 @@ def test_go_client_produces_and_consumes(
     seen = _exchange(go_client, stack.remoting, "GoExchanged")
     assert seen["brokers"] == {periodic_broker.name: MESSAGES}
     assert sorted(seen["received"]) == sorted(seen["sent"])
+
+
+@pytest.mark.timeout(BUILD_TIMEOUT_S + RUN_TIMEOUT_S)
+def test_go_client_outside_a_network_uses_the_addresses_of_its_view(
+    stack: Stack, mqadmin: Mqadmin, go_client: Path, tmp_path: Path
+) -> None:
+    with outside_network(stack, mqadmin, tmp_path, "GoOutside") as outside:
+        before = outside.forwarder.connections
+        seen = _exchange(go_client, outside.name_server, "GoOutside")
+        assert seen["brokers"] == {outside.broker.name: MESSAGES}
+        assert sorted(seen["received"]) == sorted(seen["sent"])
+        assert outside.forwarder.connections > before

@@ -4,6 +4,7 @@ import asyncio
 import os
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,8 @@ from tests.support.server_rig import Rig
 if _library := os.environ.get("NATIVE_LANE_LIBRARY"):
     library_module._FILE = Path(_library)  # type: ignore[misc]  # noqa: SLF001
 
+#: Additional listeners, for address views.
+LISTENERS = ("outside", "lan")
 #: Time limit of every wait, long enough for a busy machine.
 PATIENCE_S = 30.0
 
@@ -73,7 +76,7 @@ class NativeRig:
         self.lane = NativeLane(library, max_answers_bytes, BOUNDS_NS)
         self.rig = Rig(native_lane=self.lane, **rig)
         self.rig.talk()
-        self._port = 0
+        self._ports: dict[str, int] = {}
         self._is_stopped = False
         self._peers: list[SocketPeer] = []
 
@@ -81,12 +84,17 @@ class NativeRig:
     async def served(self) -> AsyncIterator["NativeRig"]:
         loop = asyncio.get_running_loop()
         self.lane.start(loop)
-        server = await loop.create_server(self.rig.new_connection, "127.0.0.1", 0)
-        self._port = server.sockets[0].getsockname()[1]
+        servers = [
+            await loop.create_server(partial(self.rig.new_connection, name), "127.0.0.1", 0)
+            for name in ("", *LISTENERS)
+        ]
+        for name, server in zip(("", *LISTENERS), servers, strict=True):
+            self._ports[name] = server.sockets[0].getsockname()[1]
         try:
             yield self
         finally:
-            server.close()
+            for server in servers:
+                server.close()
             for peer in self._peers:
                 await peer.close()
             await self.rig.connections.close_all(0)
@@ -99,8 +107,8 @@ class NativeRig:
         self._is_stopped = True
         self.lane.stop(asyncio.get_running_loop())
 
-    async def connect(self, **options: Any) -> SocketPeer:
-        peer = SocketPeer(*await asyncio.open_connection("127.0.0.1", self._port, **options))
+    async def connect(self, listener: str = "", **options: Any) -> SocketPeer:
+        peer = SocketPeer(*await asyncio.open_connection("127.0.0.1", self._ports[listener], **options))
         self._peers.append(peer)
         return peer
 

@@ -3,15 +3,16 @@
 import asyncio
 from collections.abc import Sequence
 from dataclasses import asdict
-from typing import cast
+from typing import Any, cast
 
 import orjson
 
 from namesrv_stream.clock import ManualClock
 from namesrv_stream.kafka import ENVELOPE_BYTES
 from namesrv_stream.processor.name_server import Access, Options
-from namesrv_stream.remoting.command import RemotingCommand
+from namesrv_stream.remoting.command import RemotingCommand, RequestCode
 from namesrv_stream.remoting.frame import FrameBuffer, decode_frame, encode_frame
+from namesrv_stream.route.address_views import VIEWS_NAMESPACE
 from namesrv_stream.route.changes import RouteChange
 from namesrv_stream.route.event_json import MAX_ITEMS
 from namesrv_stream.route.route_view import RouteView
@@ -302,15 +303,15 @@ class Rig:
         self.publisher.open()
         self.publisher.ack()
 
-    def connect(self, host: str = "10.9.9.9") -> MemoryTransport:
+    def connect(self, host: str = "10.9.9.9", listener: str = "") -> MemoryTransport:
         transport = MemoryTransport((host, 4711))
-        connection = self.new_connection()
+        connection = self.new_connection(listener)
         transport.protocol = connection
         connection.connection_made(transport)
         return transport
 
-    def new_connection(self) -> RemotingConnection:
-        return self.core.new_connection()
+    def new_connection(self, listener: str = "") -> RemotingConnection:
+        return self.core.new_connection(listener)
 
     def connection_events(self, event: str) -> int:
         """Return how often an event happened to connections."""
@@ -336,6 +337,15 @@ class Rig:
         self._folded = len(self.publisher.log)
         self.served.committed(rows, self.publisher.next_offsets)
         return rows
+
+    async def put_view(self, name: str, **document: Any) -> RemotingCommand:
+        """Set an address view; returns the answer."""
+        fields = {"namespace": VIEWS_NAMESPACE, "key": name, "value": orjson.dumps(document).decode()}
+        operator = self.connect("127.0.0.1")
+        operator.deliver(encode_frame(RemotingCommand(RequestCode.PUT_KV_CONFIG, ext_fields=fields)))
+        await turn()
+        self.publisher.ack()
+        return operator.answers()[0]
 
     def beat(self, count: int = 1) -> None:
         for _ in range(count):

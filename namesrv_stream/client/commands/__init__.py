@@ -5,12 +5,13 @@ The client itself does not import them. ``cli`` registers the commands, and ``hi
 
 import typer
 
-from namesrv_stream.client.commands import admin_commands, compare, mqadmin_commands, query_commands
+from namesrv_stream.client.commands import admin_commands, compare, mqadmin_commands, query_commands, view_commands
 
 
 def register(app: typer.Typer, kv_app: typer.Typer, mqadmin_app: typer.Typer) -> None:
     """Add all commands to ``app``, those of the KV table to ``kv_app``, and those with mqadmin's names to the last."""
     query_commands.register(app)
     admin_commands.register(app, kv_app)
+    view_commands.register(app)
     compare.register(app)
     mqadmin_commands.register(app, mqadmin_app)

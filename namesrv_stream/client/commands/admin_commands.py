@@ -66,13 +66,13 @@ def kv_get(target: Target, namespace: Namespace, key: Key, as_json: JsonOption =
 def kv_put(target: Target, namespace: Namespace, key: Key, value: Value, as_json: JsonOption = False) -> None:
     """Set one entry."""
     addrs = target.ask(lambda servers: admin.put_kv(servers, namespace, key, value, TIMEOUT_MS))
-    _report(f"put {key} in namespace {namespace}", addrs, as_json)
+    report(f"put {key} in namespace {namespace}", addrs, as_json)
 
 
 def kv_delete(target: Target, namespace: Namespace, key: Key, as_json: JsonOption = False) -> None:
     """Remove one entry, if it exists."""
     addrs = target.ask(lambda servers: admin.delete_kv(servers, namespace, key, TIMEOUT_MS))
-    _report(f"deleted {key} in namespace {namespace}", addrs, as_json)
+    report(f"deleted {key} in namespace {namespace}", addrs, as_json)
 
 
 def kv_list(
@@ -148,7 +148,7 @@ def topic_delete(
     A broker that still has the topic registers it again.
     """
     addrs = target.ask(lambda servers: admin.delete_topic(servers, topic, cluster, TIMEOUT_MS))
-    _report(f"deleted the route of {topic}", addrs, as_json)
+    report(f"deleted the route of {topic}", addrs, as_json)
 
 
 def config_get(
@@ -170,7 +170,7 @@ def config_get(
 def config_set(target: Target, key: Key, value: Value, as_json: JsonOption = False) -> None:
     """Change one setting, if the name server allows it."""
     addrs = target.ask(lambda servers: admin.update_name_server_config(servers, {key: value}, TIMEOUT_MS))
-    _report(f"set {key}", addrs, as_json)
+    report(f"set {key}", addrs, as_json)
 
 
 def read_kv_config(file: Path) -> dict[str, dict[str, str]]:
@@ -196,7 +196,8 @@ def read_kv_config(file: Path) -> dict[str, dict[str, str]]:
     return tables
 
 
-def _report(what: str, addrs: Sequence[str], as_json: bool) -> None:
+def report(what: str, addrs: Sequence[str], as_json: bool) -> None:
+    """Print that a change was made at these name servers."""
     done = {"name_servers": list(addrs)}
     emit(json_text(done) if as_json else f"{answer_text.printable(what)} at {', '.join(addrs)}\n")
 

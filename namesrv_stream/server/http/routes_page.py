@@ -73,8 +73,16 @@ class PastRoutes:
         self._threads = ThreadPoolExecutor(_THREADS, thread_name_prefix="past-routes")
         self._asked = 0
 
-    async def ask(self, topic: str, as_of: str, convert: "Callable[[past_route.PastRoute], Result]") -> Result:
+    async def ask(
+        self,
+        topic: str,
+        as_of: str,
+        convert: "Callable[[past_route.PastRoute], Result]",
+        address_view: str | None = None,
+    ) -> Result:
         """Return the result of ``convert``, which is called on the thread with a topic's route at an instant.
+
+        ``address_view`` is the name of the client's address view; None for no view.
 
         Raises:
             ConfigError: ``as_of`` is not an instant, or lies in the future.
@@ -84,7 +92,7 @@ class PastRoutes:
             SystemBusy: Too many queries are waiting.
         """
         as_of = quoted_zone(as_of)
-        return await self.read(lambda: convert(self._answer(topic, as_of)))
+        return await self.read(lambda: convert(self._answer(topic, as_of, address_view)))
 
     async def read(self, question: Callable[[], Result]) -> Result:
         """Return the result of a question to the tables, which is called on the thread.
@@ -102,11 +110,14 @@ class PastRoutes:
         finally:
             self._asked -= 1
 
-    def _answer(self, topic: str, as_of: str) -> "past_route.PastRoute":
+    def _answer(self, topic: str, as_of: str, address_view: str | None) -> "past_route.PastRoute":
         # Imported by the first query, so that servers without such queries do not load it.
         from namesrv_stream.history.past_route import read_past_route
 
-        return read_past_route(self._settings, topic, as_of, self._clock.now_ms(), flag="as_of", source="query")
+        now_ms = self._clock.now_ms()
+        return read_past_route(
+            self._settings, topic, as_of, now_ms, flag="as_of", source="query", address_view=address_view
+        )
 
 
 def quoted_zone(as_of: str) -> str:
@@ -119,6 +130,9 @@ class RouteQuery(Query):
         None,
         description="An instant: epoch milliseconds, ISO 8601, or `-10m`; needs the history.",
         examples=["2026-11-21T03:12Z"],
+    )
+    view: str | None = Field(
+        None, description="Name of an address view: the route as its clients receive it.", examples=["outside"]
     )
 
 
@@ -153,13 +167,17 @@ class RoutesPage:
         topic = request.path_params["topic"]
         if query.as_of is not None:
             try:
-                text = await self._past_routes.ask(topic, query.as_of, lambda found: found.json_text())
+                text = await self._past_routes.ask(topic, query.as_of, lambda found: found.json_text(), query.view)
             except REFUSALS as error:
                 raise Problem(STATUS_OF[type(error)], str(error)) from None
             return Response(text, media_type=JSON)
-        body = self._server.answers.route_body(topic, strict=True)
+        view = None if query.view is None else self._server.views.by_name.get(query.view)
+        if query.view is not None and view is None:
+            raise Problem(404, f"no address view {query.view}")
+        body = self._server.answers.route_body(topic, strict=True, address_view=view)
         if body is None:
-            raise Problem(404, f"no route for topic {topic}: no known broker offers it")
+            of_view = f" with an address in view {query.view}" if view else ""
+            raise Problem(404, f"no route for topic {topic}: no known broker{of_view} offers it")
         return conditional(request, body)
 
     @answers("/topics", (JSON, Topics))

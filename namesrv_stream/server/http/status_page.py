@@ -22,6 +22,7 @@ from namesrv_stream.server.gateway.gateway import GatewayStatus
 from namesrv_stream.server.http.answers import Health, PartHealth, Problem, Readiness
 from namesrv_stream.server.http.operation import JSON, Query, answers
 from namesrv_stream.server.server_metrics import ServerMetrics
+from namesrv_stream.server.view.client_views import UnmappedAddresses
 from namesrv_stream.server.view.commit_applier import TableStatus
 from namesrv_stream.server.view.served_state import ServedState
 from namesrv_stream.text_table import counted
@@ -104,6 +105,14 @@ def _job(tables: TableStatus, now_ms: int, stale_after_ms: int) -> PartHealth:
     return _part("job", "ok", since_ms=job.started_ms if job else None)
 
 
+def _address_views(unmapped: UnmappedAddresses) -> list[PartHealth]:
+    """Return the part of address views; servers without views have none."""
+    if not unmapped.is_relevant:
+        return []
+    reasons = "; ".join(unmapped.reasons())
+    return [_part("address_views", "degraded" if reasons else "ok", reasons or None)]
+
+
 _TEXT = ("text/plain", None)
 
 
@@ -181,7 +190,8 @@ class StatusPage:
             text = f"{native_lane.text}; Python answers all route queries, more slowly"
             lane = _part("native_lane", "degraded", text)
         job = _job(tables, self._clock.now_ms(), self._stale_after_ms)
-        return _server(gateway), _kafka(gateway), _tables(tables, self._stale_after_ms), job, guard, lane
+        others = [guard, *_address_views(figures.unmapped), lane]
+        return [_server(gateway), _kafka(gateway), _tables(tables, self._stale_after_ms), job, *others]
 
     def _health(self, parts: Sequence[PartHealth]) -> dict[str, Any]:
         figures, view = self._figures, self._figures.view

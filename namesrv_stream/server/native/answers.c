@@ -24,6 +24,7 @@ struct answer {
     uint64_t hash;                          /* of the topic */
     size_t size;                            /* of this allocation */
     uint32_t header_length;                 /* without the opaque */
+    uint64_t view;
     struct text before, after, topic, head; /* all point into bytes */
     struct tail *tail;
     char bytes[];
@@ -67,7 +68,7 @@ static bool is_of(const struct answer *answer, uint64_t hash, struct text topic)
 }
 
 static bool answers_to(const struct answer *answer, const struct query *query) {
-    return is_same(answer->before, query->before) && is_same(answer->after, query->after);
+    return answer->view == query->view && is_same(answer->before, query->before) && is_same(answer->after, query->after);
 }
 
 struct answers *new_answers(size_t max_bytes, uint64_t seed) {
@@ -179,7 +180,7 @@ void know_answer(struct answers *answers, const struct query *query, struct text
     }
     char *at = answer->bytes;
     *answer = (struct answer){.next = *bucket, .older = answers->newest, .hash = hash, .size = size,
-                              .header_length = header_length, .tail = taken};
+                              .header_length = header_length, .view = query->view, .tail = taken};
     answer->before = kept(&at, query->before);
     answer->after = kept(&at, query->after);
     answer->topic = kept(&at, query->topic);

@@ -26,6 +26,7 @@ enum {
 /* The state of a file descriptor. */
 struct slot {
     uint64_t id; /* of the connection that was handed over; 0: none */
+    uint64_t view; /* number of its address view */
     bool is_active; /* in the list of connections that had traffic */
     int next_active; /* file descriptor, or NONE */
 };
@@ -84,9 +85,9 @@ static void return_connection(struct lane *lane, int fd, struct text unread, str
 
 /* Appends to ``out`` the answers to the complete queries at the start of ``unread``, while they are stored and there is
  * room. Moves ``unread`` past these queries, and returns their number. */
-static unsigned answer_known(struct lane *lane, struct text *unread, struct text *out, bool *is_full) {
+static unsigned answer_known(struct lane *lane, uint64_t view, struct text *unread, struct text *out, bool *is_full) {
     unsigned answered = 0;
-    struct query query;
+    struct query query = {.view = view};
     *is_full = false;
     while (unread->length > LENGTHS) {
         size_t length = LENGTH + (size_t)read_length(unread->bytes);
@@ -123,20 +124,23 @@ static void mark_active(struct lane *lane, int fd) {
     lane->first_active = fd;
 }
 
-/* Returns false unless the event belongs to the connection that is handed over now. */
-static bool begin_serving(struct lane *lane, int fd, uint64_t event) {
+/* Returns false unless the event belongs to the connection that is handed over now; ``view`` is that of its client. */
+static bool begin_serving(struct lane *lane, int fd, uint64_t event, uint64_t *view) {
     pthread_mutex_lock(&lane->lock);
     uint64_t id = lane->slots[fd].id;
     bool is_current = id != 0 && event_data(fd, id) == event;
-    if (is_current)
+    if (is_current) {
         lane->serving = fd;
+        *view = lane->slots[fd].view;
+    }
     pthread_mutex_unlock(&lane->lock);
     return is_current;
 }
 
 static void serve(struct lane *lane, uint64_t event) {
     int fd = (int)(uint32_t)event;
-    if (!begin_serving(lane, fd, event))
+    uint64_t view;
+    if (!begin_serving(lane, fd, event, &view))
         return;
 
     ssize_t size = recv(fd, lane->in, sizeof lane->in, MSG_DONTWAIT);
@@ -147,7 +151,7 @@ static void serve(struct lane *lane, uint64_t event) {
     bool is_full;
     do {
         out = (struct text){lane->out, 0};
-        answered += answer_known(lane, &unread, &out, &is_full);
+        answered += answer_known(lane, view, &unread, &out, &is_full);
         ssize_t sent = out.length > 0 ? send(fd, out.bytes, out.length, MSG_DONTWAIT | MSG_NOSIGNAL) : 0;
         if (sent > 0)
             out = (struct text){out.bytes + sent, out.length - (size_t)sent};
@@ -268,18 +272,19 @@ static bool has_slot(struct lane *lane, int fd) {
     return true;
 }
 
-static bool take_over(struct lane *lane, int fd, uint64_t id) {
+static bool take_over(struct lane *lane, int fd, uint64_t id, uint64_t view) {
     if (lane->is_stopped || !has_slot(lane, fd))
         return false;
     struct epoll_event event = {.events = EPOLLIN, .data.u64 = event_data(fd, id)};
     bool is_watched = epoll_ctl(lane->epoll, EPOLL_CTL_ADD, fd, &event) == 0;
     lane->slots[fd].id = is_watched ? id : 0;
+    lane->slots[fd].view = view;
     return is_watched;
 }
 
 ssize_t lane_hand_over(struct lane *lane, int fd, uint64_t id, const char *frame, size_t frame_length,
-                       const char *answer, size_t length) {
-    struct query query;
+                       const char *answer, size_t length, uint64_t view) {
+    struct query query = {.view = view};
     if (!cut_query((struct text){frame, frame_length}, &query))
         return 0;
     pthread_mutex_lock(&lane->lock);
@@ -291,7 +296,7 @@ ssize_t lane_hand_over(struct lane *lane, int fd, uint64_t id, const char *frame
     if (sent < 0 || (size_t)sent < length)
         return sent < 0 ? 0 : sent;
     pthread_mutex_lock(&lane->lock);
-    bool is_handed_over = take_over(lane, fd, id);
+    bool is_handed_over = take_over(lane, fd, id, view);
     pthread_mutex_unlock(&lane->lock);
     return is_handed_over ? LANE_HANDED_OVER : sent;
 }
@@ -329,8 +334,8 @@ void lane_free_returned(struct returned *returned) { free(returned); }
 /* ---- answers ---- */
 
 void lane_know(struct lane *lane, const char *frame, size_t length, const char *head, size_t head_length,
-               const char *tail, size_t tail_length, uint32_t header_length) {
-    struct query query;
+               const char *tail, size_t tail_length, uint32_t header_length, uint64_t view) {
+    struct query query = {.view = view};
     if (!cut_query((struct text){frame, length}, &query) || head_length + tail_length > MAX_ANSWER_BYTES)
         return;
     pthread_mutex_lock(&lane->lock);
@@ -339,8 +344,8 @@ void lane_know(struct lane *lane, const char *frame, size_t length, const char *
     pthread_mutex_unlock(&lane->lock);
 }
 
-size_t lane_find(struct lane *lane, const char *frame, size_t length, char *at, size_t room) {
-    struct query query;
+size_t lane_find(struct lane *lane, const char *frame, size_t length, char *at, size_t room, uint64_t view) {
+    struct query query = {.view = view};
     if (!cut_query((struct text){frame, length}, &query))
         return 0;
     pthread_mutex_lock(&lane->lock);

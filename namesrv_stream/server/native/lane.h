@@ -34,10 +34,11 @@ void lane_free(struct lane *lane);
 
 /* Sends ``answer`` if the answer to ``frame`` (without its first length) is stored. If the kernel accepts all of it,
  * the thread owns the socket: Python neither reads nor writes it until it is returned or taken back. ``id`` is not 0,
- * and never used twice. Returns LANE_HANDED_OVER, or the number of bytes sent if the thread does not own the socket. */
+ * and never used twice. ``view`` is the number of the client's address view: only answers that were stored with the same
+ * number are sent. Returns LANE_HANDED_OVER, or the number of bytes sent if the thread does not own the socket. */
 enum { LANE_HANDED_OVER = -1 };
 ssize_t lane_hand_over(struct lane *lane, int fd, uint64_t id, const char *frame, size_t frame_length,
-                       const char *answer, size_t length);
+                       const char *answer, size_t length, uint64_t view);
 
 /* Ends the hand-over: the thread neither reads nor writes the connection afterwards. Returns false if it was returned
  * already, or never handed over. */
@@ -51,12 +52,12 @@ struct returned *lane_next_returned(struct lane *lane);
 void lane_free_returned(struct returned *returned);
 
 /* Stores an answer. ``frame`` is a query without its first length. ``head`` and ``tail`` are the parts of its answer
- * after the two lengths, before and after the opaque. ``header_length`` excludes the opaque. */
+ * after the two lengths, before and after the opaque. ``header_length`` excludes the opaque. ``view`` as above. */
 void lane_know(struct lane *lane, const char *frame, size_t length, const char *head, size_t head_length,
-               const char *tail, size_t tail_length, uint32_t header_length);
+               const char *tail, size_t tail_length, uint32_t header_length, uint64_t view);
 
 /* Writes the complete answer to ``frame``. Returns its length, 0 if none is stored that fits. */
-size_t lane_find(struct lane *lane, const char *frame, size_t length, char *at, size_t room);
+size_t lane_find(struct lane *lane, const char *frame, size_t length, char *at, size_t room, uint64_t view);
 
 /* Drops the answers about ``topics``, each of which ends with a zero byte. */
 void lane_forget(struct lane *lane, const char *topics, size_t length);

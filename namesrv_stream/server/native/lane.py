@@ -45,13 +45,13 @@ _FUNCTIONS: Final = {
     "lane_start": (_POINTER, (_SIZE, _U64, _U64S, _SIZE)),
     "lane_stop": (None, (_POINTER,)),
     "lane_free": (None, (_POINTER,)),
-    "lane_hand_over": (ctypes.c_ssize_t, (_POINTER, ctypes.c_int, _U64, _TEXT, _SIZE, _TEXT, _SIZE)),
+    "lane_hand_over": (ctypes.c_ssize_t, (_POINTER, ctypes.c_int, _U64, _TEXT, _SIZE, _TEXT, _SIZE, _U64)),
     "lane_take_back": (ctypes.c_bool, (_POINTER, ctypes.c_int, _U64)),
     "lane_returned_fd": (ctypes.c_int, (_POINTER,)),
     "lane_next_returned": (_RETURNED, (_POINTER,)),
     "lane_free_returned": (None, (_RETURNED,)),
-    "lane_know": (None, (_POINTER, _TEXT, _SIZE, _TEXT, _SIZE, _TEXT, _SIZE, ctypes.c_uint32)),
-    "lane_find": (_SIZE, (_POINTER, _TEXT, _SIZE, _TEXT, _SIZE)),
+    "lane_know": (None, (_POINTER, _TEXT, _SIZE, _TEXT, _SIZE, _TEXT, _SIZE, ctypes.c_uint32, _U64)),
+    "lane_find": (_SIZE, (_POINTER, _TEXT, _SIZE, _TEXT, _SIZE, _U64)),
     "lane_forget": (None, (_POINTER, _TEXT, _SIZE)),
     "lane_forget_all": (None, (_POINTER,)),
     "lane_active": (_SIZE, (_POINTER, _U64S, _SIZE)),
@@ -162,14 +162,16 @@ class NativeLane:
         loop.remove_reader(self._library.lane_returned_fd(self._lane))
         self._library.lane_stop(self._lane)
 
-    def hand_over(self, connection: LaneConnection, fd: int, frame: bytes, answer: bytes) -> bytes | None:
-        """Send the answer to a frame and hand the connection over, if the lane has that answer.
+    def hand_over(self, connection: LaneConnection, fd: int, frame: bytes, answer: bytes, view: int) -> bytes | None:
+        """Send the answer to a frame and hand the connection over, if the lane has that answer for the view.
+
+        ``view`` is the number of the client's address view, as in ``find`` and ``know``.
 
         Until the connection is returned or taken back, only the thread reads and writes its socket. Return None if it
         was handed over; otherwise the unsent rest of the answer.
         """
         key = connection.connection_id
-        sent = self._library.lane_hand_over(self._lane, fd, key, frame, len(frame), answer, len(answer))
+        sent = self._library.lane_hand_over(self._lane, fd, key, frame, len(frame), answer, len(answer), view)
         if sent == HANDED_OVER:
             self._handed_over[key] = (connection, fd)
             return None
@@ -214,18 +216,18 @@ class NativeLane:
             if connection is not None:
                 connection.returned(unread, unsent)
 
-    def find(self, frame: bytes) -> bytes | None:
+    def find(self, frame: bytes, view: int) -> bytes | None:
         """Return the response, with length prefix, to a request frame without it; None if there is none."""
-        size = self._library.lane_find(self._lane, frame, len(frame), self._found, _MAX_FOUND_BYTES)
+        size = self._library.lane_find(self._lane, frame, len(frame), self._found, _MAX_FOUND_BYTES, view)
         return ctypes.string_at(self._found, size) if size else None
 
-    def know(self, frame: bytes, topic: str, parts: ResponseTemplate) -> None:
+    def know(self, frame: bytes, topic: str, parts: ResponseTemplate, view: int) -> None:
         """Store the response to a frame that has a template."""
         begin = frame.find(_TOPIC) + len(_TOPIC)
         if frame[begin : frame.find(b'"', begin)] != topic.encode("utf-8", "surrogatepass"):
             return  # ``cut_query`` would find another text as the topic
         header_bytes, head, tail = parts
-        self._library.lane_know(self._lane, frame, len(frame), head, len(head), tail, len(tail), header_bytes)
+        self._library.lane_know(self._lane, frame, len(frame), head, len(head), tail, len(tail), header_bytes, view)
 
     def forget(self, topics: Collection[str] | None) -> None:
         """Drop the responses about these topics; None drops all."""

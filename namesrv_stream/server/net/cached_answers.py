@@ -6,13 +6,22 @@ object. ``route_body`` encodes the parts. Encoding the route of a topic on four 
 2 µs. While hundreds of brokers register, every query would pay the difference.
 """
 
+from collections.abc import Mapping
 from typing import Final, NamedTuple
 
 from namesrv_stream.processor.route_body import RouteAnswers, encode_broker_data, encode_order_conf, encode_queue_data
+from namesrv_stream.route.address_views import AddressView
 from namesrv_stream.route.group import BrokerGroup
 from namesrv_stream.route.model import PERM_WRITE, QueueData
 from namesrv_stream.route.route_view import RouteView
-from namesrv_stream.route.topic_route import BrokerData, broker_data_of, is_in_zone, may_act, with_acting_master
+from namesrv_stream.route.topic_route import (
+    BrokerData,
+    broker_data_of,
+    is_in_zone,
+    may_act,
+    with_acting_master,
+    with_told_addrs,
+)
 
 #: Maximum of cached shapes for one broker; beyond it, which only a malicious broker reaches, all are dropped.
 _MAX_SHAPES: Final = 1_000
@@ -21,22 +30,25 @@ _SPARE_BROKERS: Final = 100
 
 
 class _BrokerPart(NamedTuple):
-    """BrokerData and its JSON."""
+    """BrokerData, and the JSON that clients of an address view receive; b"" if they are told no address."""
 
     data: BrokerData
     written: bytes
 
 
 class _BrokerParts:
-    """The parts of one broker name, in one JSON form, encoded from ``group``; None if no broker of it is registered.
+    """The parts of one broker name, in one JSON form and address view, encoded from ``group``.
+
+    They are None if no broker of it is registered.
 
     ``acting`` is for topics without write permission, where a slave replaces a missing master.
     """
 
-    __slots__ = ("_queues", "_strict", "acting", "as_is", "group")
+    __slots__ = ("_queues", "_strict", "_view", "acting", "as_is", "group")
 
-    def __init__(self, group: BrokerGroup, *, strict: bool) -> None:
+    def __init__(self, group: BrokerGroup, *, strict: bool, view: AddressView | None) -> None:
         self._strict = strict
+        self._view = view
         self._queues: dict[QueueData, bytes] = {}
         self.group = group
         self.as_is: _BrokerPart | None = None
@@ -61,9 +73,15 @@ class _BrokerParts:
     def _encode(self, data: BrokerData) -> None:
         self.as_is = self.acting = None
         if self.group.is_registered:
-            acting = with_acting_master(data)
-            self.as_is = _BrokerPart(data, encode_broker_data(data, strict=self._strict))
-            self.acting = _BrokerPart(acting, encode_broker_data(acting, strict=self._strict))
+            told = None
+            if self._view is not None:
+                told = self._view.told_addrs(data.broker_name, data.broker_addrs)
+            self.as_is = self._part(data, told)
+            self.acting = self._part(with_acting_master(data), told)
+
+    def _part(self, data: BrokerData, told: Mapping[str, str] | None) -> _BrokerPart:
+        shown = data if told is None else with_told_addrs(data, told)
+        return _BrokerPart(data, encode_broker_data(shown, strict=self._strict) if shown.broker_addrs else b"")
 
 
 class CachedRouteAnswers(RouteAnswers):
@@ -72,48 +90,70 @@ class CachedRouteAnswers(RouteAnswers):
     def __init__(self, view: RouteView, *, support_acting_master: bool = False) -> None:
         super().__init__(view, support_acting_master=support_acting_master)
         self._parts: dict[bool, dict[str, _BrokerParts]] = {True: {}, False: {}}  # by strictness and broker name
-        self._cluster_info: tuple[object, bytes] | None = None
+        self._parts_in_view: dict[tuple[AddressView, bool], dict[str, _BrokerParts]] = {}
+        self._cluster_info: dict[AddressView | None, tuple[object, bytes]] = {}
 
     def route_body(
-        self, topic: str, *, strict: bool, with_order: bool = False, zone_name: str | None = None
+        self,
+        topic: str,
+        *,
+        strict: bool,
+        with_order: bool = False,
+        zone_name: str | None = None,
+        address_view: AddressView | None = None,
     ) -> bytes | None:
         table = self._view.table
         if not table.is_plain(topic):
-            return super().route_body(topic, strict=strict, with_order=with_order, zone_name=zone_name)
+            return super().route_body(
+                topic, strict=strict, with_order=with_order, zone_name=zone_name, address_view=address_view
+            )
+        if address_view is None or not may_act(topic):
+            address_view, of_form = None, self._parts[strict]
+        else:
+            of_form = self._parts_in_view.setdefault((address_view, strict), {})
         may_have_acting_master = self.support_acting_master and may_act(topic)
         broker_datas, queue_datas = [], []
-        is_registered = False
+        is_registered = is_left_out = False
         for name in table.names_offering(topic):
-            parts = self._parts_of(table.groups[name], strict)
+            parts = self._parts_of(table.groups[name], of_form, strict, address_view)
             queue_data = parts.group.topics[topic]
             part = parts.acting if may_have_acting_master and not queue_data.perm & PERM_WRITE else parts.as_is
             if part is not None:
                 is_registered = True
                 if zone_name is not None and not is_in_zone(part.data, zone_name):
                     continue
+                if not part.written:
+                    is_left_out = True
+                    continue
                 broker_datas.append(part.written)
             queue_datas.append(parts.queues(queue_data))
-        if not is_registered:
+        if not is_registered or (is_left_out and not broker_datas):
             return None
         order_conf = self.order_conf(topic, with_order)
         order = b"" if order_conf is None else b',"orderTopicConf":' + encode_order_conf(order_conf, strict=strict)
         written = (b",".join(broker_datas), order, b",".join(queue_datas))
         return b'{"brokerDatas":[%b],"filterServerTable":{}%b,"queueDatas":[%b]}' % written
 
-    def cluster_info_body(self) -> bytes:
+    def cluster_info_body(self, address_view: AddressView | None = None) -> bytes:
         """Return the same as ``RouteAnswers``, cached because every 5.x broker requests it every 5 s."""
         version = (self._view.table, self._view.table.brokers_version)
-        if self._cluster_info is None or self._cluster_info[0] != version:
-            self._cluster_info = (version, super().cluster_info_body())
-        return self._cluster_info[1]
+        kept = self._cluster_info.get(address_view)
+        if kept is None or kept[0] != version:
+            kept = self._cluster_info[address_view] = (version, super().cluster_info_body(address_view))
+        return kept[1]
 
-    def _parts_of(self, group: BrokerGroup, strict: bool) -> _BrokerParts:
-        of_form = self._parts[strict]
+    def forget_views(self) -> None:
+        self._parts_in_view.clear()
+        self._cluster_info.clear()
+
+    def _parts_of(
+        self, group: BrokerGroup, of_form: dict[str, _BrokerParts], strict: bool, view: AddressView | None
+    ) -> _BrokerParts:
         parts = of_form.get(group.broker_name)
         if parts is None:
             if len(of_form) > len(self._view.table.groups) + _SPARE_BROKERS:
                 of_form.clear()
-            parts = of_form[group.broker_name] = _BrokerParts(group, strict=strict)
+            parts = of_form[group.broker_name] = _BrokerParts(group, strict=strict, view=view)
         elif parts.group is not group:
             parts.update(group)
         return parts

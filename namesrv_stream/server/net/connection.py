@@ -11,6 +11,7 @@ from enum import Enum
 from typing import cast
 
 from namesrv_stream.errors import RemotingError
+from namesrv_stream.processor.authorisation import is_within
 from namesrv_stream.processor.name_server import Peer
 from namesrv_stream.route.events import BrokerHeartbeat
 from namesrv_stream.server.net.connections import STOPPING
@@ -40,11 +41,12 @@ class RemotingConnection(asyncio.Protocol):
         active_ms: Observed time of the last traffic.
     """
 
-    def __init__(self, connection_id: int, services: Services) -> None:
+    def __init__(self, connection_id: int, services: Services, listener: str = "") -> None:
+        """``listener`` is the name of an additional listener that accepted the connection."""
         self.connection_id = connection_id
         self.active_ms = services.gateway.observed_ms
         self.host, self.peer = "", "?"
-        self._services, self._owner = services, services.connections
+        self._services, self._owner, self._listener = services, services.connections, listener
         self._session = Session(services, self)
         self._phase = Phase.OPEN
         self._reason = ""  # why this server closes the connection; "" while it does not
@@ -61,7 +63,7 @@ class RemotingConnection(asyncio.Protocol):
         self._hand_over = HandOver(self._owner.native_lane, self, self._transport)
         if address := transport.get_extra_info("peername"):
             self.host, self.peer = host_of(address[0]), f"{address[0]}:{address[1]}"
-        self._session.caller = Peer(self.host, is_proxied=False)
+        self._session.caller = Peer(self.host, False, self.host, self._listener)
         if not self._owner.opened(self):
             self.close("too many connections")
 
@@ -76,7 +78,7 @@ class RemotingConnection(asyncio.Protocol):
         except RemotingError as broken:
             frames, error = inbound.frames_before_error, broken
         if inbound.proxied_for and not self._session.caller.is_proxied:
-            self._session.caller = Peer(self.host, is_proxied=True)
+            self._session.caller = Peer(self.host, True, self._client_host(inbound.proxied_host), self._listener)
             self.peer = f"{self.peer} for {inbound.proxied_for}"
         self._transport = inbound.transport
         self._requests.add(frames)
@@ -85,6 +87,11 @@ class RemotingConnection(asyncio.Protocol):
         else:
             self._break(error)
         self._answer_waiting()
+
+    def _client_host(self, proxied_host: str) -> str:
+        """Return the address that chooses the address view: that of a trusted proxy's client, otherwise the peer's."""
+        is_trusted = is_within(self.host, self._services.name_server.access.proxy_networks)
+        return proxied_host if is_trusted and proxied_host else self.host
 
     def pause_writing(self) -> None:
         # Stop reading requests from a peer that does not read its answers. A write may call this method, too.
@@ -133,7 +140,7 @@ class RemotingConnection(asyncio.Protocol):
             and self._phase is Phase.OPEN
             and self._inbound.is_plain
         ):
-            if self._hand_over.answer(request, answers):
+            if self._hand_over.answer(request, answers, self._session.view_number):
                 self._reading.pause(Pause.NATIVE_LANE)
         elif self._phase is not Phase.CLOSED:
             self._transport.write(answers)

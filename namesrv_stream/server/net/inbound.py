@@ -41,6 +41,11 @@ class Inbound:
         return self.feed == self._buffer.feed
 
     @property
+    def proxied_host(self) -> str:
+        """The host of the peer behind a proxy; "" if there is none."""
+        return self.proxied_for.rpartition(":")[0].strip("[]")
+
+    @property
     def held_bytes(self) -> int:
         """Bytes of an incomplete frame, preamble or TLS record."""
         records = 0 if self._records is None else self._records.held_bytes

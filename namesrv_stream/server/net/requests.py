@@ -121,11 +121,14 @@ class HandOver:
         sock = transport.get_extra_info("socket")
         self._fd: int | None = None if sock is None else sock.fileno()
 
-    def answer(self, frame: bytes, answer: bytes) -> bool:
-        """Answer a query that arrived alone. Return whether the connection was handed over for the next ones."""
+    def answer(self, frame: bytes, answer: bytes, view: int) -> bool:
+        """Answer a query that arrived alone. Return whether the connection was handed over for the next ones.
+
+        ``view`` is the number of the client's address view.
+        """
         transport = self._transport
         if self._lane is not None and self._fd is not None and not transport.get_write_buffer_size():
-            rest = self._lane.hand_over(self._connection, self._fd, frame, answer)
+            rest = self._lane.hand_over(self._connection, self._fd, frame, answer, view)
             if rest is None:
                 self.is_handed_over = True
                 return True

@@ -57,23 +57,31 @@ class ResponseCache:
         self._entries: OrderedDict[bytes, _Entry] = OrderedDict()
         self._keys_of: defaultdict[Dependency, set[bytes]] = defaultdict(set)
 
-    def find(self, frame: bytes, scope: bytes) -> CachedResponse | None:
-        """Return the response to a request frame without length prefix, from the connection with this ``scope_of``."""
+    def find(self, frame: bytes, scope: bytes, view: int = 0) -> CachedResponse | None:
+        """Return the response to a request frame without length prefix.
+
+        Args:
+            frame: The request.
+            scope: ``scope_of`` its connection.
+            view: Number of the client's address view. Clients with different numbers share no response.
+        """
         if len(frame) > _MAX_REQUEST_BYTES:
             return None
         is_route = is_route_query(frame)
         if is_route and self._lane is not None:
-            found = self._lane.find(frame)
+            found = self._lane.find(frame, view)
             return None if found is None else CachedResponse(found, RequestCode.GET_ROUTEINFO_BY_TOPIC, None)
         template, opaque = cut_opaque(frame)
-        key = template if is_route else scope + template
+        key = (_prefix(view) + template if view else template) if is_route else scope + template
         entry = self._entries.get(key)
         if entry is None or len(frame) != entry.frame_bytes or not is_canonical(opaque):
             return None
         self._entries.move_to_end(key)
         return CachedResponse(entry.head + opaque + entry.tail, entry.code, entry.heartbeat)
 
-    def keep(self, frame: bytes, request: RemotingCommand, answer: Answer, encoded: bytes, scope: bytes) -> None:
+    def keep(
+        self, frame: bytes, request: RemotingCommand, answer: Answer, encoded: bytes, scope: bytes, view: int = 0
+    ) -> None:
         """Store the ``encoded`` response, if all requests of the frame's template have the same answer and effect."""
         depends_on, response, accepted = answer.depends_on, answer.response, answer.accepted
         if (
@@ -90,9 +98,9 @@ class ResponseCache:
             return
         parts = response_template(encoded)
         if depends_on.kind == "topic" and self._lane is not None:
-            self._lane.know(frame, depends_on.name, parts)
+            self._lane.know(frame, depends_on.name, parts, view)
             return
-        key = cut.template if depends_on.kind == "topic" else scope + cut.template
+        key = (_prefix(view) if depends_on.kind == "topic" else scope) + cut.template
         heartbeat = accepted[0].logged if accepted else None
         assert heartbeat is None or isinstance(heartbeat, BrokerHeartbeat)
         head = parts.lengths(len(cut.opaque)) + parts.head
@@ -141,6 +149,11 @@ class ResponseCache:
 def is_route_query(frame: bytes) -> bool:
     """Return whether a frame begins like a route query of RocketMQ's clients."""
     return frame.startswith(_ROUTE_QUERY, 4)
+
+
+def _prefix(view: int) -> bytes:
+    """Return a key prefix for answers to clients of an address view."""
+    return b"view" + view.to_bytes(8, "big") if view else b""
 
 
 def scope_of(connection_id: int) -> bytes:

@@ -17,6 +17,7 @@ from namesrv_stream.processor.name_server import Answer, Call, DecodedBody, Name
 from namesrv_stream.processor.register_body import RegistrationBody
 from namesrv_stream.remoting.command import RemotingCommand, ResponseCode, response_to
 from namesrv_stream.remoting.frame import decode_frame, encode_frame
+from namesrv_stream.route.address_views import AddressView, AddressViews
 from namesrv_stream.route.events import BrokerHeartbeat, BrokerRegistered, Origin, Proof
 from namesrv_stream.route.model import LeaseKey
 from namesrv_stream.server.gateway.gateway import Gateway
@@ -65,6 +66,9 @@ class Session:
         self._services = services
         self._scope = scope_of(connection.connection_id)
         self._connection = connection
+        self._views: AddressViews | None = None  # from which the next two were chosen; None: to be chosen again
+        self._view: AddressView | None = None
+        self._view_number = 0
 
     def answer(self, frame: bytes) -> bytes | None:
         """Answer a frame without length prefix; None if there is no answer, or not yet.
@@ -73,7 +77,9 @@ class Session:
             RemotingError: The frame breaks the protocol.
         """
         began_ns = perf_counter_ns()
-        cached = self._services.responses.find(frame, self._scope)
+        if self._services.name_server.views is not self._views:
+            self._choose_view()
+        cached = self._services.responses.find(frame, self._scope, self._view_number)
         if cached is None:
             request = decode_frame(frame)
             return None if request.is_response else self._answer(request, began_ns, frame)  # never requested
@@ -84,6 +90,24 @@ class Session:
                 return self._failed(decode_frame(frame), began_ns)
         self._services.request_metrics.answered(cached.code, ResponseCode.SUCCESS, perf_counter_ns() - began_ns)
         return cached.frame
+
+    @property
+    def view_number(self) -> int:
+        """The number of the client's address view: clients with the same number receive the same routes."""
+        self._client_view()
+        return self._view_number
+
+    def _client_view(self) -> AddressView | None:
+        if self._services.name_server.views is not self._views:
+            self._choose_view()
+        return self._view
+
+    def _choose_view(self) -> None:
+        """Choose the client's address view; a connection that registered a broker has none."""
+        views = self._services.name_server.views
+        view = None if self.registered else views.view_of(self.caller.listener, self.caller.client_host)
+        self._views, self._view = views, view
+        self._view_number = views.number if view is None else view.number
 
     def heartbeats(self) -> Iterator[BrokerHeartbeat]:
         """Yield heartbeats of the brokers that hold their registration over the connection."""
@@ -110,19 +134,22 @@ class Session:
         return self._answer(large.request, perf_counter_ns(), decoded=decoded)
 
     def _call(self, request: RemotingCommand, decoded: DecodedBody | None = None) -> Call:
-        return Call(request, self.origin, self._services.clock.monotonic_ms(), self.caller, decoded)
+        return Call(
+            request, self.origin, self._services.clock.monotonic_ms(), self.caller, decoded, self._client_view()
+        )
 
     def _answer(
         self, request: RemotingCommand, began_ns: int, frame: bytes | None = None, decoded: DecodedBody | None = None
     ) -> bytes | None:
         try:
+            number = self.view_number  # the request itself may register a broker
             answer = process(self._services.name_server, self._call(request, decoded))
             response = self._act(request, answer, began_ns)
             if response is None:
                 return None  # the answer follows later
             encoded = self._encoded(request, response, began_ns)
             if frame is not None and encoded is not None:
-                self._services.responses.keep(frame, request, answer, encoded, self._scope)
+                self._services.responses.keep(frame, request, answer, encoded, self._scope, number)
             return encoded
         except Exception:
             # An internal error must not close the connection, which would remove the peer's brokers.
@@ -151,6 +178,7 @@ class Session:
                     isinstance(event, BrokerHeartbeat) and event.proof is Proof.REGISTRATION
                 ):
                     self.registered[event.lease_key] = None
+                    self._views = None
             gateway.accept(answer.accepted)
         if answer.options:
             gateway.view.reconfigure(answer.options)

@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 from namesrv_stream.processor.name_server import NameServer, OptionChanges
 from namesrv_stream.route.changes import Cause, ChangeKind, RouteChange, lease_key
-from namesrv_stream.route.events import AcceptedEvent, SettingsChanged
+from namesrv_stream.route.events import AcceptedEvent, KvDeleted, KvPut, SettingsChanged
 from namesrv_stream.route.group import BrokerGroup
 from namesrv_stream.route.model import BrokerLive, Holder, LeaseKey
 from namesrv_stream.route.table import RouteTable
@@ -37,6 +37,7 @@ class ServedView:
         self._on_expired = on_expired
         server.view.on_group_changed = on_group_changed
         server.view.watch(responses.changed)
+        server.refresh_views()
 
     def live(self, key: LeaseKey) -> BrokerLive | None:
         return self._server.table.group(key.broker_name).live_brokers.get(key.live_key)
@@ -50,7 +51,7 @@ class ServedView:
     def accept(self, event: AcceptedEvent) -> list[Pending]:
         """Apply an event immediately. Return its tickets, one for every partition it goes to."""
         tickets = self._server.view.accept(event)
-        self._forget_settled(event)
+        self._follow(event)
         return tickets
 
     def closed(self, key: LeaseKey, connection: Holder) -> None:
@@ -61,7 +62,7 @@ class ServedView:
     def drop(self, pending: Pending) -> None:
         """Remove an event that will never be in the log. Nothing else would ever remove it from the view."""
         self._server.view.drop(pending)
-        self._forget_settled(pending.event)
+        self._follow(pending.event)
 
     def settle(self, pending: Pending, position: tuple[int, int]) -> bool:
         """Record an event's position in the log. Return whether its commit arrived before, so that ``sweep`` is due."""
@@ -71,6 +72,7 @@ class ServedView:
     def sweep(self) -> None:
         """Remove from the view the accepted events that the committed rows already include."""
         self._server.view.commit((), {})
+        self._refresh_views()
 
     def committed(self, changes: Sequence[RouteChange], next_offsets: Mapping[int, int]) -> None:
         """Apply the rows and offsets of one commit of the job, or of a slice of it."""
@@ -93,6 +95,7 @@ class ServedView:
                     expired.append((key, held))
                 holders[key] = None if change.gone else Holder(change.server_epoch or 0, change.connection_id or 0)
         self._server.view.commit(changes, next_offsets)
+        self._refresh_views()
         if is_setting:
             memory.settled.clear()
         for key, holder in expired:
@@ -107,6 +110,7 @@ class ServedView:
     def reloaded(self, table: RouteTable, next_offsets: Mapping[int, int]) -> None:
         """Replace the committed rows, because the tables were reopened."""
         self._server.view.reload(table, next_offsets)
+        self._refresh_views()
         memory = self._server.memory
         memory.settled.clear()  # valid only for group objects that no longer exist
         for key in [k for k in memory.full_due_ms if self.live(k) is None]:
@@ -116,7 +120,13 @@ class ServedView:
         self._server.reconfigure(changes)
         self._responses.clear()
 
-    def _forget_settled(self, event: AcceptedEvent) -> None:
-        """After a change of settings, process all registrations again: an unchanged one may change the view now."""
+    def _follow(self, event: AcceptedEvent) -> None:
+        """Do what else follows from an event that was applied or removed."""
         if isinstance(event, SettingsChanged):
-            self._server.memory.settled.clear()
+            self._server.memory.settled.clear()  # an unchanged registration may change the view now
+        elif isinstance(event, KvPut | KvDeleted):
+            self._refresh_views()
+
+    def _refresh_views(self) -> None:
+        if self._server.refresh_views():
+            self._responses.clear()

@@ -2,6 +2,7 @@
 
 from typing import Final
 
+from namesrv_stream.route.address_views import VIEWS_NAMESPACE
 from tests.differential.client_requests import delete_kv, get_kv, kv_list, put_kv
 from tests.differential.request import Request
 from tests.differential.scenario import Scenario, ask, scenario
@@ -37,6 +38,11 @@ SCENARIOS: Final[tuple[Scenario, ...]] = (
     scenario(
         "kv: put without a value",
         ask(Request(100, {"namespace": "~n", "key": "k"}), differs="missing-field"),
+        is_observed=False,
+    ),
+    scenario(
+        "kv: put an invalid address view",
+        ask(put_kv(VIEWS_NAMESPACE, "~v", '{"mappings": [{"to": "nowhere"}]}'), differs="address-views"),
         is_observed=False,
     ),
     scenario("kv: put without ext fields", ask(Request(100), Request(100, {})), is_observed=False),

@@ -13,6 +13,7 @@ from namesrv_stream.history.database import Past
 from namesrv_stream.history.past_route import RouteOptions, route_as_of, route_body, table_of
 from namesrv_stream.remoting.headers import ORDER_TOPIC_CONFIG
 from namesrv_stream.route import reducer
+from namesrv_stream.route.address_views import VIEWS_NAMESPACE
 from namesrv_stream.route.changes import ChangeKind
 from namesrv_stream.route.events import KvPut, TopicDeleted
 from namesrv_stream.route.table import RouteTable
@@ -213,3 +214,29 @@ def test_changes_removed_before_the_history_read_them_are_reported_as_lost(tmp_p
     assert extent.lost_until_ms == log.now_ms
     assert extent.notes(log.now_ms)[0].startswith("changes between 2023-11-14 22:15:30Z and")
     assert extent.notes(BEGIN_MS) == []  # of before the loss all is known
+
+
+def test_a_past_route_in_an_address_view_has_the_addresses_that_the_view_told_then(tmp_path: Path) -> None:
+    log = Log()
+    log.register(BROKER)
+    for port, after_ms in ((1, 1_000), (2, 60_000)):
+        document = f'{{"mappings": [{{"to": "{{broker_name}}:{port}"}}]}}'
+        log.say(KvPut(S1, VIEWS_NAMESPACE, "outside", document), after_ms)
+    log.say(KvPut(S1, VIEWS_NAMESPACE, "strict", '{"unmapped": "omit"}'))
+    tables = HistoryOfLogs(tmp_path, log)
+    tables.write_all()
+    past, end_ms = Past(tables.settings), log.now_ms
+
+    def addrs(at_ms: int, view: str | None) -> object:
+        route = route_as_of(past, "TopicTest", at_ms, address_view=view)
+        return json.loads(route.body())["brokerDatas"][0]["brokerAddrs"]
+
+    assert addrs(end_ms, None) == {"0": "10.0.0.1:10911"}
+    assert addrs(end_ms, "outside") == {"0": "broker-a:2"}
+    assert addrs(end_ms - 30_000, "outside") == {"0": "broker-a:1"}
+    for at_ms, view, reason in (
+        (end_ms - 60_500, "outside", "there was no address view outside"),
+        (end_ms, "strict", "no route for topic TopicTest in view strict .* it left out all addresses"),
+    ):
+        with pytest.raises(NotInHistory, match=reason):
+            addrs(at_ms, view)

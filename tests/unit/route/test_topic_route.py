@@ -2,10 +2,18 @@
 
 import pytest
 
+from namesrv_stream.route.address_views import parse_view
 from namesrv_stream.route.group import delete_topic, register, register_topic, unregister, wipe_write_perm
 from namesrv_stream.route.model import MASTER_ID, QueueData, Registration
 from namesrv_stream.route.table import RouteTable
-from namesrv_stream.route.topic_route import BrokerData, TopicRoute, in_zone, is_system_topic, pickup_topic_route
+from namesrv_stream.route.topic_route import (
+    BrokerData,
+    TopicRoute,
+    in_view,
+    in_zone,
+    is_system_topic,
+    pickup_topic_route,
+)
 from tests.support.builders import HOLDER, READ_ONLY, RW, a_key, a_mapping, a_registration
 
 MASTER = "10.0.0.1:10911"
@@ -271,6 +279,20 @@ def test_filter_is_on_a_copy() -> None:
     in_zone(route, "z1")
 
     assert len(route.broker_datas) == len(route.queue_datas) == 2
+
+
+def test_a_view_maps_the_keys_of_filter_servers_and_removes_brokers_without_an_address() -> None:
+    table = table_of(
+        a_registration(MASTER, broker_name="b1", filter_servers=("10.0.0.1:1",)),
+        a_registration(THIRD, broker_name="b2", filter_servers=("10.0.0.3:1",)),
+    )
+    view = parse_view("v", '{"unmapped": "omit", "mappings": [{"broker_name": "b1", "to": "outer:1"}]}')
+    route = in_view(route_of(table), table, view)
+
+    assert route is not None
+    assert [dict(data.broker_addrs) for data in route.broker_datas] == [{0: "outer:1"}]
+    assert route.queue_datas.keys() == {"b1"}
+    assert route.filter_server_table == {"outer:1": ("10.0.0.1:1",)}
 
 
 @pytest.mark.parametrize(

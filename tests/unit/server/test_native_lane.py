@@ -26,8 +26,8 @@ from namesrv_stream.settings import RemotingSettings, Settings
 from namesrv_stream.tools.doctor import machine
 from namesrv_stream.tools.doctor.finding import Grade, fine
 from tests.support.examples import examples
-from tests.support.name_server import a_body, a_registration_request, a_route_request, a_topic
-from tests.support.native_rig import NativeRig, SocketPeer, wait_until
+from tests.support.name_server import MASTER, a_body, a_registration_request, a_route_request, a_topic
+from tests.support.native_rig import LISTENERS, NativeRig, SocketPeer, wait_until
 from tests.support.server_rig import TICK_MS, Rig, turn
 
 TOPICS = [f"topic-{number}" for number in range(50)]
@@ -80,6 +80,36 @@ def test_what_was_answered_before_is_answered_by_the_lane_in_the_same_bytes() ->
             assert await peer.ask(one) == [plain.ask(other, one)]
         assert native.by_lane == before + len(asked)
         assert native.rig.request_metrics.count(ResponseCode.SUCCESS) >= native.by_lane
+
+    run(test)
+
+
+def test_answers_are_kept_per_address_view_and_a_changed_view_applies_at_once() -> None:
+    async def test(native: NativeRig) -> None:
+        put_view = native.rig.put_view
+        await put_view("outside", listeners=["outside"], mappings=[{"to": "outside:1"}])
+        await put_view("lan", listeners=["lan"], mappings=[{"to": "lan:1"}])
+        peers = {name: await native.connect(name) for name in ("", *LISTENERS)}
+
+        async def told() -> dict[str, bytes]:
+            answers = {name: (await peer.ask(a_query()))[0].body or b"" for name, peer in peers.items()}
+            return {
+                name: body.partition(b'"brokerAddrs":{"0":"')[2].partition(b'"')[0] for name, body in answers.items()
+            }
+
+        async def all_told(expected: dict[str, str]) -> None:
+            for _ in range(4):  # the later answers are the lane's
+                assert await told() == {name: addr.encode() for name, addr in expected.items()}
+            await wait_until(lambda: native.lane.connections == 3)
+
+        await all_told({"": MASTER, "outside": "outside:1", "lan": "lan:1"})
+        before = native.by_lane
+        await told()
+        assert native.by_lane == before + 3
+        await put_view("outside", listeners=["outside"], mappings=[{"to": "moved:2"}])
+        await all_told({"": MASTER, "outside": "moved:2", "lan": "lan:1"})
+        await put_view("loopback", networks=["127.0.0.0/8"], mappings=[{"to": "here:3"}])
+        await all_told({"": "here:3", "outside": "moved:2", "lan": "lan:1"})
 
     run(test)
 

@@ -3,16 +3,17 @@
 import gc
 import weakref
 from dataclasses import replace
+from typing import Any
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from namesrv_stream.processor.route_body import encode_topic_route
+from namesrv_stream.processor.route_body import encode_cluster_info, encode_topic_route
 from namesrv_stream.remoting.headers import ORDER_TOPIC_CONFIG
+from namesrv_stream.route.address_views import AddressView, parse_view
 from namesrv_stream.route.group import BrokerGroup, is_nothing
 from namesrv_stream.route.model import QueueData
 from namesrv_stream.route.route_view import RouteView
-from namesrv_stream.route.topic_route import in_zone
 from namesrv_stream.server.net import cached_answers
 from namesrv_stream.server.net.cached_answers import CachedRouteAnswers
 from tests.support.examples import examples
@@ -22,6 +23,11 @@ from tests.support.strategies_route import groups
 TEXTS = st.text(st.characters(codec="utf-8"), max_size=6) | st.sampled_from(("a/b", '"', "\x7f", "\u2028", "Ä"))
 QUEUES = st.builds(QueueData, st.integers(0, 4), st.integers(0, 4), st.sampled_from((0, 2, 4, 6, 7)), st.integers(0, 2))
 TOPICS = st.sampled_from(("t1", "t2", "rmq_sys_SYNC_BROKER_MEMBER_b"))
+MAPPINGS = (
+    '"mappings": [{"broker_name": "b1", "to": "{broker_name}-{broker_id}:{1+id}"}, {"broker_addr": "a/b", "to": "b:3"}]'
+)
+KEEPING = parse_view("keeping", f"{{{MAPPINGS}}}", 1)
+OMITTING = parse_view("omitting", f'{{"unmapped": "omit", {MAPPINGS}}}', 2)
 
 
 @st.composite
@@ -48,9 +54,15 @@ def plain_groups(draw: st.DrawFn) -> BrokerGroup:
     st.booleans(),
     st.dictionaries(TOPICS, TEXTS),
     st.sampled_from((None, None, "z1")),
+    st.sampled_from((None, KEEPING, OMITTING)),
 )
 def test_a_body_of_parts_is_the_body_encoded_at_once_whatever_changes(
-    history: list[BrokerGroup], acting: bool, with_order: bool, orders: dict[str, str], zone: str | None
+    history: list[BrokerGroup],
+    acting: bool,
+    with_order: bool,
+    orders: dict[str, str],
+    zone: str | None,
+    address_view: AddressView | None,
 ) -> None:
     view = RouteView()
     view.table.kv[ORDER_TOPIC_CONFIG] = orders
@@ -59,12 +71,11 @@ def test_a_body_of_parts_is_the_body_encoded_at_once_whatever_changes(
         view.table.replace_group(group)
         for topic in ("t1", "t2", "rmq_sys_SYNC_BROKER_MEMBER_b"):
             for strict in (True, False):
-                route = answers.route(topic, with_order=with_order)
-                if route is not None and zone is not None:
-                    route = in_zone(route, zone)
+                options: dict[str, Any] = {"with_order": with_order, "zone_name": zone, "address_view": address_view}
+                route = answers.route(topic, **options)
                 expected = None if route is None else encode_topic_route(route, strict=strict)
-                found = answers.route_body(topic, strict=strict, with_order=with_order, zone_name=zone)
-                assert found == expected
+                assert answers.route_body(topic, strict=strict, **options) == expected
+        assert answers.cluster_info_body(address_view) == encode_cluster_info(view.table, address_view)
 
 
 @given(st.lists(groups(), max_size=4))

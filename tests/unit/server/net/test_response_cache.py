@@ -63,6 +63,19 @@ class CachedServer:
         return True
 
 
+def test_clients_with_different_address_views_share_no_response() -> None:
+    server, frame = CachedServer(), frame_of(ROUTE)
+    server.keep(frame)
+    assert server.responses.find(frame, scope_of(1), view=3) is None
+    answer = server.exchange.send(ROUTE)
+    server.responses.keep(frame, ROUTE, answer, b"\0\0\0\1" + encode_frame(answer.response)[4:], scope_of(1), view=3)
+    of_view, plain = server.responses.find(frame, scope_of(2), view=3), server.responses.find(frame, scope_of(2))
+    assert of_view is not None
+    assert plain is not None
+    server.responses.changed("broker-a", ["TopicTest"])
+    assert server.responses.find(frame, scope_of(1), view=3) is None
+
+
 def frame_of(request: RemotingCommand) -> bytes:
     return encode_frame(request)[4:]
 
