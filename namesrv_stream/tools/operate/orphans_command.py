@@ -42,7 +42,7 @@ def orphans(
     http: HttpOption = None,
     as_json: JsonOption = False,
 ) -> int:
-    """List routes that lead to no live broker, and topics and brokers that no client asks for.
+    """List unused topics and brokers, and dead routes.
 
     Name all servers with --http: clients choose one of them, so a topic counts as asked for if one server was asked.
     A server counts from its start. Exit code 0, or 3 if a server does not answer.

@@ -54,7 +54,7 @@ def register(app: typer.Typer) -> None:
 def servers(
     configuration: Configuration, http: HttpOption = None, wide: WideOption = False, as_json: JsonOption = False
 ) -> None:
-    """List the name servers, and which of them clients are told of."""
+    """List the name servers and whether clients learn of them."""
     url, *others = http_servers(http, None, configuration)
     if others:
         raise ConfigError(COMMAND_LINE, "--http", "expected one server, because all servers have the same list")

@@ -72,7 +72,8 @@ def test_every_request_has_its_custom_header_or_none() -> None:
 
 def test_every_header_is_that_of_a_request_or_of_a_response() -> None:
     listed = {header.__name__ for header in (*HEADERS.values(), *RESPONSE_HEADERS.values())}
-    assert {header.__name__ for header in CommandCustomHeader.__subclasses__()} == listed
+    ours = [h for h in CommandCustomHeader.__subclasses__() if h.__module__.startswith("namesrv_stream.")]
+    assert {header.__name__ for header in ours} == listed
 
 
 @pytest.mark.parametrize("code", CAPTURED_CODES)
