@@ -49,6 +49,21 @@ def test_the_command_line_shows_the_route_in_the_view(stack: Stack, outside: Out
     ]
 
 
+def test_why_names_the_brokers_that_a_clients_view_does_not_map(stack: Stack, outside: Outside, tmp_path: Path) -> None:
+    document = tmp_path / "far.json"
+    document.write_text('{"networks": ["198.51.100.0/24"], "unmapped": "omit"}')
+    at = ("--data-dir", str(stack.data_dir))
+    assert run_command("view", "set", "far", str(document), *at).code == 0
+    try:
+        far = run_command("why", TOPIC, "--client", "198.51.100.7", *at)
+        near = run_command("why", TOPIC, "--client", "192.0.2.7", *at)
+    finally:
+        assert run_command("view", "remove", "far", *at).code == 0
+    assert far.code == 1
+    assert f"{outside.broker.addr} (left out in view far)" in far.out
+    assert "address_not_mapped" not in near.out
+
+
 def test_java_clients_outside_send_and_receive_through_the_view(
     stack: Stack, outside: Outside, java_client: JavaClient
 ) -> None:

@@ -161,7 +161,21 @@ def _hidden(facts: Facts, groups: Sequence[BrokerGroup]) -> tuple[list[Finding],
     if not in_zone:
         where = [f"{group.broker_name} in {group.zone_name or 'no zone'}" for group in seen]
         return [finding(Why.HIDDEN_BY_ZONE, facts.name, where, rows)], ()
-    return [], in_zone
+    return list(_not_mapped(facts, in_zone)), in_zone
+
+
+def _not_mapped(facts: Facts, groups: Sequence[BrokerGroup]) -> Iterator[Finding]:
+    """Yield that the client's address view maps no address of these broker groups."""
+    view = facts.view
+    if view is None or not groups:
+        return
+    unmapped = {g.broker_name: list(view.unmapped(g.broker_name, g.broker_addrs)) for g in groups}
+    if all(len(unmapped[group.broker_name]) == len(group.broker_addrs) for group in groups):
+        told = "told unchanged" if view.keeps_unmapped else "left out"
+        brokers = [broker for of_group in unmapped.values() for broker in of_group]
+        where = [f"{b.broker_name} {b.broker_addr} ({told} in view {view.name})" for b in brokers]
+        rows = [row for row in facts.rows if row.kind == ChangeKind.BROKER_DATA and row.broker_name in unmapped]
+        yield finding(Why.ADDRESS_NOT_MAPPED, facts.name, where, rows)
 
 
 def _unhealthy(facts: Facts, groups: Sequence[BrokerGroup]) -> Iterator[Finding]:

@@ -2,8 +2,10 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from ipaddress import ip_address
 from typing import Literal
 
+from namesrv_stream.route.address_views import AddressView
 from namesrv_stream.route.changes import RouteChange
 from namesrv_stream.route.table import RouteTable
 from namesrv_stream.route.why.findings import Finding
@@ -16,12 +18,23 @@ class Question:
     Attributes:
         cluster: The cluster in which the client looks for it; None for any.
         zone: The client's zone; None if it is not in zone mode.
+        client: The client's IP address, which may choose an address view; None if unknown.
     """
 
     subject: Literal["topic", "broker"]
     name: str
     cluster: str | None = None
     zone: str | None = None
+    client: str | None = None
+
+
+def is_address(text: str) -> bool:
+    """Whether a text is an IP address, as ``Question.client`` needs it."""
+    try:
+        ip_address(text)
+    except ValueError:
+        return False
+    return True
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +75,7 @@ class Facts:
         of_server: What is wrong with the server itself.
         late: Processes of the broker whose last heartbeat is older than half of their timeout, for people.
         with_order: Whether clients receive order configurations.
+        view: The address view of the client; None for none.
     """
 
     question: Question
@@ -73,6 +87,7 @@ class Facts:
     of_server: Sequence[Finding] = ()
     late: Sequence[str] = ()
     with_order: bool = False
+    view: AddressView | None = None
 
     @property
     def name(self) -> str:

@@ -29,6 +29,7 @@ class Why(StrEnum):
     OTHER_SERVER = "other_server"
     OTHER_CLUSTER = "other_cluster"
     HIDDEN_BY_ZONE = "hidden_by_zone"
+    ADDRESS_NOT_MAPPED = "address_not_mapped"
     ONLY_SLAVES = "only_slaves"
     WRITE_PERM_WIPED = "write_perm_wiped"
     NO_PERMISSION = "no_permission"
@@ -120,6 +121,10 @@ CATALOGUE: Final[Mapping[Why, Entry]] = {
     Why.HIDDEN_BY_ZONE: Entry(
         "clients of this zone do not see {name}, because its brokers are in other zones: {what}",
         "start brokers in the client's zone, or switch off the client's zone mode",
+    ),
+    Why.ADDRESS_NOT_MAPPED: Entry(
+        "the client's address view has no mapping for the brokers of {name}: {what}",
+        "add a mapping to the view: `namesrv-stream view show VIEW`, docs/address-views.md",
     ),
     Why.ONLY_SLAVES: Entry(
         "only slaves of {name} are left, so clients can read but not send: {what}",

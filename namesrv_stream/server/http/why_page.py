@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from operator import is_
-from typing import Final
+from typing import Final, Literal
 from urllib.parse import quote, urlencode
 
 import orjson
@@ -25,7 +25,7 @@ from namesrv_stream.route.changes import ChangeKind
 from namesrv_stream.route.events import partition_of
 from namesrv_stream.route.group import BrokerGroup
 from namesrv_stream.route.why.explain import explain
-from namesrv_stream.route.why.facts import Facts, Known, Question, Refusal
+from namesrv_stream.route.why.facts import Facts, Known, Question, Refusal, is_address
 from namesrv_stream.route.why.findings import Explanation, Finding, Why, finding
 from namesrv_stream.server.http.answers import Problem
 from namesrv_stream.server.http.operation import JSON, Query, answers
@@ -52,6 +52,9 @@ class WhyQuery(Query):
     )
     cluster: str | None = Field(None, description="The cluster in which the client looks for it.", examples=["c0"])
     zone: str | None = Field(None, description="The client's zone, if it is in zone mode.", examples=["z1"])
+    client: str | None = Field(
+        None, description="The client's IP address, which may choose an address view.", examples=["203.0.113.7"]
+    )
 
 
 class WhyPage:
@@ -79,13 +82,12 @@ class WhyPage:
     @answers("/why/topics/{topic}", (JSON, Explanation), errors=(404, 503))
     async def topic(self, request: Request, query: WhyQuery) -> Response:
         """Return why clients have no route of a topic, or one that they cannot use: causes, evidence, advice."""
-        return await self._answer(Question("topic", request.path_params["topic"], query.cluster, query.zone), query.at)
+        return await self._answer(_question("topic", request.path_params["topic"], query), query.at)
 
     @answers("/why/brokers/{broker_name}", (JSON, Explanation), errors=(404, 503))
     async def broker(self, request: Request, query: WhyQuery) -> Response:
         """Return why a broker name is in no route, or in one that clients cannot use: causes, evidence, advice."""
-        name = request.path_params["broker_name"]
-        return await self._answer(Question("broker", name, query.cluster, query.zone), query.at)
+        return await self._answer(_question("broker", request.path_params["broker_name"], query), query.at)
 
     async def _answer(self, question: Question, at: str | None) -> Response:
         name = question.name
@@ -94,6 +96,10 @@ class WhyPage:
         for parameter, value in (("cluster", question.cluster), ("zone", question.zone)):
             if value is not None and not value.strip():
                 raise Problem(400, f"{parameter}: is empty")
+        if question.client is not None and not is_address(question.client):
+            raise Problem(400, "client: expected an IP address")
+        if question.client is not None and at is not None:
+            raise Problem(400, "client: cannot be combined with at")
         try:
             found = await (self.explain(question) if at is None else self._explain_past(question, at))
         except REFUSALS as error:
@@ -134,6 +140,7 @@ class WhyPage:
             of_server=of_server,
             late=[*self._late(question)],
             with_order=self._server.options.order_message_enable,
+            view=None if question.client is None else self._server.views.view_of("", question.client),
         )
         return explain(facts, server_id=self._state.server_id)
 
@@ -188,6 +195,10 @@ class WhyPage:
         partitions = self._state.partitions
         found = await asyncio.gather(*(ask_on(self._threads, _has_route, url, question, partitions) for url in urls))
         return [url for url, has_route in zip(urls, found, strict=True) if has_route]
+
+
+def _question(subject: Literal["topic", "broker"], name: str, query: WhyQuery) -> Question:
+    return Question(subject, name, query.cluster, query.zone, query.client)
 
 
 def _has_route(url: str, question: Question, partitions: int) -> bool:

@@ -14,7 +14,7 @@ from namesrv_stream.clock import SystemClock
 from namesrv_stream.errors import ConfigError
 from namesrv_stream.instants import COMMAND_LINE, duration, instant
 from namesrv_stream.logs import report_error
-from namesrv_stream.route.why.facts import Question
+from namesrv_stream.route.why.facts import Question, is_address
 from namesrv_stream.route.why.findings import Explanation, Finding, Why, finding
 from namesrv_stream.settings.installation import Configuration, configured
 from namesrv_stream.tools.tool_options import HttpOption, JsonOption, emit_json, http_servers
@@ -55,6 +55,10 @@ def why(
     zone: Annotated[
         str | None, typer.Option("--zone", help="The client's zone, if it is in zone mode.", metavar="ZONE")
     ] = None,
+    client: Annotated[
+        str | None,
+        typer.Option("--client", help="The client's IP address, which may choose an address view.", metavar="IP"),
+    ] = None,
     at: Annotated[
         str | None,
         typer.Option("--at", help="Why at that time, from the tables: '2026-11-20 03:12', -2h, …", metavar="WHEN"),
@@ -71,11 +75,14 @@ def why(
     for flag, value in (("NAME", name), ("--cluster", cluster), ("--zone", zone), ("--at", at)):
         if value is not None and not value.strip():
             raise ConfigError(COMMAND_LINE, flag, "is empty")
-    for one, other, is_both in (("--topic", "--broker", is_topic and is_broker), ("--at", "--http", at and http)):
+    if client is not None and not is_address(client):
+        raise ConfigError(COMMAND_LINE, "--client", f"expected an IP address, not {client!r}")
+    contradictions = (("--topic", "--broker", is_topic and is_broker), ("--at", "--http", at and http))
+    for one, other, is_both in (*contradictions, ("--client", "--at", client and at)):
         if is_both:
             raise ConfigError(COMMAND_LINE, one, f"cannot be combined with {other}")
     chosen = [s for s in _SUBJECTS if (s == "topic" and not is_broker) or (s == "broker" and not is_topic)]
-    questions = [Question(subject, name, cluster, zone) for subject in chosen]
+    questions = [Question(subject, name, cluster, zone, client) for subject in chosen]
     if at is not None:
         answers = _from_tables(configuration, questions, at)
     else:
@@ -126,7 +133,7 @@ async def _from_servers(urls: Sequence[str], questions: Sequence[Question], *, i
 
 async def _asked(url: str, question: Question, *, is_certificate_checked: bool) -> Explanation:
     path = f"/why/{question.subject}s/{quote(question.name, safe='')}"
-    given = {"cluster": question.cluster, "zone": question.zone}
+    given = {"cluster": question.cluster, "zone": question.zone, "client": question.client}
     query = {name: value for name, value in given.items() if value is not None}
     return await get(url, path, Explanation, is_certificate_checked=is_certificate_checked, **query)
 

@@ -1,11 +1,13 @@
 """Every cause of ``why``, from logs that make it."""
 
+import json
 from collections.abc import Sequence
 from typing import Any, Literal
 
 import pytest
 
 from namesrv_stream.route import reducer
+from namesrv_stream.route.address_views import parse_view
 from namesrv_stream.route.changes import KEY_COLUMNS, ChangeKind, RouteChange
 from namesrv_stream.route.events import KvPut, TopicDeleted, WritePermChanged
 from namesrv_stream.route.liveness_settings import FoldSettings
@@ -221,6 +223,19 @@ def test_hidden_by_a_zone() -> None:
     log.register(a_broker(zone_name="east"))
     assert causes(why(log, zone="west")) == [Why.HIDDEN_BY_ZONE]
     assert Why.HIDDEN_BY_ZONE not in causes(why(log, zone="East"))
+
+
+@pytest.mark.parametrize(("unmapped", "told"), [("keep", "told unchanged"), ("omit", "left out")])
+def test_address_that_the_clients_view_does_not_map(unmapped: str, told: str) -> None:
+    log = Log()
+    rows = log.register(a_broker())
+    view = parse_view("outside", json.dumps({"networks": ["203.0.113.0/24"], "unmapped": unmapped}))
+    answer = why(log, view=view)
+    assert causes(answer) == [Why.ADDRESS_NOT_MAPPED]
+    assert f"({told} in view outside)" in first(answer).text
+    assert_evidence(first(answer), rows, "registered")
+    mapped = {"networks": ["203.0.113.0/24"], "mappings": [{"to": "{broker_name}.example.org:{port}"}]}
+    assert Why.ADDRESS_NOT_MAPPED not in causes(why(log, view=parse_view("outside", json.dumps(mapped))))
 
 
 def test_order_configuration_names_a_broker_that_is_gone() -> None:

@@ -67,7 +67,9 @@ async def test_unreadable_tables_leave_an_answer_from_memory(tmp_path: Path) -> 
         ("/why/topics/%20", "topic: expected a name of 1 to 1024 characters"),
         (f"/why/brokers/{'x' * 1_025}", "broker: expected a name of 1 to 1024 characters"),
         ("/why/topics/T?zone=", "zone: is empty"),
-        ("/why/topics/T?as_of=-1h", "as_of: unknown parameter; known: at, cluster, zone"),
+        ("/why/topics/T?client=broker-a", "client: expected an IP address"),
+        ("/why/topics/T?client=10.0.0.1&at=-1h", "client: cannot be combined with at"),
+        ("/why/topics/T?as_of=-1h", "as_of: unknown parameter; known: at, cluster, zone, client"),
         ("/why/topics/T?at=nonsense", "query: at: 'nonsense' is not a point in time"),
     ],
 )
@@ -135,6 +137,8 @@ async def test_the_command_prints_the_answer(tmp_path: Path) -> None:
         (("T", "--at", "-1h", "--http", "http://a:1"), "--at: cannot be combined with --http"),
         ((" ",), "NAME: is empty"),
         (("T", "--zone", ""), "--zone: is empty"),
+        (("T", "--client", "broker-a"), "--client: expected an IP address, not 'broker-a'"),
+        (("T", "--client", "10.0.0.1", "--at", "-1h"), "--client: cannot be combined with --at"),
     ],
 )
 def test_contradictions_on_the_command_line_are_refused_by_name(arguments: tuple[str, ...], error: str) -> None:
