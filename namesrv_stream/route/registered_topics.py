@@ -1,7 +1,7 @@
 """The topics of a broker group after a registration, and what a registration changes under the DataVersion of the last.
 
 A broker must count up its DataVersion whenever its topics change. If it does not (apache/rocketmq#10438), the Java name
-server keeps the old queues and permissions, and says nothing.
+server keeps the old queues and permissions, and does not report this.
 """
 
 from collections.abc import Mapping

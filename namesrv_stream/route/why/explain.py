@@ -250,7 +250,7 @@ def _usable(facts: Facts, groups: Sequence[BrokerGroup], rows: Sequence[RouteCha
 def _with_server(facts: Facts, found: list[Finding]) -> list[Finding]:
     """Add what is wrong with the server: first if it may be the reason why the server does not know more.
 
-    A cause that is older than the trouble is certain, if the tables know the name.
+    A cause is certain if it is older than the server's problem and the tables know the name.
     """
     if not facts.of_server:
         return found

@@ -132,7 +132,8 @@ CATALOGUE: Final[Mapping[Why, Entry]] = {
     ),
     Why.WRITE_PERM_WIPED: Entry(
         "an operator removed the write permission, so clients cannot send to {name}: {what}",
-        "`mqadmin addWritePerm -b BROKER` restores it",
+        "if the broker was drained, `namesrv-stream drain BROKER --undo` restores it; otherwise"
+        " `mqadmin addWritePerm -b BROKER`, which also makes read-only topics writable",
     ),
     Why.NO_PERMISSION: Entry(
         "{name} has permission 0, so clients can neither send nor read: {what}",

@@ -35,7 +35,7 @@ from namesrv_stream.server.server_metrics import ServerMetrics
 from namesrv_stream.server.view.served_state import ServedState
 from namesrv_stream.settings import Settings
 
-#: An answer is there within a second, so another server gets less.
+#: An answer must be complete within a second, so another server gets less time.
 _OTHERS_TIMEOUT_S: Final = 0.7
 _MOST_BYTES: Final = 1 << 20
 #: Rows that were read before the routes changed do not explain the change, so they are read again.

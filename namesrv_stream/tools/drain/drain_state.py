@@ -136,7 +136,7 @@ class DrainState:
         return self._since(self.put_at_ms)
 
     def _since(self, at_ms: int | None) -> int | None:
-        # What begins with the end of an observation is proved until the begin of another.
+        # A state seen at the end of one observation is proved only until the beginning of the next.
         return None if self.last is None or at_ms is None else max(0, self.last.began_ms - at_ms)
 
     def obstacles(self) -> Sequence[str]:

@@ -69,8 +69,8 @@ def why(
     """Say why clients have no route to a topic or a broker.
 
     The answer has the cause, since when, the evidence, and what to do. A name that is both a broker and a topic is a
-    broker, because brokers register their own names as topics. Exit code 0 if clients have a usable route, 1 if not,
-    3 if no server answers.
+    broker, because brokers register their own names as topics. Exit code 0 if every server answers and
+    has a usable route, 1 if not, 3 if no server answers.
     """
     for flag, value in (("NAME", name), ("--cluster", cluster), ("--zone", zone), ("--at", at)):
         if value is not None and not value.strip():
