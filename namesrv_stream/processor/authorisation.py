@@ -43,6 +43,7 @@ MAX_BODY_BYTES: Final = 64 * 1024
 
 #: Peers choose the names, so memory is limited.
 _MAX_NAME_CHARS: Final = 255
+_MAX_TEXT_CHARS: Final = 400
 _MAX_REFUSALS: Final = 200
 
 # Source: rocketmq 5.3.3, DynamicalExtFieldRPCHook, which MQClientAPIImpl registers after the signing hook.
@@ -86,7 +87,7 @@ def remember_refusal(server: NameServer, call: Call, text: str) -> None:
     fields, refusals = call.request.ext_fields or {}, server.refusals
     name = (fields.get("brokerName") or fields.get("topic") or "")[:_MAX_NAME_CHARS]
     earlier = refusals.pop(name, None)
-    refusals[name] = Refusal(text, earlier.since_ms if earlier else call.now_ms, call.now_ms)
+    refusals[name] = Refusal(text[:_MAX_TEXT_CHARS], earlier.since_ms if earlier else call.now_ms, call.now_ms)
     if len(refusals) > _MAX_REFUSALS:
         del refusals[next(iter(refusals))]
 

@@ -84,7 +84,7 @@ def process(server: NameServer, call: Call) -> Answer:
     except NamesrvStreamError as error:
         refusal = error.for_log if isinstance(error, NoPermission) else ""
         if refusal and code in BROKER_CODES:
-            remember_refusal(server, call, refusal)
+            remember_refusal(server, call, str(error))  # what the peer learns, not what is only for the log
         return Answer(error_response(call.request, error), refusal=refusal)
 
 

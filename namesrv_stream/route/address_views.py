@@ -20,6 +20,8 @@ VIEWS_NAMESPACE: Final = "namesrv-stream.address-views"
 _KEYS: Final = ("listeners", "networks", "unmapped", "mappings")
 _MAPPING_KEYS: Final = ("broker_addr", "broker_name", "to")
 _MAX_MAPPINGS: Final = 1_000
+#: They are tried one after the other for every broker, in the time of other requests.
+_MAX_GENERAL_MAPPINGS: Final = 100
 
 _NAME: Final = re.compile(r"[A-Za-z0-9_.-]{1,64}")
 _ADDR: Final = re.compile(r"(?:[A-Za-z0-9_.-]+|\[[0-9A-Fa-f:.]+\]):([0-9]{1,5})")
@@ -199,16 +201,16 @@ def _view_of(name: str, document: str | bytes, number: int) -> AddressView:
     mappings = fields.get("mappings", [])
     if not isinstance(mappings, list) or len(mappings) > _MAX_MAPPINGS:
         raise ValueError(f"mappings: expected a list of at most {_MAX_MAPPINGS:,} mappings")
-    general: tuple[AddressMapping, ...] = ()
-    of_addr: dict[str, tuple[AddressMapping, ...]] = {}
-    for at, each in enumerate(mappings):
-        mapping = _mapping(f"mappings[{at}]", each)
-        if mapping.broker_addr:
-            of_addr[mapping.broker_addr] = (*of_addr.get(mapping.broker_addr, general), mapping)
-        else:
-            general = (*general, mapping)
-            of_addr = {addr: (*rules, mapping) for addr, rules in of_addr.items()}
-    return AddressView(name, number, listeners, networks, unmapped == "keep", general, of_addr)
+    rules = [_mapping(f"mappings[{at}]", each) for at, each in enumerate(mappings)]
+    numbers_of: dict[str, list[int]] = {"": []}
+    for at, rule in enumerate(rules):
+        numbers_of.setdefault(rule.broker_addr, []).append(at)
+    general = numbers_of.pop("")
+    if len(general) > _MAX_GENERAL_MAPPINGS:
+        raise ValueError(f"mappings: expected at most {_MAX_GENERAL_MAPPINGS} mappings without broker_addr")
+    of_addr = {addr: tuple(rules[at] for at in sorted([*general, *own])) for addr, own in numbers_of.items()}
+    mappings = tuple(rules[at] for at in general)
+    return AddressView(name, number, listeners, networks, unmapped == "keep", mappings, of_addr)
 
 
 def _check_keys(fields: object, known: Sequence[str], where: str) -> None:

@@ -136,8 +136,11 @@ def register(
         drop_absent = settings.drops_absent_topics and not registration.topic_mappings
         topics = merge_topics(topics, payload, rewrite=rewrite, drop_absent=drop_absent)
     contradictions = () if rewrite else differing
+    if len(registration.topics) == 1 and live is not None and live.data_version == registration.data_version:
+        # The registration of a single topic says nothing about the others.
+        contradictions = tuple(sorted({*contradictions, *(set(live.contradictions) - registration.topics.keys())}))
     contradiction = None
-    if differing and live is not None and (rewrite or differing != live.contradictions):
+    if differing and live is not None and (rewrite or contradictions != live.contradictions):
         contradiction = contradiction_text(registration.data_version, differing, is_taken_over=rewrite)
     registrations = group.registrations
     if len(registration.topics) != 1:

@@ -19,6 +19,7 @@ from starlette.responses import Response
 
 from namesrv_stream.client.server_states import BadAnswer, PartRows, ServerUnreachable, ask, fetch
 from namesrv_stream.clock import Clock
+from namesrv_stream.errors import SystemBusy
 from namesrv_stream.instants import duration
 from namesrv_stream.processor.name_server import NameServer
 from namesrv_stream.route.changes import ChangeKind
@@ -108,7 +109,11 @@ class WhyPage:
         return Response(orjson.dumps(found), media_type=JSON)
 
     async def explain(self, question: Question) -> Explanation:
-        """Answer a question about now; if the tables cannot be read, from memory alone."""
+        """Answer a question about now; if the tables cannot be read, from memory alone.
+
+        Raises:
+            SystemBusy: Too many queries of the tables are waiting.
+        """
 
         # Imported by the first query, so that servers without such queries do not load it.
         def read() -> Known:
@@ -124,6 +129,8 @@ class WhyPage:
                 after = self._groups(question)
                 if len(before) == len(after) and all(map(is_, before, after)):
                     break
+        except SystemBusy:
+            raise
         except REFUSALS as error:
             known = Known()
             of_server = [each for each in of_server if each.cause != Why.SERVER_STALE]

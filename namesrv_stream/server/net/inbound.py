@@ -43,7 +43,7 @@ class Inbound:
     @property
     def proxied_host(self) -> str:
         """The host of the peer behind a proxy; "" if there is none."""
-        return self.proxied_for.rpartition(":")[0].strip("[]")
+        return host_of(self.proxied_for.rpartition(":")[0].strip("[]"))
 
     @property
     def held_bytes(self) -> int:

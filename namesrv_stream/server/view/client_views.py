@@ -18,6 +18,7 @@ from namesrv_stream.server.steps import Steps
 
 _INTERVAL_S: Final = 1.0
 _RETRY_S: Final = 5.0
+_START_POLL_S: Final = 0.2
 #: Addresses that a reason shows.
 _SHOWN: Final = 3
 
@@ -28,8 +29,11 @@ logger = logging.getLogger(__name__)
 async def set_configured_views(
     documents: Mapping[str, str], name_server: NameServer, gateway: Gateway, origin: Origin
 ) -> None:
-    """Set each view of the configuration once Kafka accepts records, unless there is one of that name."""
+    """Set each view of the configuration, unless there is one of that name."""
     await gateway.connected.wait()
+    # The table must contain what was in the log before this start: perhaps somebody has set the view since.
+    while not gateway.view.has_own_start(gateway.limits.partitions):  # noqa: ASYNC110 (no event says so)
+        await asyncio.sleep(_START_POLL_S)
     for name, document in documents.items():
         while name not in name_server.table.kv.get(VIEWS_NAMESPACE, {}):
             error = await _change(gateway, KvPut(origin, VIEWS_NAMESPACE, name, document))

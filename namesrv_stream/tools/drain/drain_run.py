@@ -86,16 +86,21 @@ class DrainRun:
         views, failures = await self.routes.views()
         if not views:
             raise NameServersUnreachable(failures)
-        for addr, why in failures.items():
-            raise DrainRefused(f"name server {addr} does not answer ({why}): a drain needs all name servers")
+        self._check_answers(failures)
         master_addr = self._check(views, await self.routes.record())
         await self._check_counter(master_addr)
         if not self.is_resumed:
+            views, failures = await self.routes.views()  # again: the wipe also concerns topics that are new since then
+            self._check_answers(failures)
             topics = await self._wipe(views)
             self.progress.say(f"{name}: removed the write permission of {counted(topics, 'topic')}; --undo restores it")
         limits = self.limits
         state = DrainState(limits.poll_interval_ms, limits.quiet_ms, SystemClock().monotonic_ms())
         return await self._watch(master_addr, state)
+
+    def _check_answers(self, failures: Mapping[str, str]) -> None:
+        for addr, why in failures.items():
+            raise DrainRefused(f"name server {addr} does not answer ({why}): a drain needs all name servers")
 
     def _check(self, views: Mapping[str, BrokerView], record: Record | None) -> str:
         """Return the address of the broker's master.

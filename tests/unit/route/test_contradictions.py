@@ -69,6 +69,17 @@ def test_every_further_content_is_noted_once() -> None:
     assert contradictions(log) == ("TopicTest", "baseTopic")
 
 
+def test_the_registration_of_another_topic_does_not_end_a_contradiction() -> None:
+    log = Log()
+    log.register(a_broker())
+    log.register(a_broker(FOUR))
+
+    assert of_cause(log.register(a_broker(topics={"baseTopic": BASE["baseTopic"]}))) == []
+    assert contradictions(log) == ("TopicTest",)
+    log.register(a_broker(topics={"TopicTest": RW}))
+    assert contradictions(log) == ()
+
+
 def test_the_old_content_ends_a_contradiction() -> None:
     log = Log()
     log.register(a_broker())

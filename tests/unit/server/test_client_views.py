@@ -159,10 +159,13 @@ async def test_a_view_of_the_configuration_is_set_once_unless_there_is_one() -> 
     assert rig.server.views.by_name == {}  # Kafka has not answered yet
     rig.talk()
     await rig.put_view("lan", networks=["192.0.2.0/24"])
-    while not setting.done():
-        await turn()
-        rig.publisher.ack()
-    await setting
+    await turn()
+    assert "outside" not in rig.server.views.by_name  # the table does not contain the start of this server yet
+    rig.commit()
+    async with asyncio.timeout(60):
+        while not setting.done():
+            rig.publisher.ack()
+            await asyncio.sleep(0.01)
     assert rig.server.views.by_name["outside"].listeners == ("outside",)
     assert rig.server.views.by_name["lan"].networks
     assert rig.publisher.kinds().count("kv_put") == 2

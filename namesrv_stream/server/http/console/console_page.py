@@ -7,6 +7,7 @@ ones. So everything is rendered in one place, and the page works without the scr
 import asyncio
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from importlib.resources import files
 from typing import TYPE_CHECKING, Any, Final
 
@@ -16,8 +17,10 @@ from starlette.responses import Response, StreamingResponse
 
 from namesrv_stream import __version__
 from namesrv_stream.clock import Clock
+from namesrv_stream.errors import SystemBusy
 from namesrv_stream.processor.name_server import NameServer
 from namesrv_stream.route.why.facts import Question as About
+from namesrv_stream.route.why.findings import Explanation
 from namesrv_stream.server.http.answers import Problem, conditional
 from namesrv_stream.server.http.console.brokers import FleetSnapshots, brokers
 from namesrv_stream.server.http.console.later_parts import OtherServers, WhatIf
@@ -32,7 +35,7 @@ from namesrv_stream.server.http.why_page import WhyPage
 from namesrv_stream.server.peer_log import PeerLog
 from namesrv_stream.server.server_metrics import ServerMetrics
 from namesrv_stream.server.start.process import NameServerAddrs
-from namesrv_stream.server.steps import Steps
+from namesrv_stream.server.steps import Kept, Steps
 from namesrv_stream.server.tls import ServerTls
 from namesrv_stream.server.view.feed import ChangeFeed
 from namesrv_stream.server.view.fleet import Fleet
@@ -64,6 +67,8 @@ class Sources:
 PARTS: Final = ("summary", "brokers", "topics", "route", "timeline", "pipeline", "servers", "what-if")
 #: Parts that the script loads after the page, because other servers and the history can be slow.
 _LATER: Final = ("servers", "what-if")
+#: The script fetches the parts of an open page again every five seconds.
+_EXPLAINED_MS: Final = 5_000
 _STATIC: Final = {".css": "text/css", ".js": "text/javascript", ".svg": "image/svg+xml"}
 _HTML: Final = "text/html"
 #: Only this server's scripts and styles, nothing from other sites, and no embedding in frames.
@@ -85,6 +90,7 @@ class ConsolePage:
         self._fleet = fleet
         self._status = status
         self._why = why
+        self._explanations: Kept[About, Explanation] = Kept(_EXPLAINED_MS, sources.clock)
         self._steps = steps
         self._fleets = FleetSnapshots(sources.server.view, fleet, steps, sources.clock)
         self._others = OtherServers(sources.settings.http.console_servers, sources.state, sources.clock)
@@ -147,7 +153,7 @@ class ConsolePage:
                 picked = await self._fleets.pick(await fleet(), question, SHOWN[question.shown])
                 found = await brokers(picked, question, recent_events=recent_events, clock=clock, steps=steps)
                 is_missed = bool(question.find) and not found["cards"]
-                return found | {"why": await self._why.explain(About("broker", question.find)) if is_missed else None}
+                return found | {"why": await self._explained(About("broker", question.find)) if is_missed else None}
             case "topics":
                 return await topics(sources.server, question, steps, sources.clock.monotonic_ms())
             case "timeline":
@@ -163,6 +169,13 @@ class ConsolePage:
                 return await self._what_ifs.shown(question.past, timeout_ms, await fleet())
             case _:
                 return await self._route(question)
+
+    async def _explained(self, about: About) -> Explanation | None:
+        """Return the answer of ``why``, which all open pages share for some seconds; None if the server is busy."""
+        try:
+            return await self._explanations.get(about, partial(self._why.explain, about))
+        except SystemBusy:
+            return None
 
     async def _route(self, question: Question) -> dict[str, Any]:
         topic, server = question.topic, self._from.server
@@ -183,7 +196,7 @@ class ConsolePage:
         acting = server.answers.support_acting_master
         now = offers_now(offering if is_found else (), topic, support_acting_master=acting)
         diff = await route_diff(now, before, is_compared=is_compared, steps=self._steps)
-        why = await self._why.explain(About("topic", topic))
+        why = await self._explained(About("topic", topic))
         return diff | {"found": is_found, "is_compared": is_compared, "then": then, "problem": problem, "why": why}
 
 
