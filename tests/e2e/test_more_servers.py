@@ -84,12 +84,18 @@ class Load:
 
 @pytest.fixture
 def servers(stack: Stack, tmp_path: Path) -> Iterator[dict[str, SecondServer]]:
-    """Five servers that are not started; those that run at the end are stopped."""
+    """Five servers that are not started; those that run at the end are stopped and leave the list."""
     stack.wait_job()
     made = {s: SecondServer(tmp_path / s, stack, server_id=s, is_advertised=True) for s in (*FEW, *MORE)}
-    yield made
-    for server in made.values():
-        server.process.close()
+    try:
+        yield made
+        for server in made.values():
+            if server.process.is_alive:
+                server.process.terminate()
+        _wait_listed(stack, made, [stack.remoting])  # without a list, the server that is asked names itself
+    finally:
+        for server in made.values():
+            server.process.close()
 
 
 def test_servers_come_and_go_without_a_failed_query(
