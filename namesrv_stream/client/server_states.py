@@ -9,7 +9,7 @@ import http.client
 import ssl
 import urllib.error
 import urllib.request
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from http import HTTPStatus
@@ -51,6 +51,7 @@ def _trusting() -> urllib.request.OpenerDirector:
 
 
 _Answer = TypeVar("_Answer")
+_Found = TypeVar("_Found")
 
 
 class ServerUnreachable(PrerequisiteMissing):
@@ -182,6 +183,27 @@ async def get(
     """
     full = path + (f"?{urlencode(query)}" if query else "")
     return await asyncio.to_thread(ask, url, full, answer, is_certificate_checked=is_certificate_checked)
+
+
+async def ask_each(
+    urls: Sequence[str], query: Callable[[str], Awaitable[_Found]]
+) -> tuple[dict[str, _Found], dict[str, ServerUnreachable | BadAnswer]]:
+    """Query all servers at once. Return what ``query`` returns for each of them, and why the others did not answer."""
+
+    async def outcome(url: str) -> _Found | ServerUnreachable | BadAnswer:
+        try:
+            return await query(url)
+        except (ServerUnreachable, BadAnswer) as failure:
+            return failure
+
+    found: dict[str, _Found] = {}
+    failures: dict[str, ServerUnreachable | BadAnswer] = {}
+    for url, result in zip(urls, await asyncio.gather(*map(outcome, urls)), strict=True):
+        if isinstance(result, ServerUnreachable | BadAnswer):
+            failures[url] = result
+        else:
+            found[url] = result
+    return found, failures
 
 
 def ask(

@@ -16,7 +16,7 @@ from namesrv_stream.route.topic_route import (
     broker_data_of,
     in_view,
     in_zone,
-    may_act,
+    is_for_clients,
     pickup_topic_route,
 )
 
@@ -154,7 +154,7 @@ class RouteAnswers:
         route = pickup_topic_route(table, topic, support_acting_master=self.support_acting_master)
         if route is not None and zone_name is not None:
             route = in_zone(route, zone_name)
-        if route is not None and address_view is not None and may_act(topic):
+        if route is not None and address_view is not None and is_for_clients(topic):
             route = in_view(route, table, address_view)
         return route if route is None else replace(route, order_topic_conf=self.order_conf(topic, with_order))
 

@@ -137,13 +137,13 @@ def broker_data_for_clients(
 ) -> BrokerData:
     """Return a group's entry of brokerDatas in the route of a topic of which it has the queues ``queue_data``."""
     data = broker_data_of(group)
-    if not support_acting_master or queue_data.perm & PERM_WRITE or not may_act(topic):
+    if not support_acting_master or queue_data.perm & PERM_WRITE or not is_for_clients(topic):
         return data
     return with_acting_master(data)
 
 
-def may_act(topic: str) -> bool:
-    """Whether a topic's route may differ from the group: an acting master, or the addresses of an address view.
+def is_for_clients(topic: str) -> bool:
+    """Whether clients query a topic, so that its route may have an acting master, or addresses of an address view.
 
     Brokers read their own group by the other topics.
     """

@@ -226,3 +226,19 @@ class Configuration:
         settings = self.load().settings
         scheme = "https" if settings.http.tls else "http"
         return f"{scheme}://{server_address(settings, 'http', prefer_running=self._conf is None)}"
+
+
+def late_history(settings: Settings, newest_ms: int, now_ms: int) -> str:
+    """Return why the history tables lag behind, if the job runs on this data directory; "" if they do not.
+
+    Args:
+        newest_ms: The end of their data, epoch milliseconds; 0 if there is none.
+        now_ms: This machine's clock, epoch milliseconds.
+    """
+    parts = running_parts(settings.data.run_dir)
+    if "job" not in parts:  # it may run elsewhere
+        return ""
+    since_ms = round((settings.data.run_dir / "job.json").stat().st_mtime * 1_000)
+    if now_ms - max(since_ms, newest_ms) <= settings.history.late_after_ms:
+        return ""
+    return "its process does not write" if "history-job" in parts else "its process is not ready"

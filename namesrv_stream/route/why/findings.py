@@ -219,6 +219,11 @@ class Finding:
     evidence: Sequence[Evidence]
     advice: str
 
+    @property
+    def is_harmless(self) -> bool:
+        """Whether clients have a usable route all the same."""
+        return self.cause in (Why.NOTHING_WRONG, Why.CLIENT_CACHE)
+
 
 @dataclass(frozen=True, slots=True)
 class Explanation:
@@ -241,6 +246,11 @@ class Explanation:
     is_routed: bool
     findings: Sequence[Finding]
     notes: Sequence[str] = ()
+
+    @property
+    def is_usable(self) -> bool:
+        """Whether clients have a usable route, by the first cause."""
+        return self.findings[0].is_harmless
 
 
 #: Rows of evidence in a finding; a topic can have had thousands of brokers.

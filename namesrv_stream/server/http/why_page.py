@@ -19,7 +19,7 @@ from starlette.responses import Response
 
 from namesrv_stream.client.server_states import BadAnswer, PartRows, ServerUnreachable, ask, fetch
 from namesrv_stream.clock import Clock
-from namesrv_stream.errors import SystemBusy
+from namesrv_stream.errors import StoreUnreachable
 from namesrv_stream.instants import duration
 from namesrv_stream.processor.name_server import NameServer
 from namesrv_stream.route.changes import ChangeKind
@@ -35,6 +35,7 @@ from namesrv_stream.server.http.status_page import StatusPage
 from namesrv_stream.server.server_metrics import ServerMetrics
 from namesrv_stream.server.view.served_state import ServedState
 from namesrv_stream.settings import Settings
+from namesrv_stream.table_errors import NotInHistory, TableSchemaMismatch
 
 #: An answer must be complete within a second, so another server gets less time.
 _OTHERS_TIMEOUT_S: Final = 0.7
@@ -129,9 +130,7 @@ class WhyPage:
                 after = self._groups(question)
                 if len(before) == len(after) and all(map(is_, before, after)):
                     break
-        except SystemBusy:
-            raise
-        except REFUSALS as error:
+        except (NotInHistory, TableSchemaMismatch, StoreUnreachable) as error:
             known = Known()
             of_server = [each for each in of_server if each.cause != Why.SERVER_STALE]
             of_server.append(finding(Why.SERVER_STALE, question.name, [f"the tables cannot be read: {error}"]))

@@ -17,8 +17,8 @@ from namesrv_stream.route.route_view import RouteView
 from namesrv_stream.route.topic_route import (
     BrokerData,
     broker_data_of,
+    is_for_clients,
     is_in_zone,
-    may_act,
     with_acting_master,
     with_told_addrs,
 )
@@ -107,11 +107,11 @@ class CachedRouteAnswers(RouteAnswers):
             return super().route_body(
                 topic, strict=strict, with_order=with_order, zone_name=zone_name, address_view=address_view
             )
-        if address_view is None or not may_act(topic):
+        if address_view is None or not is_for_clients(topic):
             address_view, of_form = None, self._parts[strict]
         else:
             of_form = self._parts_in_view.setdefault((address_view, strict), {})
-        may_have_acting_master = self.support_acting_master and may_act(topic)
+        may_have_acting_master = self.support_acting_master and is_for_clients(topic)
         broker_datas, queue_datas = [], []
         is_registered = is_left_out = False
         for name in table.names_offering(topic):

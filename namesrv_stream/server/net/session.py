@@ -77,9 +77,7 @@ class Session:
             RemotingError: The frame breaks the protocol.
         """
         began_ns = perf_counter_ns()
-        if self._services.name_server.views is not self._views:
-            self._choose_view()
-        cached = self._services.responses.find(frame, self._scope, self._view_number)
+        cached = self._services.responses.find(frame, self._scope, self.view_number)
         if cached is None:
             request = decode_frame(frame)
             return None if request.is_response else self._answer(request, began_ns, frame)  # never requested

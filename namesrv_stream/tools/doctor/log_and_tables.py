@@ -9,7 +9,7 @@ from namesrv_stream.instants import instant
 from namesrv_stream.kafka.inspection import InspectedLog, InspectedTopic, stored_topic_id
 from namesrv_stream.route.fold.state import decode_state
 from namesrv_stream.settings import Settings
-from namesrv_stream.settings.installation import running_parts
+from namesrv_stream.settings.installation import late_history, running_parts
 from namesrv_stream.table_errors import RESTORE_OR_NEW_TABLES, StateFromNewerVersion
 from namesrv_stream.tables.delta.open_table import UNREADABLE
 from namesrv_stream.tables.delta.stored_table import StoredTable
@@ -271,8 +271,7 @@ def history_tables(settings: Settings, rows: TableRows | Finding, now_ms: int) -
 
 def _history_process(settings: Settings, now_ms: int) -> Iterator[Finding]:
     """Warn if nothing writes the history, although the job runs here."""
-    parts = running_parts(settings.data.run_dir)
-    if not settings.has_history or "job" not in parts:
+    if not settings.has_history or "job" not in running_parts(settings.data.run_dir):
         return
     try:
         mark = read_mark(tables_of(settings) / HEARTBEAT_MINUTES)
@@ -280,10 +279,7 @@ def _history_process(settings: Settings, now_ms: int) -> Iterator[Finding]:
         yield fault("history", str(error), "see the log of the history process")
         return
     to_ms = mark.newest_ms if mark is not None else 0
-    since_ms = round((settings.data.run_dir / "job.json").stat().st_mtime * 1_000)
-    if now_ms - max(since_ms, to_ms) > settings.history.late_after_ms:
-        is_ready = "history-job" in parts
-        text = "its process does not write" if is_ready else "its process is not ready on this data directory"
+    if reason := late_history(settings, to_ms, now_ms):
         age = f"the data ends at {instant(to_ms)}" if to_ms else "there is no data"
         remedy = "its log, DATA/logs/history-job.log, has the reason; without one, start it: namesrv-stream history-job"
-        yield warning("history", f"{text}; {age}", remedy)
+        yield warning("history", f"{reason} on this data directory; {age}", remedy)

@@ -1,14 +1,14 @@
 """``orphans``: routes that lead to no live broker, and topics and brokers that no client asks for."""
 
 import asyncio
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Iterator, Mapping, Sequence
 from dataclasses import asdict
 from typing import Annotated, Final
 
 import typer
 
 from namesrv_stream.client.commands.answer_text import printable
-from namesrv_stream.client.server_states import BadAnswer, ServerUnreachable, get
+from namesrv_stream.client.server_states import ask_each, get
 from namesrv_stream.instants import duration, instant
 from namesrv_stream.logs import report_error
 from namesrv_stream.route.why.orphans import OF_QUERIES, Orphan, OrphanKind, OrphanReport
@@ -48,7 +48,11 @@ def orphans(
     A server counts from its start. Exit code 0, or 3 if a server does not answer.
     """
     urls = http_servers(http, None, configuration)
-    reports, failures = asyncio.run(_ask(urls, days, is_certificate_checked=http is not None))
+
+    def report_of(url: str) -> Awaitable[OrphanReport]:
+        return get(url, "/orphans", OrphanReport, is_certificate_checked=http is not None, days=days)
+
+    reports, failures = asyncio.run(ask_each(urls, report_of))
     found = _merged(list(reports.values()))
     if as_json:
         servers = {
@@ -62,24 +66,6 @@ def orphans(
     for failure in failures.values():
         report_error(str(failure))
     return max((failure.exit_code for failure in failures.values()), default=0)
-
-
-async def _ask(
-    urls: Sequence[str], days: int, *, is_certificate_checked: bool
-) -> tuple[dict[str, OrphanReport], dict[str, ServerUnreachable | BadAnswer]]:
-    asked = (
-        get(url, "/orphans", OrphanReport, is_certificate_checked=is_certificate_checked, days=days) for url in urls
-    )
-    reports: dict[str, OrphanReport] = {}
-    failures: dict[str, ServerUnreachable | BadAnswer] = {}
-    for url, outcome in zip(urls, await asyncio.gather(*asked, return_exceptions=True), strict=True):
-        if isinstance(outcome, ServerUnreachable | BadAnswer):
-            failures[url] = outcome
-        elif isinstance(outcome, BaseException):
-            raise outcome
-        else:
-            reports[url] = outcome
-    return reports, failures
 
 
 def _merged(reports: Sequence[OrphanReport]) -> list[Orphan]:

@@ -1,12 +1,11 @@
 """The status of an installation: its parts, and every broker process of the last 24 hours."""
 
-import asyncio
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, Final
 
-from namesrv_stream.client.server_states import BadAnswer, ServerUnreachable, get
+from namesrv_stream.client.server_states import BadAnswer, ServerUnreachable, ask_each, get
 
 
 class Condition(StrEnum):
@@ -129,22 +128,17 @@ async def find_status(urls: Sequence[str], *, is_certificate_checked: bool) -> S
         urls: URLs of the servers' HTTP ports.
         is_certificate_checked: Whether HTTPS certificates are checked.
     """
+
+    async def query(url: str) -> tuple[Health, list[BrokerProcess]]:
+        health = await get(url, "/healthz", Health, is_certificate_checked=is_certificate_checked)
+        return health, await get(
+            url, "/brokers", list[BrokerProcess], is_certificate_checked=is_certificate_checked, state="any"
+        )
+
     status = Status()
-    found: dict[str, list[BrokerProcess]] = {}
-
-    async def query_server(url: str) -> None:
-        try:
-            health = await get(url, "/healthz", Health, is_certificate_checked=is_certificate_checked)
-            found[url] = await get(
-                url, "/brokers", list[BrokerProcess], is_certificate_checked=is_certificate_checked, state="any"
-            )
-            status.servers[url] = health
-        except (ServerUnreachable, BadAnswer) as failure:
-            status.failures[url] = failure
-
-    await asyncio.gather(*map(query_server, urls))
-    status.servers = {url: status.servers[url] for url in urls if url in status.servers}
-    status.brokers = _merged(broker for url in status.servers for broker in found[url])
+    found, status.failures = await ask_each(urls, query)
+    status.servers = {url: health for url, (health, _) in found.items()}
+    status.brokers = _merged(broker for _, brokers in found.values() for broker in brokers)
     return status
 
 

@@ -19,7 +19,7 @@ from namesrv_stream.errors import ConfigError, NamesrvStreamError
 from namesrv_stream.instants import instant
 from namesrv_stream.logs import report_error, safe
 from namesrv_stream.settings import Settings
-from namesrv_stream.settings.installation import Configuration, configured, running_parts
+from namesrv_stream.settings.installation import Configuration, configured, late_history, running_parts
 from namesrv_stream.tables.storage import tables_of
 from namesrv_stream.text_table import TextColumn, WideOption
 from namesrv_stream.text_table import print_table as print_rows
@@ -266,12 +266,5 @@ def _add_history(status: Status, settings: Settings) -> None:
         return
     status.history_to_ms = (mark.newest_ms if mark else 0) or None
     status.history = Part("history", "ok", "" if status.history_to_ms else "no data yet")
-    parts = running_parts(settings.data.run_dir)
-    if "job" not in parts:  # it may run elsewhere
-        return
-    since_ms = round((settings.data.run_dir / "job.json").stat().st_mtime * 1_000)
-    late_ms = SystemClock().now_ms() - max(since_ms, status.history_to_ms or 0)
-    if late_ms > settings.history.late_after_ms:
-        is_ready = "history-job" in parts
-        reason = "its process does not write: see its log" if is_ready else "its process is not ready: see its log"
-        status.history = Part("history", "degraded", reason)
+    if reason := late_history(settings, status.history_to_ms or 0, SystemClock().now_ms()):
+        status.history = Part("history", "degraded", f"{reason}: see its log")

@@ -9,7 +9,7 @@ from urllib.parse import quote
 import typer
 
 from namesrv_stream.client.commands.answer_text import printable
-from namesrv_stream.client.server_states import BadAnswer, ServerUnreachable, get
+from namesrv_stream.client.server_states import BadAnswer, ServerUnreachable, ask_each, get
 from namesrv_stream.clock import SystemClock
 from namesrv_stream.errors import ConfigError
 from namesrv_stream.instants import COMMAND_LINE, duration, instant
@@ -20,8 +20,6 @@ from namesrv_stream.settings.installation import Configuration, configured
 from namesrv_stream.tools.tool_options import HttpOption, JsonOption, emit_json, http_servers
 
 _SUBJECTS: Final[tuple[Literal["topic", "broker"], ...]] = ("topic", "broker")
-#: First causes with which clients have a usable route.
-_USABLE: Final = frozenset({Why.NOTHING_WRONG, Why.CLIENT_CACHE})
 
 
 @dataclass(slots=True)
@@ -36,7 +34,7 @@ class Answers:
         """0 if every server answers and its clients have a usable route, else 1; 3 if no server answers."""
         if not self.of_server:
             return max(failure.exit_code for failure in self.failures.values())
-        return int(bool(self.failures) or any(a.findings[0].cause not in _USABLE for a in self.of_server.values()))
+        return int(bool(self.failures) or not all(a.is_usable for a in self.of_server.values()))
 
 
 def register(app: typer.Typer) -> None:
@@ -110,25 +108,19 @@ def _from_tables(configuration: Configuration, questions: Sequence[Question], at
 
 async def _from_servers(urls: Sequence[str], questions: Sequence[Question], *, is_certificate_checked: bool) -> Answers:
     """Ask all servers at once. A server without a route learns which of the others have one."""
-    answers = Answers()
 
-    async def ask(url: str) -> None:
+    async def ask(url: str) -> Explanation:
         asked = (_asked(url, each, is_certificate_checked=is_certificate_checked) for each in questions)
-        try:
-            answers.of_server[url] = _known_one(await asyncio.gather(*asked))
-        except (ServerUnreachable, BadAnswer) as failure:
-            answers.failures[url] = failure
+        return _known_one(await asyncio.gather(*asked))
 
-    await asyncio.gather(*map(ask, urls))
-    having = [url for url in urls if url in answers.of_server and answers.of_server[url].is_routed]
-    found = {url: answers.of_server[url] for url in urls if url in answers.of_server}
+    found, failures = await ask_each(urls, ask)
+    having = [url for url, answer in found.items() if answer.is_routed]
     for url, answer in found.items():
-        is_told = answer.findings[0].cause == Why.OTHER_SERVER
-        if having and not (answer.is_routed or is_told):
+        is_known_there = answer.findings[0].cause == Why.OTHER_SERVER
+        if having and not (answer.is_routed or is_known_there):
             elsewhere = finding(Why.OTHER_SERVER, answer.name, having)
             found[url] = replace(answer, findings=[elsewhere, *answer.findings])
-    answers.of_server = found
-    return answers
+    return Answers(found, failures)
 
 
 async def _asked(url: str, question: Question, *, is_certificate_checked: bool) -> Explanation:

@@ -180,7 +180,8 @@ def test_a_history_that_nobody_writes_is_a_warning_next_to_a_running_job(
     settings = history.settings
     write_run_file(settings.data.run_dir / "job.json", {})
     os.utime(settings.data.run_dir / "job.json", (BEGIN_MS / 1000, BEGIN_MS / 1000))
-    monkeypatch.setattr(log_and_tables, "running_parts", lambda _run_dir: {"job": {}})
+    for module in ("tools.doctor.log_and_tables", "settings.installation"):
+        monkeypatch.setattr(f"namesrv_stream.{module}.running_parts", lambda _run_dir: {"job": {}})
     late_ms = BEGIN_MS + settings.history.late_after_ms
     assert [f.grade for f in _examined_history(settings, late_ms)] == [Grade.FINE]
     found = _examined_history(settings, late_ms + 1_000)

@@ -194,7 +194,7 @@ def test_history_is_degraded_when_it_is_later_than_its_intervals_allow(
     run_file = settings.data.run_dir / "job.json"
     write_run_file(run_file, {})
     os.utime(run_file, (NOW_MS / 1000, NOW_MS / 1000))
-    monkeypatch.setattr("namesrv_stream.tools.operate.status_command.running_parts", lambda _run_dir: {"job": {}})
+    monkeypatch.setattr("namesrv_stream.settings.installation.running_parts", lambda _run_dir: {"job": {}})
     with _Server(_OK) as server:
         port = server.url.rpartition(":")[2]
         lines = []
