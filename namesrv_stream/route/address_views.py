@@ -1,4 +1,4 @@
-"""Address views: which addresses the clients of a listener or a network are told instead of those of the brokers.
+"""Address views: which addresses the clients of a listener or a network receive instead of those of the brokers.
 
 A view is an entry of the KV table: its key is the name of the view, and its value is a JSON document with
 ``listeners``, ``networks``, ``unmapped`` and ``mappings`` (docs/address-views.md). The first mapping that applies to a
@@ -132,7 +132,7 @@ class AddressView:
     Attributes:
         listeners: Names of listeners whose clients have this view.
         networks: Networks whose clients have this view.
-        keeps_unmapped: Whether clients are told an address without a mapping unchanged. Otherwise it is left out.
+        keeps_unmapped: Whether clients receive an address without a mapping unchanged. Otherwise it is left out.
         mappings: The rules for addresses that no rule names.
         mappings_of: An address that a rule names → the rules for it.
     """
@@ -151,7 +151,7 @@ class AddressView:
         return next((addr for m in mappings if (addr := m.address_of(broker)) is not None), None)
 
     def told_addrs(self, broker_name: str, broker_addrs: Mapping[int, str]) -> dict[str, str]:
-        """Return what clients are told for the addresses of a broker name; those left out are absent."""
+        """Return what clients receive for the addresses of a broker name; those left out are absent."""
         told = {}
         for broker_id, broker_addr in broker_addrs.items():
             addr = self.mapped(Broker(broker_name, broker_id, broker_addr))
@@ -166,7 +166,7 @@ class AddressView:
 
 
 def told_addrs(view: AddressView | None, broker_name: str, broker_addrs: Mapping[int, str]) -> Mapping[int, str]:
-    """Return the addresses of a broker name, by brokerId, as clients of a view are told them."""
+    """Return the addresses of a broker name, by brokerId, as clients of a view receive them."""
     if view is None:
         return broker_addrs
     told = view.told_addrs(broker_name, broker_addrs)

@@ -99,7 +99,7 @@ def in_zone(route: TopicRoute, zone_name: str) -> TopicRoute:
 
 
 def in_view(route: TopicRoute, table: RouteTable, view: AddressView) -> TopicRoute | None:
-    """Return the route as clients of an address view receive it, without brokers of which they are told no address.
+    """Return the route as clients of an address view receive it, without brokers of which they receive no address.
 
     Return None if no broker remains. The route must not be ``in_view`` already. An acting master has another brokerId
     in the route than in its group; its own one determines its address.
@@ -122,7 +122,7 @@ def in_view(route: TopicRoute, table: RouteTable, view: AddressView) -> TopicRou
 
 
 def with_told_addrs(broker: BrokerData, told: Mapping[str, str]) -> BrokerData:
-    """Return a broker with the addresses that clients are told, by its own ones; the others are left out."""
+    """Return a broker with the addresses that clients receive, by its own ones; the others are left out."""
     return replace(broker, broker_addrs={i: told[addr] for i, addr in broker.broker_addrs.items() if addr in told})
 
 

@@ -1,4 +1,4 @@
-"""Routes that nobody needs, or that lead nowhere: topics that no live broker has, and those that no client asks for."""
+"""Routes that lead nowhere, because no live broker has the topic, and topics and brokers that no client asks for."""
 
 from collections.abc import Iterator, Sequence, Set
 from dataclasses import dataclass

@@ -179,7 +179,7 @@ Source = Literal["http.nsaddr", "log", "this server"]
 
 
 class NameServerOfList(Answer):
-    """A name server that has written to the log, and whether clients are told of it."""
+    """A name server that has written to the log, and whether it is on the list for clients."""
 
     server_id: str
     server_epoch: Ms

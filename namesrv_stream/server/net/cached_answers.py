@@ -30,7 +30,7 @@ _SPARE_BROKERS: Final = 100
 
 
 class _BrokerPart(NamedTuple):
-    """BrokerData, and the JSON that clients of an address view receive; b"" if they are told no address."""
+    """BrokerData, and the JSON that clients of an address view receive; b"" if they receive no address."""
 
     data: BrokerData
     written: bytes

@@ -1,6 +1,6 @@
 """Every broker process: the servers that receive its heartbeats, its last heartbeat's age, and why it was removed.
 
-Also the name servers, and which of them clients are told of.
+Also the name servers, and which of them are on the list for clients.
 """
 
 from collections.abc import Iterable, Iterator

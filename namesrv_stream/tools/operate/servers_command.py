@@ -1,4 +1,4 @@
-"""``servers``: the name servers that have written to the log, and which of them clients are told of."""
+"""``servers``: the name servers that have written to the log, and which of them are on the list for clients."""
 
 import asyncio
 from collections.abc import Sequence
