@@ -32,9 +32,10 @@ from namesrv_stream.remoting.headers import (
 )
 from namesrv_stream.route.address_views import told_addrs
 from namesrv_stream.route.events import BrokerHeartbeat, BrokerRegistered, BrokerUnregistered, Origin, Proof, murmur2
-from namesrv_stream.route.group import BrokerGroup, master_of, register
+from namesrv_stream.route.group import BrokerGroup, master_of
 from namesrv_stream.route.liveness_settings import settings_of_registrations
 from namesrv_stream.route.model import LeaseKey, LiveKey, Registration
+from namesrv_stream.route.registration import register
 
 #: 5.x brokers change this stamp whenever they send, so bodies with the same content differ only in it. The pattern is
 #: exactly what fastjson writes. A topic with this name has other properties, so it does not match.

@@ -14,7 +14,6 @@ from types import MappingProxyType
 from typing import Any, Final
 
 from namesrv_stream.route.model import (
-    DEFAULT_REGISTRATION_SETTINGS,
     MASTER_ID,
     PERM_READ,
     PERM_WRITE,
@@ -22,13 +21,10 @@ from namesrv_stream.route.model import (
     Holder,
     LiveKey,
     QueueData,
-    Registration,
-    RegistrationSettings,
     TopicQueueMappingInfo,
     shared_queue_data,
 )
-from namesrv_stream.route.registered_topics import contradiction_text, differing_topics, merge_topics, without_write
-from namesrv_stream.route.registration_json import RetainedRegistration, retained
+from namesrv_stream.route.registration_json import RetainedRegistration
 
 _EMPTY: Final[Mapping[Any, Any]] = MappingProxyType({})
 
@@ -65,115 +61,6 @@ class BrokerGroup:
     def is_registered(self) -> bool:
         """Whether brokerAddrTable contains this name."""
         return bool(self.broker_addrs)
-
-
-@dataclass(frozen=True, slots=True)
-class Registered:
-    """The outcome of a registration.
-
-    Attributes:
-        group: The group afterwards; the same object if nothing changed.
-        ignored: Why the registration was not applied; None if it was.
-        refused: Whether Java answers it with SYSTEM_ERROR "register broker failed" instead of SUCCESS.
-        contradiction: What it changes under the last DataVersion, for people; None if nothing, or if that was known.
-    """
-
-    group: BrokerGroup
-    ignored: str | None = None
-    refused: bool = False
-    contradiction: str | None = None
-
-
-def register(
-    group: BrokerGroup,
-    registration: Registration,
-    server_id: str,
-    holder: Holder,
-    settings: RegistrationSettings = DEFAULT_REGISTRATION_SETTINGS,
-) -> Registered:
-    """Apply one registration that ``server_id`` received over ``holder``.
-
-    As in Java, a registration with the DataVersion of the last one adds topics, but changes none of those that exist.
-    The topics that it would change are noted in the live entry, unless the settings say that they change.
-
-    Differs from RocketMQ: a refused registration changes nothing (Java adds a cluster entry and removes an id). A stale
-    registration removes its process completely, where Java may leave an address in the route without a live entry.
-
-    Source: rocketmq 5.3.3, RouteInfoManager.registerBroker.
-    """
-    key, broker_id = registration.live_key, registration.broker_id
-    addrs = {i: a for i, a in group.broker_addrs.items() if a != key.broker_addr or i == broker_id}
-    old_addr = addrs.get(broker_id)
-    if old_addr is not None and old_addr != key.broker_addr:
-        old_live = group.live_brokers.get(LiveKey(key.cluster, old_addr))
-        if old_live is not None and old_live.data_version.state_version > registration.data_version.state_version:
-            return Registered(
-                unregister(group, key),
-                ignored=f"brokerId {broker_id} is held by {old_addr} with a higher stateVersion"
-                f" {old_live.data_version.state_version} > {registration.data_version.state_version}",
-            )
-    if broker_id not in addrs and len(registration.topics) == 1:
-        return Registered(group, ignored="one topic before any full registration", refused=True)
-
-    addrs[broker_id] = key.broker_addr
-    live = group.live_brokers.get(key)
-    is_first = not group.is_registered or old_addr is None
-    rewrite = is_first or live is None or live.data_version != registration.data_version
-    acting_master = bool(registration.enable_acting_master)
-    is_prime_slave = registration.enable_acting_master is not None and broker_id == min(addrs) != MASTER_ID
-    topics, mappings = group.topics, group.topic_mappings
-    differing: tuple[str, ...] = ()
-    if broker_id == MASTER_ID or is_prime_slave:
-        payload = registration.topics
-        if is_prime_slave and acting_master:
-            payload = {t: without_write(q) for t, q in payload.items()}
-        if live is not None and not rewrite:
-            last = group.registrations.get(key)
-            differing = differing_topics(live.contradictions, last, registration, payload, topics, mappings)
-            rewrite = bool(differing) and settings.takes_over_contradictions
-        if rewrite and registration.topic_mappings:
-            mappings = _updated(mappings, registration.topic_mappings)
-        drop_absent = settings.drops_absent_topics and not registration.topic_mappings
-        topics = merge_topics(topics, payload, rewrite=rewrite, drop_absent=drop_absent)
-    contradictions = () if rewrite else differing
-    if len(registration.topics) == 1 and live is not None and live.data_version == registration.data_version:
-        # The registration of a single topic says nothing about the others.
-        contradictions = tuple(sorted({*contradictions, *(set(live.contradictions) - registration.topics.keys())}))
-    contradiction = None
-    if differing and live is not None and (rewrite or contradictions != live.contradictions):
-        contradiction = contradiction_text(registration.data_version, differing, is_taken_over=rewrite)
-    registrations = group.registrations
-    if len(registration.topics) != 1:
-        registrations = _updated(registrations, {key: retained(registration)})
-    next_live = _live_after(live, registration, server_id, holder)
-    next_group = replace(
-        group,
-        cluster=group.cluster if group.is_registered else registration.cluster,
-        clusters=group.clusters if registration.cluster in group.clusters else group.clusters | {registration.cluster},
-        zone_name=registration.zone_name,
-        enable_acting_master=acting_master,
-        broker_addrs=group.broker_addrs if addrs == group.broker_addrs else addrs,
-        live_brokers=_updated(group.live_brokers, {key: replace(next_live, contradictions=contradictions)}),
-        topics=topics,
-        topic_mappings=mappings,
-        registrations=registrations,
-    )
-    return Registered(group if next_group == group else next_group, contradiction=contradiction)
-
-
-def _live_after(live: BrokerLive | None, registration: Registration, server_id: str, holder: Holder) -> BrokerLive:
-    """Return a broker's live entry after a registration; a registration without filter servers keeps the known ones."""
-    filter_servers = registration.filter_servers
-    if filter_servers is None:
-        filter_servers = live.filter_servers if live else ()
-    return BrokerLive(
-        data_version=registration.data_version,
-        timeout_ms=registration.timeout_ms,
-        ha_server_addr=registration.ha_server_addr,
-        filter_servers=filter_servers,
-        registration_hash=registration.registration_hash,
-        holders=_updated(live.holders if live else _EMPTY, {server_id: holder}),
-    )
 
 
 def master_of(group: BrokerGroup, cluster: str) -> tuple[str, str] | None:
@@ -230,7 +117,7 @@ def remove_holder(group: BrokerGroup, key: LiveKey, server_id: str) -> BrokerGro
     if live is None or server_id not in live.holders:
         return group
     holders = {s: h for s, h in live.holders.items() if s != server_id}
-    return replace(group, live_brokers=_updated(group.live_brokers, {key: replace(live, holders=holders)}))
+    return replace(group, live_brokers=updated(group.live_brokers, {key: replace(live, holders=holders)}))
 
 
 def delete_topic(group: BrokerGroup, topic: str) -> BrokerGroup:
@@ -247,7 +134,7 @@ def register_topic(group: BrokerGroup, topic: str, queue_data: QueueData) -> Bro
     """
     if not group.is_registered or group.topics.get(topic) == queue_data:
         return group
-    return replace(group, topics=_updated(group.topics, {topic: queue_data}))
+    return replace(group, topics=updated(group.topics, {topic: queue_data}))
 
 
 def wipe_write_perm(group: BrokerGroup) -> BrokerGroup:
@@ -273,12 +160,18 @@ def _read_write(q: QueueData) -> QueueData:
     return shared_queue_data(q.read_queue_nums, q.write_queue_nums, PERM_READ_WRITE, q.topic_sys_flag)
 
 
+def without_write(q: QueueData) -> QueueData:
+    if not q.perm & PERM_WRITE:
+        return q
+    return shared_queue_data(q.read_queue_nums, q.write_queue_nums, q.perm & ~PERM_WRITE, q.topic_sys_flag)
+
+
 def _with_perms(topics: Mapping[str, QueueData], change: Callable[[QueueData], QueueData]) -> Mapping[str, QueueData]:
     changed = {t: change(q) for t, q in topics.items()}
     return topics if changed == topics else changed
 
 
-def _updated(old: Mapping[Any, Any], new: Mapping[Any, Any]) -> Mapping[Any, Any]:
+def updated(old: Mapping[Any, Any], new: Mapping[Any, Any]) -> Mapping[Any, Any]:
     """Return ``old`` updated with ``new``; the same object if nothing changes."""
     if all(k in old and old[k] == v for k, v in new.items()):
         return old

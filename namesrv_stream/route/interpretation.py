@@ -36,6 +36,7 @@ from namesrv_stream.route.model import (
     Registration,
     RegistrationSettings,
 )
+from namesrv_stream.route.registration import register
 
 #: Returns whether another server keeps a broker of the group that has just ended at this one.
 HeldByOthers = Callable[[BrokerGroup, LeaseKey, str], bool]
@@ -175,7 +176,7 @@ def _register(
     key = registration.live_key
     held = holder_of(group, LeaseKey(registration.broker_name, key), origin.server_id)
     holder = later_holder(held, origin)
-    outcome = rules.register(group, registration, origin.server_id, holder, settings)
+    outcome = register(group, registration, origin.server_id, holder, settings)
     if outcome.ignored is not None:
         return Applied(outcome.group, cause, outcome.ignored, outcome.ignored)
     detail = displaced(group, registration)

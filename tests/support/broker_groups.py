@@ -1,11 +1,8 @@
 """Builders of broker groups for the tests of RocketMQ's registration rules."""
 
-from namesrv_stream.route.group import (
-    BrokerGroup,
-    Registered,
-    register,
-)
+from namesrv_stream.route.group import BrokerGroup
 from namesrv_stream.route.model import DataVersion, Registration, RegistrationSettings
+from namesrv_stream.route.registration import Registered, register
 from tests.support.builders import HOLDER, NAME, a_registration
 
 MASTER = "10.0.0.1:10911"

@@ -24,6 +24,7 @@ from namesrv_stream.route.fold.lease import Lease, RecentClose
 from namesrv_stream.route.fold.state import FoldState
 from namesrv_stream.route.fold.step import FoldStep, silence_detail, silent_holder_detail
 from namesrv_stream.route.model import Hold, LeaseKey, encode_hold
+from namesrv_stream.route.registration import register
 
 
 class MassFailure(NamedTuple):
@@ -162,7 +163,7 @@ def _restore(step: FoldStep, close: RecentClose, server_id: str) -> str | None:
     for broker_id, addr in old.broker_addrs.items():
         if (broker_id == registration.broker_id) != (addr == key.live_key.broker_addr):
             return f"brokerId {broker_id} is {addr} now"
-    outcome = rules.register(
+    outcome = register(
         old,
         registration.read(),
         server_id,

@@ -9,7 +9,7 @@ from typing import Final
 from namesrv_stream.route.changes import Cause, ChangeKind, RouteChange, lease_key
 from namesrv_stream.route.group import BrokerGroup
 from namesrv_stream.route.model import MASTER_ID, PERM_READ, PERM_WRITE
-from namesrv_stream.route.registered_topics import some_of
+from namesrv_stream.route.registration import some_of
 from namesrv_stream.route.topic_route import broker_data_of, is_in_zone
 from namesrv_stream.route.why.facts import Facts
 from namesrv_stream.route.why.findings import Explanation, Finding, Why, finding

@@ -7,7 +7,7 @@ import pyarrow.compute as pc
 
 from namesrv_stream.route.changes import ChangeKind
 from namesrv_stream.route.reducer import apply
-from namesrv_stream.route.registered_topics import some_of
+from namesrv_stream.route.registration import some_of
 from namesrv_stream.route.table import RouteTable
 from namesrv_stream.route.why.findings import CATALOGUE, Why
 from namesrv_stream.tables.change_rows import iter_changes

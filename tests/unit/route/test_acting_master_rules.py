@@ -8,8 +8,9 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from namesrv_stream.route.group import BrokerGroup, add_write_perm, register, unregister, wipe_write_perm
+from namesrv_stream.route.group import BrokerGroup, add_write_perm, unregister, wipe_write_perm
 from namesrv_stream.route.model import DataVersion, QueueData
+from namesrv_stream.route.registration import register
 from namesrv_stream.route.table import RouteTable
 from namesrv_stream.route.topic_route import pickup_topic_route
 from tests.support.builders import HOLDER, NAME, a_key, a_registration

@@ -4,8 +4,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from namesrv_stream.route.changes import KEY_COLUMNS, STATELESS_KINDS, Cause, ChangeKind, RouteChange, diff
-from namesrv_stream.route.group import BrokerGroup, register, unregister
+from namesrv_stream.route.group import BrokerGroup, unregister
 from namesrv_stream.route.reducer import apply_to_group
+from namesrv_stream.route.registration import register
 from tests.support.builders import HOLDER, NAME, a_key, a_registration
 from tests.support.examples import examples
 from tests.support.strategies_route import groups

@@ -11,13 +11,13 @@ from namesrv_stream.route.group import (
     BrokerGroup,
     add_write_perm,
     delete_topic,
-    register,
     register_topic,
     remove_holder,
     unregister,
     wipe_write_perm,
 )
 from namesrv_stream.route.model import Holder, QueueData
+from namesrv_stream.route.registration import register
 from namesrv_stream.route.registration_json import retained
 from tests.support.broker_groups import (
     MASTER,

@@ -4,8 +4,9 @@ from dataclasses import replace
 
 import pytest
 
-from namesrv_stream.route.group import BrokerGroup, register, unregister
+from namesrv_stream.route.group import BrokerGroup, unregister
 from namesrv_stream.route.model import Registration
+from namesrv_stream.route.registration import register
 from namesrv_stream.route.topic_route import MinBrokerIdChange, min_broker_id_change
 from tests.support.builders import HOLDER, NAME, RW, a_key, a_registration
 

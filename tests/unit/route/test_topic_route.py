@@ -3,8 +3,9 @@
 import pytest
 
 from namesrv_stream.route.address_views import parse_view
-from namesrv_stream.route.group import delete_topic, register, register_topic, unregister, wipe_write_perm
+from namesrv_stream.route.group import delete_topic, register_topic, unregister, wipe_write_perm
 from namesrv_stream.route.model import MASTER_ID, QueueData, Registration
+from namesrv_stream.route.registration import register
 from namesrv_stream.route.table import RouteTable
 from namesrv_stream.route.topic_route import (
     BrokerData,

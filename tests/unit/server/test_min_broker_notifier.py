@@ -14,7 +14,8 @@ import pytest
 from namesrv_stream.errors import ConfigError
 from namesrv_stream.ports import choose_port
 from namesrv_stream.remoting.command import MQ_VERSION, ONEWAY_FLAG, RequestCode
-from namesrv_stream.route.group import BrokerGroup, register, unregister
+from namesrv_stream.route.group import BrokerGroup, unregister
+from namesrv_stream.route.registration import register
 from namesrv_stream.server.min_broker_notifier import MinBrokerNotifier, _BrokerConnection
 from namesrv_stream.server.tls import calls_context
 from namesrv_stream.settings import TlsSettings

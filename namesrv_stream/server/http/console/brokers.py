@@ -13,7 +13,7 @@ from typing import Any, Final
 from namesrv_stream.clock import Clock
 from namesrv_stream.instants import duration, instant
 from namesrv_stream.route.changes import Cause
-from namesrv_stream.route.registered_topics import some_of
+from namesrv_stream.route.registration import some_of
 from namesrv_stream.route.route_view import RouteView
 from namesrv_stream.server.http.console.query import SHOWN, STATES, WHY_ENDED, Question, Tone, plain
 from namesrv_stream.server.steps import Kept, Steps
