@@ -196,6 +196,21 @@ def test_removed_tables_are_rebuilt_from_the_log(spark: SparkSession, tmp_path: 
         assert DeltaTable(rig.dir / table).metadata().partition_columns == [DAY_COLUMNS[table]]
 
 
+def test_only_broker_events_removed_is_written_again_while_the_minutes_stay(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    rig = HistoryRig(spark, tmp_path, history__max_records=7, history__heartbeats_interval_ms=1)
+    rig.log.register(_STAYS)
+    for _ in range(12):
+        rig.log.heard(_STAYS, after_ms=30_000)
+    rig.commit_and_write()
+    before = {table: rig.rows(table) for table in (BROKER_EVENTS, HEARTBEAT_MINUTES)}
+    shutil.rmtree(rig.dir / BROKER_EVENTS)
+    rig.restart()
+    rig.write()
+    assert {table: rig.rows(table) for table in before} == before
+
+
 def test_tables_of_another_topic_are_refused(spark: SparkSession, tmp_path: Path) -> None:
     rig = HistoryRig(spark, tmp_path)
     ensure_history_tables(rig.settings, TOPIC_ID)

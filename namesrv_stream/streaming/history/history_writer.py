@@ -216,7 +216,10 @@ class History:
         if not (is_due or is_last) and self._records < history.max_records:
             return {}
         written, limit = 0, history.max_records
-        end = self._events.mark.next_offsets
+        # If broker_events was removed and is being written again, it ends before the minutes for some time.
+        end = {
+            p: max(offset, self._minutes.mark.next_offset(p)) for p, offset in self._events.mark.next_offsets.items()
+        }
         while True:
             mark = self._minutes.mark
             begin = {p: mark.next_offset(p) for p in end}
