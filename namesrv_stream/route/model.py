@@ -1,4 +1,4 @@
-"""The values that routes and leases consist of, under RocketMQ's own names where RocketMQ has one."""
+"""The values that routes, leases and drains consist of, under RocketMQ's own names where RocketMQ has one."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -10,6 +10,9 @@ import orjson
 MASTER_ID = 0
 PERM_WRITE = 0x1 << 1
 PERM_READ = 0x1 << 2
+
+#: The KV namespace of drains: broker name → ``DrainRecord``. ADR 0058 says why they are KV entries.
+DRAINED_BROKERS: Final = "namesrv-stream.drained-brokers"
 
 #: Prefix of topics by which brokers read the members of their own group. The name server never rewrites their routes.
 #: Source: rocketmq 5.3.3, TopicValidator.SYNC_BROKER_MEMBER_GROUP_PREFIX.
@@ -186,3 +189,39 @@ def encode_hold(hold: Hold) -> str:
 def decode_hold(text: str) -> Hold:
     """Inverse of ``encode_hold``."""
     return Hold(**orjson.loads(text))
+
+
+@dataclass(frozen=True, slots=True)
+class DrainRecord:
+    """What a drain took away from a broker; it stays until ``drain --undo``.
+
+    Attributes:
+        at: When, in ISO 8601.
+        by: Who, as ``user@host``.
+        perms: Topic → its permission before, for the topics with the write permission.
+    """
+
+    at: str
+    by: str
+    perms: Mapping[str, int]
+
+    def encode(self) -> str:
+        """Return the value of the KV entry, with the topics grouped by permission, since most have the same."""
+        topics: dict[str, list[str]] = {}
+        for topic, perm in sorted(self.perms.items()):
+            topics.setdefault(str(perm), []).append(topic)
+        return orjson.dumps({"at": self.at, "by": self.by, "topics": topics}).decode()
+
+    def writable_again(self, queues: Mapping[str, QueueData]) -> int:
+        """Return how many of its topics have the write permission, given all queues of the broker name."""
+        return sum(topic in queues and bool(queues[topic].perm & PERM_WRITE) for topic in self.perms)
+
+
+def decode_drain(value: str) -> DrainRecord | None:
+    """Return the record in a KV entry; None if the entry is not a record."""
+    try:
+        fields = orjson.loads(value)
+        perms = {str(topic): int(perm) for perm, topics in fields["topics"].items() for topic in topics}
+        return DrainRecord(str(fields["at"]), str(fields["by"]), perms)
+    except (AttributeError, KeyError, TypeError, ValueError):
+        return None

@@ -140,6 +140,7 @@ class ServerMetrics:
             samples.add("rocketmq_namesrv_oldest_heartbeat_timeout_ratio", share, cluster)
         active = sum(count for (_, state), count in counts.items() if state != _ENDED)
         samples.add("rocketmq_namesrv_active_brokers", active)
+        samples.add("rocketmq_namesrv_draining_brokers", self.fleet.draining)
         samples.add("rocketmq_namesrv_topics", self.view.table.topic_count)
         listed = sum(server.is_listed for server in self.fleet.name_servers())
         samples.add("rocketmq_namesrv_listed_servers", listed)

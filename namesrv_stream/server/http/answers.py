@@ -147,6 +147,15 @@ class EndOfBroker(Answer):
     replaced_by: str | None = Field(description="the address that has its brokerId now")
 
 
+class DrainOfBroker(Answer):
+    """The record of a drain of the broker name, which `drain --undo` deletes."""
+
+    at: str | None = Field(description="since when; null, as by, if the KV entry is not a record of a drain")
+    by: str | None
+    topics: Count = Field(description="topics from which it took the write permission")
+    writable_topics: Count = Field(description="how many of them have it again, because the broker registered anew")
+
+
 class BrokerProcess(Answer):
     """One broker process."""
 
@@ -158,16 +167,15 @@ class BrokerProcess(Answer):
     timeout_ms: int | None = Field(description="as it asked; null for the default")
     expires_after_ms: Count = Field(description="the timeout in force, of observed time")
     age_ms: int | None = Field(
-        description="observed time since the last heartbeat at this server; null: none since its start, or it has ended"
+        description="observed time since its last heartbeat at this server; null: none, or ended"
     )
     since_ms: int | None = Field(
         description="when it came up, epoch milliseconds; null: more than a day ago, or it has ended, or this server "
         "has not been asked for ?state=any, ?state=ended or the console yet"
     )
     servers: list[str]
-    contradictions: list[str] = Field(
-        description="topics of which it reports other content than the routes have, under an unchanged DataVersion"
-    )
+    contradictions: list[str] = Field(description="topics that contradict its DataVersion (docs/contradictions.md)")
+    drained: DrainOfBroker | None
     held: HoldOfGuard | None
     ended: EndOfBroker | None
 

@@ -23,6 +23,7 @@ from namesrv_stream.processor.name_server import NameServer
 from namesrv_stream.server.http.answers import (
     BrokerProcess,
     Clusters,
+    DrainOfBroker,
     EndOfBroker,
     Entries,
     HoldOfGuard,
@@ -254,6 +255,7 @@ def _broker(broker: Broker) -> BrokerProcess:
         broker_name=key.broker_name,
         broker_addr=key.live_key.broker_addr,
         state=broker.state,
+        drained=DrainOfBroker(**broker.drained._asdict()) if broker.drained else None,
         held=hold,
         ended=end,
         contradictions=list(broker.contradictions),

@@ -9,7 +9,7 @@ from typing import Final, Literal, NamedTuple
 from namesrv_stream.route.changes import RouteChange
 from namesrv_stream.route.group import BrokerGroup
 from namesrv_stream.route.liveness_settings import FoldSettings, effective_texts
-from namesrv_stream.route.model import Hold, LeaseKey
+from namesrv_stream.route.model import DRAINED_BROKERS, Hold, LeaseKey, decode_drain
 from namesrv_stream.route.route_view import RouteView
 from namesrv_stream.route.table import KnownServer
 from namesrv_stream.server.gateway.gateway import Gateway
@@ -19,6 +19,22 @@ State = Literal["alive", "held", "ended"]
 
 #: The KV namespace with which operators take name servers off the list; the keys are their ids.
 UNLISTED: Final = "namesrv-stream.unlisted-servers"
+
+
+class Drain(NamedTuple):
+    """What the record of a drain says about a broker name, which `drain --undo` deletes.
+
+    Attributes:
+        at: Since when, as the record says; None if the entry is not a record, as for the rest.
+        by: Who drains it, as ``user@host``.
+        topics: Topics from which it took the write permission.
+        writable_topics: How many of them have it again, because the broker registered anew.
+    """
+
+    at: str | None
+    by: str | None
+    topics: int
+    writable_topics: int
 
 
 class Broker(NamedTuple):
@@ -36,6 +52,7 @@ class Broker(NamedTuple):
         since_ms: When it came up, epoch milliseconds; None if that was more than a day ago, if this server has not
             read the recent events yet, or if the broker was removed.
         contradictions: Topics of which it reports other content than the routes have; see ``BrokerLive``.
+        drained: The drain of its broker name; None if there is none.
     """
 
     key: LeaseKey
@@ -49,6 +66,7 @@ class Broker(NamedTuple):
     replaced_by: str | None = None
     since_ms: int | None = None
     contradictions: tuple[str, ...] = ()
+    drained: Drain | None = None
 
     @property
     def state(self) -> State:
@@ -104,6 +122,7 @@ class Fleet:
         settings, held = self.settings(), dict(self.view.table.held)
         last_heartbeats, observed_ms = self._gateway.last_heartbeats, self._gateway.observed_ms
         for group in groups:
+            drained = self._drain_of(group)
             ids = {addr: broker_id for broker_id, addr in sorted(group.broker_addrs.items(), reverse=True)}
             for live_key, live in sorted(group.live_brokers.items()):
                 key = LeaseKey(group.broker_name, live_key)
@@ -117,6 +136,7 @@ class Fleet:
                     held.get(key),
                     since_ms=self._recent_events.came_ms(key),
                     contradictions=live.contradictions,
+                    drained=drained,
                 )
 
     async def ended(self) -> Iterator[Broker]:
@@ -139,4 +159,18 @@ class Fleet:
             broker_id = registration.broker_id if registration and change.broker_id is None else change.broker_id
             expires_ms = settings.effective_timeout_ms(asked_ms)
             replaced_by = None if broker_id is None else group.broker_addrs.get(broker_id)
-            yield Broker(key, broker_id, asked_ms, expires_ms, None, (), None, change, replaced_by)
+            drained = self._drain_of(group)
+            yield Broker(key, broker_id, asked_ms, expires_ms, None, (), None, change, replaced_by, drained=drained)
+
+    @property
+    def draining(self) -> int:
+        """The number of broker names with the record of a drain."""
+        return len(self.view.table.kv.get(DRAINED_BROKERS, ()))
+
+    def _drain_of(self, group: BrokerGroup) -> Drain | None:
+        value = self.view.table.kv.get(DRAINED_BROKERS, {}).get(group.broker_name)
+        if value is None:
+            return None
+        if (record := decode_drain(value)) is None:
+            return Drain(None, None, 0, 0)
+        return Drain(record.at, record.by, len(record.perms), record.writable_again(group.topics))

@@ -94,6 +94,7 @@ def examine(settings: Settings, urls: tuple[str, ...] = ()) -> Iterator[Finding]
     log = yield from _log(settings)
     yield from log_and_tables.route_tables(settings, rows, log)
     yield from brokers.contradictions(rows)
+    yield from brokers.drains(rows, SystemClock().now_ms())
     yield from log_and_tables.history_tables(settings, rows, SystemClock().now_ms())
     yield from running.servers(settings, urls)
 

@@ -5,8 +5,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Final
 
-import orjson
-
 from namesrv_stream.client import admin, queries
 from namesrv_stream.client.client_errors import NameServersUnreachable, UnexpectedAnswer
 from namesrv_stream.client.commands.query_options import TIMEOUT_MS
@@ -15,11 +13,10 @@ from namesrv_stream.client.route import BrokerData, ClusterInfo, QueueData, Topi
 from namesrv_stream.clock import SystemClock
 from namesrv_stream.errors import NamesrvStreamError, QueryNotFound, TopicNotExist
 from namesrv_stream.remoting.command import RequestCode
+from namesrv_stream.route.model import DRAINED_BROKERS, DrainRecord, decode_drain
 from namesrv_stream.route.topic_route import is_system_topic
 from namesrv_stream.tools.drain.drain_state import Observation, PutCounter
 
-#: The KV namespace of the records: broker name → ``Record``. ADR 0058 says why they are there.
-NAMESPACE: Final = "namesrv-stream.drained-brokers"
 #: RocketMQ's RequestCode.GET_BROKER_RUNTIME_INFO, which only brokers answer. Source: rocketmq 5.3.3,
 #: AdminBrokerProcessor.prepareRuntimeInfo and StoreStatsService.getRuntimeInfo, whose count includes system topics.
 _GET_BROKER_RUNTIME_INFO: Final = 28
@@ -75,44 +72,6 @@ class BrokerView:
         """Return the recorded permissions of those topics that the broker offers without the write permission."""
         queues = self.queues.items()
         return {topic: perms[topic] for topic, q in queues if topic in perms and not q.is_writeable}
-
-
-@dataclass(frozen=True, slots=True)
-class Record:
-    """What a drain took away; it stays until ``--undo``.
-
-    Attributes:
-        at: When, in ISO 8601.
-        by: Who, as ``user@host``.
-        perms: Topic → its permission before, for the topics with the write permission.
-    """
-
-    at: str
-    by: str
-    perms: Mapping[str, int]
-
-    def encode(self) -> str:
-        """Return the value of the KV entry, with the topics grouped by permission, since most have the same."""
-        topics: dict[str, list[str]] = {}
-        for topic, perm in sorted(self.perms.items()):
-            topics.setdefault(str(perm), []).append(topic)
-        return orjson.dumps({"at": self.at, "by": self.by, "topics": topics}).decode()
-
-    @staticmethod
-    def decode(value: str) -> "Record":
-        """Return the record in a KV entry.
-
-        Raises:
-            UnexpectedAnswer: The entry is not a record.
-        """
-        try:
-            fields = orjson.loads(value)
-            perms = {str(topic): int(perm) for perm, topics in fields["topics"].items() for topic in topics}
-            return Record(str(fields["at"]), str(fields["by"]), perms)
-        except (AttributeError, KeyError, TypeError, ValueError):
-            raise UnexpectedAnswer(
-                RequestCode.GET_KV_CONFIG, 0, f"an entry of {NAMESPACE} is not a record of a drain"
-            ) from None
 
 
 class BrokerRoutes:
@@ -188,20 +147,28 @@ class BrokerRoutes:
         except (KeyError, ValueError):
             return None, f"its runtime statistics have no {_PUTS} and {_STARTED}"
 
-    async def record(self) -> Record | None:
-        """Return the record of the broker's drain, if there is one."""
+    async def record(self) -> DrainRecord | None:
+        """Return the record of the broker's drain, if there is one.
+
+        Raises:
+            UnexpectedAnswer: The entry is not a record.
+        """
         try:
-            return Record.decode(await queries.kv_value(self._servers, NAMESPACE, self.broker_name, TIMEOUT_MS))
+            value = await queries.kv_value(self._servers, DRAINED_BROKERS, self.broker_name, TIMEOUT_MS)
         except QueryNotFound:
             return None
+        if (record := decode_drain(value)) is None:
+            reason = f"an entry of {DRAINED_BROKERS} is not a record of a drain"
+            raise UnexpectedAnswer(RequestCode.GET_KV_CONFIG, 0, reason)
+        return record
 
-    async def wipe(self, record: Record) -> None:
+    async def wipe(self, record: DrainRecord) -> None:
         """Write the record, and then wipe the write permission, at all name servers.
 
         Raises:
             NamesrvStreamError: A name server refused or did not answer.
         """
-        await admin.put_kv(self._servers, NAMESPACE, self.broker_name, record.encode(), TIMEOUT_MS)
+        await admin.put_kv(self._servers, DRAINED_BROKERS, self.broker_name, record.encode(), TIMEOUT_MS)
         admin.check(await admin.wipe_write_perm(self._servers, self.broker_name, TIMEOUT_MS))
 
     async def restore_at(self, addr: str, queues: Mapping[str, QueueData], perms: Mapping[str, int]) -> None:
@@ -224,7 +191,7 @@ class BrokerRoutes:
         Raises:
             NamesrvStreamError: A name server refused or did not answer.
         """
-        await admin.delete_kv(self._servers, NAMESPACE, self.broker_name, TIMEOUT_MS)
+        await admin.delete_kv(self._servers, DRAINED_BROKERS, self.broker_name, TIMEOUT_MS)
 
 
 def _reason(error: NamesrvStreamError) -> str:

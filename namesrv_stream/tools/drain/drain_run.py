@@ -13,8 +13,9 @@ from namesrv_stream.client.route import MASTER_ID
 from namesrv_stream.clock import SystemClock
 from namesrv_stream.errors import NamesrvStreamError
 from namesrv_stream.instants import iso_instant
+from namesrv_stream.route.model import DrainRecord
 from namesrv_stream.text_table import counted
-from namesrv_stream.tools.drain.broker_routes import BrokerRoutes, BrokerView, Record
+from namesrv_stream.tools.drain.broker_routes import BrokerRoutes, BrokerView
 from namesrv_stream.tools.drain.drain_state import DrainState, Step
 from namesrv_stream.tools.tool_options import current_operator
 
@@ -72,7 +73,7 @@ class DrainRun:
     progress: Progress
     is_resumed: bool = False
     is_forced: bool = False
-    record: Record | None = field(default=None, init=False)
+    record: DrainRecord | None = field(default=None, init=False)
 
     async def drain(self) -> DrainState:
         """Return the state in which the broker is safe to stop, or the last one before the time passed.
@@ -102,7 +103,7 @@ class DrainRun:
         for addr, why in failures.items():
             raise DrainRefused(f"name server {addr} does not answer ({why}): a drain needs all name servers")
 
-    def _check(self, views: Mapping[str, BrokerView], record: Record | None) -> str:
+    def _check(self, views: Mapping[str, BrokerView], record: DrainRecord | None) -> str:
         """Return the address of the broker's master.
 
         Raises:
@@ -150,7 +151,7 @@ class DrainRun:
     async def _wipe(self, views: Mapping[str, BrokerView]) -> int:
         """Record the permissions of all topics that have the write permission, and wipe it; returns their number."""
         perms = {topic: perm for view in views.values() for topic, perm in view.writable.items()}
-        record = self.record or Record(iso_instant(SystemClock().now_ms()), current_operator(), {})
+        record = self.record or DrainRecord(iso_instant(SystemClock().now_ms()), current_operator(), {})
         self.record = replace(record, perms={**record.perms, **perms})
         if len(self.record.encode()) > _MOST_RECORD_BYTES:
             raise DrainRefused(f"the names of {counted(len(self.record.perms), 'topic')} are too long for one KV entry")

@@ -5,8 +5,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from namesrv_stream.route.model import DRAINED_BROKERS, DrainRecord
 from namesrv_stream.text_table import counted, plural
-from namesrv_stream.tools.drain.broker_routes import NAMESPACE, BrokerRoutes, BrokerView, Record
+from namesrv_stream.tools.drain.broker_routes import BrokerRoutes, BrokerView
 from namesrv_stream.tools.drain.drain_run import PAUSE_S, DrainRefused, Limits, Progress, named
 
 
@@ -32,7 +33,9 @@ class UndoRun:
         """
         name, record = self.routes.broker_name, await self.routes.record()
         if record is None:
-            raise DrainRefused(f"no drain of {name} is recorded: there is nothing to undo (`kv list {NAMESPACE}`)")
+            raise DrainRefused(
+                f"no drain of {name} is recorded: there is nothing to undo (`kv list {DRAINED_BROKERS}`)"
+            )
         said = ""
         while reason := await self._step(record):
             if self.progress.elapsed_ms >= self.limits.timeout_ms:
@@ -44,7 +47,7 @@ class UndoRun:
         await self.routes.forget()
         return await self._outcome(record)
 
-    async def _step(self, record: Record) -> str:
+    async def _step(self, record: DrainRecord) -> str:
         """Restore permissions at one name server, if all is ready; returns why it is not done, "" if it is."""
         views, failures = await self.routes.views()
         if reason := await self._not_ready(views, failures):
@@ -68,7 +71,7 @@ class UndoRun:
                 return f"{self.routes.broker_name} does not answer at {view.broker.master_addr} ({failure})"
         return ""
 
-    async def _outcome(self, record: Record) -> dict[str, Any]:
+    async def _outcome(self, record: DrainRecord) -> dict[str, Any]:
         """Print what was restored, and return it as JSON."""
         name, restored = self.routes.broker_name, len(self.restored)
         views, _ = await self.routes.views()

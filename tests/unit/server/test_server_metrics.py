@@ -1,6 +1,8 @@
 """Values of ``/metrics``, over a real socket."""
 
 import asyncio
+import re
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -8,8 +10,10 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from namesrv_stream.metric_catalogue import METRICS
 from namesrv_stream.remoting.command import RemotingCommand, RequestCode
+from namesrv_stream.route.events import KvPut, WritePermChanged
+from namesrv_stream.route.model import DRAINED_BROKERS, DataVersion, DrainRecord
 from namesrv_stream.settings import Flag, load_settings
-from tests.support.builders import BASE, READ_ONLY, S2, Log, a_registration
+from tests.support.builders import BASE, READ_ONLY, S1, S2, Log, a_registration
 from tests.support.history_tables import HistoryOfLogs
 from tests.support.http_rig import FLEET, JOB, HttpRig, a_served_fleet
 from tests.support.name_server import a_registration_request
@@ -68,6 +72,40 @@ async def test_a_broker_that_contradicts_its_data_version_is_shown() -> None:
     assert samples["rocketmq_namesrv_changes_total", ("contradiction", "false", "broker_live")] == 1
     assert [broker["contradictions"] for broker in brokers] == [[], ["TopicTest"], []]
     assert "other content under an unchanged DataVersion is ignored: TopicTest" in page
+
+
+async def test_a_broker_that_is_being_drained_is_shown() -> None:
+    served, log = a_served_fleet()
+    began = len(log.output.changes)
+    log.say(
+        KvPut(S1, DRAINED_BROKERS, "b1", DrainRecord("2026-11-25T10:00:00.000Z", "ada@host", {"TopicTest": 6}).encode())
+    )
+    log.say(WritePermChanged(S1, "b1", False))
+    log.say(KvPut(S1, DRAINED_BROKERS, "b2", "{}"))
+    served.commit(log.output.changes[began:], {0: len(log.records)})
+    async with served.serving():
+        samples = await served.samples()
+        drained = [broker["drained"] for broker in (await served.get("/brokers")).json()]
+        page = (await served.get("/?state=drained")).body.decode()
+        wiped = await _drain_line(served)
+        served.commit(log.register(replace(FLEET[1], data_version=DataVersion(9, 9, 9))), {0: len(log.records)})
+        served.rig.clock.advance(1_000)
+        registered = await _drain_line(served)
+    assert samples["rocketmq_namesrv_draining_brokers", ()] == 2
+    unreadable = {"at": None, "by": None, "topics": 0, "writable_topics": 0}
+    of_b1 = {"at": "2026-11-25T10:00:00.000Z", "by": "ada@host", "topics": 1, "writable_topics": 0}
+    assert drained == [None, of_b1, unreadable]
+    assert "<strong>b1</strong>" in page
+    assert "<strong>b0</strong>" not in page
+    assert "<code>namesrv-stream drain b1 --undo</code>" in page
+    assert f"<code>namesrv-stream kv delete {DRAINED_BROKERS} b2</code>" in page
+    assert wiped == "being drained since 2026-11-25T10:00:00.000Z by ada@host"
+    assert registered == f"{wiped}, but 1 of 1 topic accept messages again"
+
+
+async def _drain_line(served: HttpRig) -> str:
+    page = (await served.get("/console/parts/brokers")).body.decode()
+    return next(iter(re.findall("being drained since [^<]+", page)))
 
 
 async def test_requests_are_counted_and_timed_by_code() -> None:

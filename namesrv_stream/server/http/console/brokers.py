@@ -4,6 +4,7 @@ Live brokers appear with their heartbeat's age relative to their own timeout, re
 """
 
 import heapq
+import shlex
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -13,11 +14,12 @@ from typing import Any, Final
 from namesrv_stream.clock import Clock
 from namesrv_stream.instants import duration, instant
 from namesrv_stream.route.changes import Cause
+from namesrv_stream.route.model import DRAINED_BROKERS
 from namesrv_stream.route.registration import some_of
 from namesrv_stream.route.route_view import RouteView
 from namesrv_stream.server.http.console.query import SHOWN, STATES, WHY_ENDED, Question, Tone, plain
 from namesrv_stream.server.steps import Kept, Steps
-from namesrv_stream.server.view.fleet import Broker, Fleet
+from namesrv_stream.server.view.fleet import Broker, Drain, Fleet
 from namesrv_stream.server.view.recent_events import RecentEvents
 from namesrv_stream.text_table import counted, times
 
@@ -27,6 +29,8 @@ _FRESH_MS: Final = 900
 ORDER: Final = ("held", "late", "gone", "unknown", "alive", "replaced", "left")
 LIVE: Final = ("alive", "unknown", "late", "held")
 
+#: The value of ``?state=`` for brokers in any status whose drain is recorded.
+_DRAINED: Final = "drained"
 #: Values of ``?state=`` that mean several statuses.
 STATUSES_OF: Final[Mapping[str, Sequence[str]]] = {
     "": ORDER,
@@ -65,7 +69,8 @@ class FleetSnapshot:
 
 @dataclass(frozen=True, slots=True)
 class Picked:
-    """The first brokers that match a query; ``counts`` has all matches of search text and cluster, by status."""
+    """The first brokers that match a query; ``counts`` has all matches of search text and cluster, by status, and the
+    drained ones of any status."""
 
     brokers: Sequence[tuple[str, Broker]]
     counts: Counter[str]
@@ -100,14 +105,18 @@ class FleetSnapshots:
 
     async def pick(self, snapshot: FleetSnapshot, question: Question, most: int) -> Picked:
         """Return the brokers that a query asks for, and the counts for the other states."""
-        statuses = STATUSES_OF.get(question.state, (question.state,))
         counts: Counter[str] = Counter()
         kept: list[tuple[str, Broker]] = []
         async for some in self._steps.lists(found for found in snapshot.brokers if _fits(found[1], question)):
             counts.update(status for status, _ in some)
-            wanted = [found for found in some if found[0] in statuses]
+            counts[_DRAINED] += sum(broker.drained is not None for _, broker in some)
+            wanted = [found for found in some if _is_wanted(*found, question.state)]
             kept = heapq.nsmallest(most, [*kept, *wanted], key=_urgency)
         return Picked(kept, counts)
+
+
+def _is_wanted(status: str, broker: Broker, state: str) -> bool:
+    return broker.drained is not None if state == _DRAINED else status in STATUSES_OF.get(state, (state,))
 
 
 def _urgency(found: tuple[str, Broker]) -> tuple[Any, ...]:
@@ -162,7 +171,20 @@ def _card(status: str, broker: Broker, recent_events: RecentEvents, now_ms: int)
     if downs > (broker.ended is not None):
         lines.append(f"went down {times(downs)} in the last day")
     differs = some_of(broker.contradictions)
-    return {"status": status, "label": label, "tone": tone, "broker": broker, "lines": lines, "differs": differs}
+    card = {"status": status, "label": label, "tone": tone, "broker": broker, "lines": lines, "differs": differs}
+    return card | {"drain": _drain(broker.key.broker_name, broker.drained) if broker.drained else None}
+
+
+def _drain(name: str, drained: Drain) -> dict[str, Any]:
+    """Return what the record of a drain says, whether it needs attention, and the command that deletes the record."""
+    if drained.at is None:
+        command = ("kv", "delete", DRAINED_BROKERS, name)
+        return {"tone": "warn", "text": "the record of its drain cannot be read", "command": shlex.join(command)}
+    text = f"being drained since {drained.at} by {drained.by}"
+    if drained.writable_topics:
+        text += f", but {drained.writable_topics:,} of {counted(drained.topics, 'topic')} accept messages again"
+    tone = "warn" if drained.writable_topics else "calm"
+    return {"tone": tone, "text": text, "command": shlex.join(("drain", name, "--undo"))}
 
 
 def _ended_lines(broker: Broker) -> list[str]:

@@ -15,7 +15,7 @@ from namesrv_stream.server.http.operation import Query
 #: Severity. The page shows each with its own label or symbol, not only with a colour.
 Tone = Literal["good", "warn", "bad", "calm"]
 
-#: ``?state=`` → label: all brokers, those that need attention, or those in one state.
+#: ``?state=`` → label: all brokers, those that need attention, those in one state, or those of a drain.
 STATES: Final = {
     "": "all",
     "look": "needs attention",
@@ -23,6 +23,7 @@ STATES: Final = {
     "held": "protected",
     "ended": "ended",
     "unknown": "age unknown",
+    "drained": "being drained",
 }
 #: ``?topics=`` → label: without RocketMQ's system topics, or with them.
 TOPIC_SETS: Final = {"": "of applications", "all": "all"}
@@ -39,7 +40,7 @@ class Question(Query):
     """The query, which the page's forms and links create; every value is a text, and "" if it was not given."""
 
     cluster: str = _text("Brokers, topics and events of this cluster only.", "c0")
-    state: Literal["", "look", "late", "held", "ended", "unknown"] = Field(
+    state: Literal["", "look", "late", "held", "ended", "unknown", "drained"] = Field(
         "", description="Brokers in this state only.", examples=["late"]
     )
     find: str = _text("Brokers with this text in their cluster, name or address.", "broker-a")

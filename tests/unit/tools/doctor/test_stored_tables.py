@@ -11,15 +11,17 @@ from deltalake.schema import PrimitiveType
 
 from namesrv_stream.kafka.inspection import InspectedLog, InspectedTopic
 from namesrv_stream.processes import write_run_file
+from namesrv_stream.route.events import KvPut, WritePermChanged
+from namesrv_stream.route.model import DRAINED_BROKERS, DrainRecord
 from namesrv_stream.settings import Settings
 from namesrv_stream.tables.layout import ROUTE_CHANGES
 from namesrv_stream.tables.route_writers import StateWriter
 from namesrv_stream.tables.snapshot import FoldStateRow
 from namesrv_stream.tools.doctor import log_and_tables
-from namesrv_stream.tools.doctor.brokers import contradictions
+from namesrv_stream.tools.doctor.brokers import contradictions, drains
 from namesrv_stream.tools.doctor.finding import Finding, Grade
 from namesrv_stream.tools.doctor.log_and_tables import history_tables, read_route_tables, route_tables
-from tests.support.builders import BASE, BEGIN_MS, READ_ONLY, Log, a_registration
+from tests.support.builders import BASE, BEGIN_MS, READ_ONLY, S1, Log, a_registration
 from tests.support.history_tables import HistoryOfLogs
 from tests.support.tables import TOPIC_ID, TablesOfLog, settings_in
 
@@ -72,6 +74,41 @@ def test_a_broker_that_contradicts_its_data_version_is_a_warning(tables: TablesO
     assert found.text.startswith("broker-a at 10.0.0.1:10911 reports other queues")
     assert "no new DataVersion: TopicTest;" in found.text
     assert "mqadmin updateTopic" in found.remedy
+
+
+_RECORD = DrainRecord("2026-11-25T10:00:00.000Z", "ada@host", {"TopicTest": 6})
+_RECORDED_MS = 1_795_600_800_000
+
+
+@pytest.mark.parametrize("is_compacted", [True, False])
+@pytest.mark.parametrize(
+    ("value", "is_wiped", "hours", "grade", "text"),
+    [
+        (_RECORD.encode(), True, 1, Grade.NOTE, "broker-a is being drained since 2026-11-25T10:00:00.000Z by ada@host"),
+        (_RECORD.encode(), True, 25, Grade.WARNING, "for more than a day"),
+        (_RECORD.encode(), False, 1, Grade.WARNING, "but 1 of 1 topic accept messages again"),
+        ("{}", True, 1, Grade.WARNING, f"the KV entry {DRAINED_BROKERS}/broker-a is not the record of a drain"),
+    ],
+)
+def test_a_broker_that_is_being_drained_is_a_finding(
+    tables: TablesOfLog, is_compacted: bool, value: str, is_wiped: bool, hours: int, grade: Grade, text: str
+) -> None:
+    tables.log.say(KvPut(S1, DRAINED_BROKERS, "broker-a", value))
+    if is_wiped:
+        tables.log.say(WritePermChanged(S1, "broker-a", False))
+    tables.commit()
+    if is_compacted:
+        tables.compact()
+
+    (found,) = drains(read_route_tables(tables.settings), _RECORDED_MS + hours * 3_600_000)
+
+    assert found.grade is grade
+    assert text in found.text
+    assert ("drain broker-a --undo" if value != "{}" else f"kv delete {DRAINED_BROKERS} broker-a") in found.remedy
+
+
+def test_without_a_drain_there_is_no_finding(tables: TablesOfLog) -> None:
+    assert list(drains(read_route_tables(tables.settings), _RECORDED_MS)) == []
 
 
 def test_no_tables_is_a_note(tmp_path: Path) -> None:

@@ -11,8 +11,9 @@ from namesrv_stream.cli import main
 from namesrv_stream.client import NameServers, NameServersUnreachable
 from namesrv_stream.ports import choose_port
 from namesrv_stream.remoting.command import RemotingCommand, RequestCode, ResponseCode, response_to
+from namesrv_stream.route.model import DRAINED_BROKERS, DrainRecord, decode_drain
 from namesrv_stream.tools.drain import drain_run, undo_run
-from namesrv_stream.tools.drain.broker_routes import NAMESPACE, BrokerRoutes, Record
+from namesrv_stream.tools.drain.broker_routes import BrokerRoutes
 from namesrv_stream.tools.drain.drain_run import DrainRefused, DrainRun, Limits, Progress
 from namesrv_stream.tools.drain.drain_state import DrainState, Step
 from namesrv_stream.tools.drain.undo_run import UndoRun
@@ -59,7 +60,7 @@ class Cluster:
                 assert (queues["readQueueNums"], queues["writeQueueNums"], queues["topicSysFlag"]) == (4, 8, 1)
                 self.perms[fields["topic"]][queues["brokerName"]] = queues["perm"]
             case RequestCode.PUT_KV_CONFIG:
-                assert fields["namespace"] == NAMESPACE
+                assert fields["namespace"] == DRAINED_BROKERS
                 self.kv[fields["key"]] = fields["value"]
             case RequestCode.DELETE_KV_CONFIG:
                 del self.kv[fields["key"]]
@@ -164,7 +165,7 @@ async def test_a_registration_during_the_drain_is_wiped_again_and_recorded(capsy
     assert (state.step, state.wipes) == (Step.SAFE, 2)
     assert run.record is not None
     assert run.record.perms == {"T": 6, "U": 7, "New": 6}
-    assert Record.decode(cluster.kv["a"]) == run.record
+    assert decode_drain(cluster.kv["a"]) == run.record
     assert "restored the write permission of 2 topics: removed it again" in capsys.readouterr().out
 
 
@@ -291,6 +292,6 @@ def test_contradictory_flags_are_refused(
 
 
 def test_a_record_is_read_back() -> None:
-    record = Record("2026-11-25T10:00:00.000Z", "ada@host", {"T": 6, "U": 7, "V": 6})
+    record = DrainRecord("2026-11-25T10:00:00.000Z", "ada@host", {"T": 6, "U": 7, "V": 6})
     assert record.encode() == '{"at":"2026-11-25T10:00:00.000Z","by":"ada@host","topics":{"6":["T","V"],"7":["U"]}}'
-    assert Record.decode(record.encode()) == record
+    assert decode_drain(record.encode()) == record
