@@ -1,10 +1,12 @@
 """`drain` with unmodified brokers under load: when it says "safe", the broker can be killed and no send fails."""
 
 import json
+import urllib.request
 from collections.abc import Iterator
 
 import pytest
 
+from namesrv_stream.tools.tool_options import current_operator
 from tests.e2e.conftest import Measured
 from tests.support.command_line import Finished, run_command
 from tests.support.java_client import JavaClient
@@ -74,7 +76,21 @@ def _wait_stored(broker: Broker, more: int = 20) -> None:
     wait_until(lambda: _stored(broker) >= before + more, _SETTLE_S, f"{broker.name} stores {more} more messages")
 
 
-def test_undo_restores_each_permission_from_before(servers: str, brokers: list[Broker], mqadmin: Mqadmin) -> None:
+def _draining(stack: Stack) -> tuple[str, list[tuple[str, str, int]], bool]:
+    """Return the metric, who drains which broker and how many topics accept messages again, and if the console says so."""
+    pages = []
+    for path in ("/metrics", "/?state=drained"):
+        with urllib.request.urlopen(f"http://{stack.http}{path}", timeout=10) as answer:
+            pages.append(answer.read().decode())
+    drains = [(each["broker_name"], each["drained"]) for each in stack.get("/brokers") if each["drained"]]
+    metric = pages[0].partition("\nrocketmq_namesrv_draining_brokers ")[2].partition("\n")[0]
+    shown = [(name, drain["by"], drain["writable_topics"]) for name, drain in drains]
+    return metric, shown, all(f"namesrv-stream drain {name} --undo" in pages[1] for name, _ in drains)
+
+
+def test_undo_restores_each_permission_from_before(
+    stack: Stack, servers: str, brokers: list[Broker], mqadmin: Mqadmin
+) -> None:
     broker = brokers[0]
     everywhere = [dict.fromkeys(_NAMES, 6)] * 2
     wait_until(lambda: _perms(servers, mqadmin, _TOPIC) == everywhere, _SETTLE_S, "all brokers offer the topic")
@@ -83,19 +99,24 @@ def test_undo_restores_each_permission_from_before(servers: str, brokers: list[B
     drained = _drain(servers, broker, *_FAST)
     assert drained.code == 0, drained
     assert _perms(servers, mqadmin, _TOPIC) == [dict.fromkeys(_NAMES, 6) | {broker.name: 4}] * 2
+    assert _draining(stack) == ("1.0", [(broker.name, current_operator(), 0)], True)
     again = _drain(servers, broker, *_FAST)
     assert (again.code, "drain-a is already drained (since" in again.err) == (1, True)
     undone = _drain(servers, broker, "--undo")
     assert undone.code == 0, undone
+    assert _draining(stack) == ("0.0", [], True)
     assert _perms(servers, mqadmin, _TOPIC) == everywhere
     assert _perms(servers, mqadmin, _READ_ONLY) == read_only
 
 
-def test_a_registration_during_the_drain_is_wiped_again(servers: str, brokers: list[Broker], mqadmin: Mqadmin) -> None:
+def test_a_registration_during_the_drain_is_wiped_again(
+    stack: Stack, servers: str, brokers: list[Broker], mqadmin: Mqadmin
+) -> None:
     broker = brokers[0]
     assert _drain(servers, broker, *_FAST).code == 0
     broker.register()  # with a new data version, which restores the permissions
     wait_until(lambda: _perms(servers, mqadmin, _TOPIC)[0][broker.name] == 6, _SETTLE_S, "the permission is back")
+    assert _draining(stack)[1][0][2] > 0
     resumed = _drain(servers, broker, "--resume", *_FAST, "--json")
     assert resumed.code == 0, resumed
     assert "a registration restored the write permission" in resumed.err

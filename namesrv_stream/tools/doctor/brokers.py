@@ -50,8 +50,7 @@ def drains(rows: TableRows | Finding, now_ms: int) -> Iterator[Finding]:
     if isinstance(rows, Finding):
         return
     entries = _table_of(rows, pc.field("namespace") == DRAINED_BROKERS).kv.get(DRAINED_BROKERS, {})
-    is_theirs = (pc.field("kind") == ChangeKind.QUEUE_DATA.value) & pc.field("broker_name").isin(list(entries))
-    routes = _table_of(rows, is_theirs) if entries else RouteTable()
+    routes = _table_of(rows, pc.field("broker_name").isin(list(entries))) if entries else RouteTable()
     for name, value in sorted(entries.items()):
         yield _drain(name, decode_drain(value), routes.group(name), now_ms)
 
