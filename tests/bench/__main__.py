@@ -17,12 +17,26 @@ from tests.bench import machine
 from tests.bench.compiler import NoCompiler, compile_loadgen
 from tests.bench.figures import Figure
 from tests.bench.report import print_figures, write_results
-from tests.bench.rows import expiry, fleet, growth, heartbeats, job, large, memory, mixed, new_topics, reads, storm
+from tests.bench.rows import (
+    expiry,
+    fleet,
+    growth,
+    heartbeats,
+    job,
+    large,
+    memory,
+    mixed,
+    new_topics,
+    reads,
+    storm,
+    views,
+)
 from tests.bench.rows.bench import Bench
 
 ROWS: Final[dict[str, Callable[[Bench], list[Figure]]]] = {
     "reads": reads.measure,
     "plain-reads": reads.measure_without_lane,
+    "views": views.measure,
     "mixed": mixed.measure,
     "large": large.measure,
     "storm": storm.measure,

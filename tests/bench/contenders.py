@@ -25,6 +25,8 @@ JAVA_NEWEST: Final = "Java 5.5.0"
 OURS: Final = "ours"
 #: The same server while Kafka, job and supervisor stand still.
 OURS_ALONE: Final = "ours, alone"
+#: The server of ``OURS`` before address views are set, and after they are removed.
+OURS_WITHOUT_VIEWS: Final = "ours, no views"
 #: No name server: one thread of C that answers each frame with the same bytes.
 CEILING: Final = "ceiling"
 NEWEST_JARS: Final = JARS.with_name("rocketmq-newest")

@@ -10,17 +10,18 @@ from rich import box
 from rich.console import Console
 from rich.table import Table
 
-from tests.bench.contenders import CEILING, JAVA, JAVA_NEWEST, OURS, OURS_ALONE
+from tests.bench.contenders import CEILING, JAVA, JAVA_NEWEST, OURS, OURS_ALONE, OURS_WITHOUT_VIEWS
 from tests.bench.figures import Figure, Spread
 
-_CONTENDERS = (OURS, OURS_ALONE, JAVA, JAVA_NEWEST, CEILING)
+_CONTENDERS = (OURS, OURS_ALONE, OURS_WITHOUT_VIEWS, JAVA, JAVA_NEWEST, CEILING)
 
 
 def print_figures(figures: Sequence[Figure], console: Console) -> None:
-    """One table of all."""
+    """One table of all, with the contenders that were measured."""
+    contenders = [name for name in _CONTENDERS if any(name in figure.values for figure in figures)]
     table = Table(box=box.SIMPLE_HEAD, padding=(0, 1), caption=_CAPTION)
     table.add_column("what")
-    for heading in (*_CONTENDERS, "times Java", "goal", "reached"):
+    for heading in (*contenders, "times the peer", "goal", "reached"):
         table.add_column(heading, justify="right", no_wrap=True)
     last = ""
     for figure in figures:
@@ -30,7 +31,7 @@ def print_figures(figures: Sequence[Figure], console: Console) -> None:
             last = figure.row
         table.add_row(
             f"  {figure.name}",
-            *(_text(figure.values.get(name), figure.digits) for name in _CONTENDERS),
+            *(_text(figure.values.get(name), figure.digits) for name in contenders),
             "\n".join(f"{one.median:.2f} ({one.least:.2f} to {one.greatest:.2f})" for one in figure.quotients.values()),
             figure.goal,
             {True: "yes", False: "[bold]no[/bold]", None: ""}[figure.is_met],
@@ -40,7 +41,8 @@ def print_figures(figures: Sequence[Figure], console: Console) -> None:
 
 _CAPTION = (
     "Medians of runs by turns; beside ours Kafka and the Spark job run, but for “alone”. "
-    "Times Java: of neighbouring runs, median (least to greatest), to 5.3.3 and to 5.5.0."
+    "Times the peer: of neighbouring runs, median (least to greatest), to Java 5.3.3 and to 5.5.0; for address views, "
+    "to the same server without them."
 )
 
 

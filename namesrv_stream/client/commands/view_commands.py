@@ -55,6 +55,8 @@ def view_list(target: Target, as_json: JsonOption = False) -> None:
     views = AddressViews(entries)
     if as_json:
         emit(json_text({name: orjson.loads(entries[name]) for name in views.by_name}))
+        for fault in views.faults.values():
+            typer.echo(f"invalid: {printable(fault)}", err=True)
         return
     rows = [
         (
@@ -74,13 +76,14 @@ def view_list(target: Target, as_json: JsonOption = False) -> None:
         emit("there are no address views\n")
 
 
-def view_show(target: Target, name: ViewName) -> None:
-    """Print the document of an address view, as JSON."""
+def view_show(target: Target, name: ViewName, as_json: JsonOption = False) -> None:
+    """Print the document of an address view, always as JSON unless it was stored without a check and is none."""
     value = target.ask(lambda servers: queries.kv_value(servers, VIEWS_NAMESPACE, name, TIMEOUT_MS))
     try:
         emit(json_text(orjson.loads(value)))
     except ValueError:
-        emit(f"{printable(value)}\n")  # stored without the check of this product
+        # stored without the check of this product
+        emit(json_text(value) if as_json else f"{printable(value)}\n")
 
 
 def view_set(target: Target, name: ViewName, file: DocumentFile, as_json: JsonOption = False) -> None:

@@ -8,7 +8,7 @@ from typing import Final
 
 from namesrv_stream.route.changes import Cause, ChangeKind, RouteChange, lease_key
 from namesrv_stream.route.group import BrokerGroup
-from namesrv_stream.route.model import MASTER_ID, PERM_READ, PERM_WRITE
+from namesrv_stream.route.model import DRAINED_BROKERS, MASTER_ID, PERM_READ, PERM_WRITE, decode_drain
 from namesrv_stream.route.registration import some_of
 from namesrv_stream.route.topic_route import broker_data_of, is_in_zone
 from namesrv_stream.route.why.facts import Facts
@@ -72,7 +72,7 @@ def explain_broker(facts: Facts) -> list[Finding]:
     found = [*hidden, *_unhealthy(facts, seen), *_contradictions(facts, seen)]
     wiped = [row for row in facts.rows if row.cause == Cause.WRITE_PERM_WIPED and not row.gone]
     if wiped and not any(queue.perm & PERM_WRITE for queue in group.topics.values()):
-        found.append(finding(Why.WRITE_PERM_WIPED, facts.name, _details(wiped), wiped))
+        found.append(_wiped(facts, wiped))
     if facts.late:
         found.append(finding(Why.HEARTBEAT_LATE, facts.name, facts.late))
     return _with_server(facts, found) or [_usable(facts, seen, _of_kinds(facts.rows, ChangeKind.BROKER_DATA))]
@@ -204,11 +204,19 @@ def _no_permission(facts: Facts, perms: Mapping[str, int]) -> Iterator[Finding]:
     elif not any(perm & PERM_WRITE for perm in perms.values()):
         wiped = [row for row in rows if row.cause == Cause.WRITE_PERM_WIPED]
         if wiped:
-            yield finding(Why.WRITE_PERM_WIPED, facts.name, _details(wiped), wiped)
+            yield _wiped(facts, wiped)
         else:
             yield finding(Why.READ_ONLY, facts.name, perms, rows)
     elif not any(perm & PERM_READ for perm in perms.values()):
         yield finding(Why.WRITE_ONLY, facts.name, perms, rows)
+
+
+def _wiped(facts: Facts, rows: Sequence[RouteChange]) -> Finding:
+    """Return who removed the write permission, and which of the brokers are being drained."""
+    entries = facts.table.kv.get(DRAINED_BROKERS, {})
+    records = {name: decode_drain(entries[name]) for row in rows if (name := row.broker_name) in entries}
+    drains = [f"{name} is being drained since {each.at} by {each.by}" for name, each in records.items() if each]
+    return finding(Why.WRITE_PERM_WIPED, facts.name, [*drains, *_details(rows)], rows)
 
 
 def _order(facts: Facts, groups: Sequence[BrokerGroup]) -> Iterator[Finding]:

@@ -129,7 +129,7 @@ class DirectoryPage:
             addresses=self._addresses(request),
             source="http.nsaddr" if self._name_server_addrs.configured else by_log,
             servers=[NameServerOfList(**s._asdict(), why_not=self._fleet.why_not_listed(s)) for s in known],
-            unknown_unlisted=sorted(self._fleet.unlisted - {server.server_id for server in known}),
+            unknown_unlisted=self._fleet.unknown_unlisted,
         )
         return Response(found.model_dump_json(), media_type=JSON)
 

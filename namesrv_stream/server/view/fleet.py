@@ -102,6 +102,12 @@ class Fleet:
         """The ids of the servers that an operator has taken off the list."""
         return set(self.view.table.kv.get(UNLISTED, ()))
 
+    @property
+    def unknown_unlisted(self) -> list[str]:
+        """The ids that an operator has taken off the list, and that no server has."""
+        partitions = self._gateway.limits.partitions
+        return sorted(self.unlisted - {server.server_id for server in self.view.table.known_servers(partitions)})
+
     def why_not_listed(self, server: KnownServer) -> str | None:
         if server.is_listed:
             return None

@@ -120,11 +120,13 @@ async def test_an_operator_takes_a_server_off_the_list_and_puts_it_back() -> Non
     served = _served("s2", "nobody")
     async with served.serving():
         found = (await served.get("/servers")).json()
+        page = (await served.get("/console/parts/servers")).body.decode()
         served.rig.served.accept(KvDeleted(S1, UNLISTED, "s2"))
         again = (await served.get("/servers")).json()
     assert found["addresses"] == ["10.0.0.1:9876"]
     assert found["servers"][1]["why_not"] == f"by the KV entry {UNLISTED}/s2"
     assert found["unknown_unlisted"] == ["nobody"]
+    assert "No server has the id nobody, which is unlisted by a KV entry." in page
     assert again["addresses"] == list(ADDRESSES.values())
 
 

@@ -29,12 +29,19 @@ async def test_a_view_is_set_listed_shown_and_removed(run: Run, tmp_path: Path) 
         assert await run("view", "set", "outside", str(file), "-n", server.addr) == (0, done, "")
         script.table[VIEWS_NAMESPACE]["later"] = '{"of_a_later_release": 1}'
         code, out, _ = await run("view", "list", "-n", server.addr)
+        _, listed, invalid = await run("view", "list", "-n", server.addr, "--json")
         shown = json.loads((await run("view", "show", "outside", "-n", server.addr))[1])
+        assert json.loads((await run("view", "show", "outside", "-n", server.addr, "--json"))[1]) == shown
+        script.table[VIEWS_NAMESPACE]["text"] = "none"
+        assert (await run("view", "show", "text", "-n", server.addr))[1] == "none\n"
+        assert json.loads((await run("view", "show", "text", "-n", server.addr, "--json"))[1]) == "none"
         assert (await run("view", "remove", "outside", "-n", server.addr))[0] == 0
     assert code == 0
     lines = [line.split() for line in out.splitlines()]
     assert lines[1] == ["outside", "outside", "-", "keep", "1"]
     assert out.splitlines()[2].startswith("invalid: address view 'later': of_a_later_release: unknown key")
+    assert json.loads(listed) == {"outside": shown}
+    assert invalid == f"{out.splitlines()[2]}\n"
     assert shown["mappings"] == [{"broker_name": "broker-*", "to": "{broker_name}.example.org:{10911+id}"}]
 
 

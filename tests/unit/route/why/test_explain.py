@@ -11,7 +11,7 @@ from namesrv_stream.route.address_views import parse_view
 from namesrv_stream.route.changes import KEY_COLUMNS, ChangeKind, RouteChange
 from namesrv_stream.route.events import KvPut, TopicDeleted, WritePermChanged
 from namesrv_stream.route.liveness_settings import FoldSettings
-from namesrv_stream.route.model import DataVersion, QueueData, Registration
+from namesrv_stream.route.model import DRAINED_BROKERS, DataVersion, DrainRecord, QueueData, Registration
 from namesrv_stream.route.table import RouteTable
 from namesrv_stream.route.why.explain import explain
 from namesrv_stream.route.why.facts import Facts, Known, Question, Refusal
@@ -191,6 +191,17 @@ def test_write_permission_wiped() -> None:
         assert causes(answer) == [Why.WRITE_PERM_WIPED]
         assert "10.1.1.1" in first(answer).text
         assert_evidence(first(answer), rows, "write_perm_wiped")
+
+
+def test_write_permission_of_a_broker_that_is_being_drained() -> None:
+    log = Log()
+    log.register(a_broker())
+    record = DrainRecord("2026-11-25T10:00:00.000Z", "ada@host", {TOPIC: 6})
+    log.say(KvPut(S1, DRAINED_BROKERS, "broker-a", record.encode()))
+    log.say(WritePermChanged(S1, "broker-a", False, "10.1.1.1"), after_ms=LONG_MS)
+    for answer in (why(log), why(log, "broker-a", "broker")):
+        assert causes(answer) == [Why.WRITE_PERM_WIPED]
+        assert "broker-a is being drained since 2026-11-25T10:00:00.000Z by ada@host, broker-a" in first(answer).text
 
 
 @pytest.mark.parametrize(("perm", "cause"), [(0, Why.NO_PERMISSION), (4, Why.READ_ONLY), (2, Why.WRITE_ONLY)])

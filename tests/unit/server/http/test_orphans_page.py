@@ -58,6 +58,7 @@ async def test_the_console_says_when_topics_were_asked_for() -> None:
         later = (await served.get("/console/parts/topics")).body.decode()
     assert soon.count("in the last two hours") == soon.count("not since the server started") == 1
     assert "3 h ago" in later
+    assert '<a href="/orphans">' in later
 
 
 async def test_cached_answers_are_noted_once_per_hour() -> None:
