@@ -70,15 +70,15 @@ def _set_views(addrs: tuple[str, str], topic: str, *, has_views: bool) -> None:
             else:
                 answer = client.ask(RequestCode.DELETE_KV_CONFIG, fields)
             assert answer.code == 0, answer
-    for addr, name in ((main, b"inside"), (outside, b"outside")):
-        expected = b".%s.example.org:" % name if has_views else b'"127.0.0.1:'
-        wait_until(partial(_answers, addr, topic, expected), _SETTLE_S, f"{addr} has {expected!r}")
+    for addr, domain in ((main, "inside"), (outside, "outside")):
+        expected = f".{domain}.example.org:" if has_views else '"127.0.0.1:'
+        wait_until(partial(_answers, addr, topic, expected), _SETTLE_S, f"{addr} answers with {expected}")
 
 
-def _answers(addr: str, topic: str, expected: bytes) -> bool:
+def _answers(addr: str, topic: str, expected: str) -> bool:
     """Whether the route contains a text, over a new connection."""
     with RemotingClient(addr) as client:
-        return expected in client.ask(GET_ROUTEINFO_BY_TOPIC, {"topic": topic}).body
+        return expected in client.ask(GET_ROUTEINFO_BY_TOPIC, {"topic": topic}).body.decode()
 
 
 def _figures(runs: dict[str, list[list[Seen]]]) -> list[Figure]:
