@@ -35,6 +35,8 @@ VIEWS: Final[Mapping[str, Mapping[str, object]]] = {
 _CONNECTIONS: Final = 64
 _GOAL: Final = 0.97
 _SETTLE_S: Final = 30.0
+#: In this time, the server makes the answers of all topics: a change of a view drops them.
+_PRIME_S: Final = 2.0
 
 
 def measure(bench: Bench, shape: Shape | None = None) -> list[Figure]:
@@ -46,17 +48,23 @@ def measure(bench: Bench, shape: Shape | None = None) -> list[Figure]:
         ours, _, _ = contenders.start_ours(remoting__view_listeners=f"outside:{outside.partition(':')[2]}")
         brokers = running.enter_context(Brokers(ours.addr, shape))
         reads = Kind("read", write_frames(home / "reads", route_reads(shape.topic_names)), has_body=True)
-        load = Load((Stream((reads,), _CONNECTIONS // 2),), seconds=bench.seconds, warm_up_s=bench.warm_up_s)
+        prime = Load((Stream((reads,), _CONNECTIONS // 2),), seconds=_PRIME_S, warm_up_s=0)
+        load = replace(prime, seconds=bench.seconds, warm_up_s=bench.warm_up_s)
         addrs = (ours.addr, outside)
         without = replace(ours, name=OURS_WITHOUT_VIEWS)
 
-        def run(one: Contender) -> list[Seen]:
-            brokers.beat()
-            _set_views(addrs, shape.topic_names[0], has_views=one is ours)
+        def at_both(load: Load) -> list[Seen]:
             with ThreadPoolExecutor(len(addrs)) as threads:
                 return list(threads.map(lambda addr: run_load(bench.program, addr, load), addrs))
 
-        return _figures(take_turns(contenders, (ours, without), bench.rounds, run))
+        def run(one: Contender) -> tuple[list[Seen], float]:
+            brokers.beat()
+            _set_views(addrs, shape.topic_names[0], has_views=one is ours)
+            at_both(prime)
+            before_s = one.server_cpu_s()
+            return at_both(load), one.server_cpu_s() - before_s
+
+        return _figures(bench, take_turns(contenders, (ours, without), bench.rounds, run))
 
 
 def _set_views(addrs: tuple[str, str], topic: str, *, has_views: bool) -> None:
@@ -81,15 +89,21 @@ def _answers(addr: str, topic: str, expected: str) -> bool:
         return expected in client.ask(GET_ROUTEINFO_BY_TOPIC, {"topic": topic}).body.decode()
 
 
-def _figures(runs: dict[str, list[list[Seen]]]) -> list[Figure]:
+def _figures(bench: Bench, runs: dict[str, list[tuple[list[Seen], float]]]) -> list[Figure]:
     row = f"route reads with two address views, {_CONNECTIONS} connections"
 
     def is_met(_: Spread, quotients: list[Spread]) -> bool:
         return all(one.median >= _GOAL for one in quotients)
 
-    rates = {name: [sum(s.kinds["read"].per_second for s in seen) for seen in each] for name, each in runs.items()}
-    p99 = {name: [max(s.kinds["read"].p99_us for s in seen) / 1000 for seen in each] for name, each in runs.items()}
-    errors = {name: [float(sum(s.errors for s in seen)) for seen in each] for name, each in runs.items()}
+    rates = {name: [sum(s.kinds["read"].per_second for s in seen) for seen, _ in each] for name, each in runs.items()}
+    p99 = {name: [max(s.kinds["read"].p99_us for s in seen) / 1000 for seen, _ in each] for name, each in runs.items()}
+    errors = {name: [float(sum(s.errors for s in seen)) for seen, _ in each] for name, each in runs.items()}
+    # The processor time covers the warm-up as well, whose requests are not counted.
+    part = bench.seconds / (bench.seconds + bench.warm_up_s) * 1e6
+    cost = {
+        name: [cpu_s * part / max(sum(s.kinds["read"].answered for s in seen), 1) for seen, cpu_s in each]
+        for name, each in runs.items()
+    }
     return [
         compared(
             row,
@@ -101,5 +115,6 @@ def _figures(runs: dict[str, list[list[Seen]]]) -> list[Figure]:
             is_met=is_met,
         ),
         compared(row, "p99, ms", p99, OURS, (OURS_WITHOUT_VIEWS,), digits=2),
+        compared(row, "server's processor time a query, µs", cost, OURS, (OURS_WITHOUT_VIEWS,), digits=2),
         compared(row, "errors", errors, OURS, (), goal="0", is_met=lambda ours, _: ours.greatest == 0),
     ]
