@@ -133,7 +133,7 @@ METRICS: Final[Mapping[str, Metric]] = {
         "Brokers that report other topics than the routes have, without a new DataVersion; the routes keep the old.",
     ),
     "rocketmq_namesrv_draining_brokers": Metric(
-        "gauge", "Broker names that are being drained: `drain` has recorded them, and `drain --undo` has not ended it."
+        "gauge", "Broker names with the record of a drain, which the command drain writes and drain --undo deletes."
     ),
     "rocketmq_namesrv_topics": Metric("gauge", "Topics that at least one broker offers."),
     "rocketmq_namesrv_asked_topics": Metric(

@@ -77,7 +77,7 @@ def _wait_stored(broker: Broker, more: int = 20) -> None:
 
 
 def _draining(stack: Stack) -> tuple[str, list[tuple[str, str, int]], bool]:
-    """Return the metric, (broker, who drains it, topics that accept messages again), and if the console shows it."""
+    """Return the metric, (broker, who drains it, topics that are writable again), and if the console shows it."""
     pages = []
     for path in ("/metrics", "/?state=drained"):
         with urllib.request.urlopen(f"http://{stack.http}{path}", timeout=10) as answer:

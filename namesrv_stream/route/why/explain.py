@@ -212,10 +212,10 @@ def _no_permission(facts: Facts, perms: Mapping[str, int]) -> Iterator[Finding]:
 
 
 def _wiped(facts: Facts, rows: Sequence[RouteChange]) -> Finding:
-    """Return who removed the write permission, and which of the brokers are being drained."""
+    """Return who removed the write permission, and which of the brokers are drained."""
     entries = facts.table.kv.get(DRAINED_BROKERS, {})
     records = {name: decode_drain(entries[name]) for row in rows if (name := row.broker_name) in entries}
-    drains = [f"{name} is being drained since {each.at} by {each.by}" for name, each in records.items() if each]
+    drains = [f"{name} has been drained since {each.at} by {each.by}" for name, each in records.items() if each]
     return finding(Why.WRITE_PERM_WIPED, facts.name, [*drains, *_details(rows)], rows)
 
 

@@ -40,8 +40,8 @@ def contradictions(rows: TableRows | Finding) -> Iterator[Finding]:
 
 
 def drains(rows: TableRows | Finding, now_ms: int) -> Iterator[Finding]:
-    """Yield a finding about each broker that is being drained: a warning if that has lasted for more than a day, or if
-    the broker accepts messages again.
+    """Yield a finding about each drained broker: a warning if the drain has lasted for more than a day, or if
+    the write permission is back for some topics.
 
     Args:
         rows: The tables; a finding if they cannot be read.
@@ -62,9 +62,9 @@ def _drain(name: str, record: DrainRecord | None, group: BrokerGroup, now_ms: in
         return warning(
             area, f"the KV entry {DRAINED_BROKERS}/{name} is not the record of a drain", f"delete it: {delete}"
         )
-    text, undo = f"{name} is being drained since {record.at} by {record.by}", f"namesrv-stream drain {quoted} --undo"
+    text, undo = f"{name} has been drained since {record.at} by {record.by}", f"namesrv-stream drain {quoted} --undo"
     if again := record.writable_again(group.topics):
-        text += f", but {again:,} of {counted(len(record.perms), 'topic')} accept messages again"
+        text += f", but the write permission is back for {again:,} of {counted(len(record.perms), 'topic')}"
         return warning(area, text, f"end the drain with {undo}, or continue it with --resume")
     if now_ms - _since_ms(record, now_ms) > _DAY_MS:
         text += ", for more than a day: clients send nothing to it"

@@ -180,9 +180,10 @@ def _drain(name: str, drained: Drain) -> dict[str, Any]:
     if drained.at is None:
         command = ("kv", "delete", DRAINED_BROKERS, name)
         return {"tone": "warn", "text": "the record of its drain cannot be read", "command": shlex.join(command)}
-    text = f"being drained since {drained.at} by {drained.by}"
+    text = f"drained since {drained.at} by {drained.by}"
     if drained.writable_topics:
-        text += f", but {drained.writable_topics:,} of {counted(drained.topics, 'topic')} accept messages again"
+        topics = f"{drained.writable_topics:,} of {counted(drained.topics, 'topic')}"
+        text += f", but the write permission is back for {topics}"
     tone = "warn" if drained.writable_topics else "calm"
     return {"tone": tone, "text": text, "command": shlex.join(("drain", name, "--undo"))}
 

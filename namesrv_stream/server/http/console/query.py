@@ -23,7 +23,7 @@ STATES: Final = {
     "held": "protected",
     "ended": "ended",
     "unknown": "age unknown",
-    "drained": "being drained",
+    "drained": "drained",
 }
 #: ``?topics=`` → label: without RocketMQ's system topics, or with them.
 TOPIC_SETS: Final = {"": "of applications", "all": "all"}

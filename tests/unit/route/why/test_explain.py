@@ -201,7 +201,7 @@ def test_write_permission_of_a_broker_that_is_being_drained() -> None:
     log.say(WritePermChanged(S1, "broker-a", False, "10.1.1.1"), after_ms=LONG_MS)
     for answer in (why(log), why(log, "broker-a", "broker")):
         assert causes(answer) == [Why.WRITE_PERM_WIPED]
-        assert "broker-a is being drained since 2026-11-25T10:00:00.000Z by ada@host, broker-a" in first(answer).text
+        assert "broker-a has been drained since 2026-11-25T10:00:00.000Z by ada@host, broker-a" in first(answer).text
 
 
 @pytest.mark.parametrize(("perm", "cause"), [(0, Why.NO_PERMISSION), (4, Why.READ_ONLY), (2, Why.WRITE_ONLY)])

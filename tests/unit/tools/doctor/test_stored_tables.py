@@ -84,9 +84,9 @@ _RECORDED_MS = 1_795_600_800_000
 @pytest.mark.parametrize(
     ("value", "is_wiped", "hours", "grade", "text"),
     [
-        (_RECORD.encode(), True, 1, Grade.NOTE, "broker-a is being drained since 2026-11-25T10:00:00.000Z by ada@host"),
+        (_RECORD.encode(), True, 1, Grade.NOTE, "broker-a has been drained since 2026-11-25T10:00:00.000Z by ada@host"),
         (_RECORD.encode(), True, 25, Grade.WARNING, "for more than a day"),
-        (_RECORD.encode(), False, 1, Grade.WARNING, "but 1 of 1 topic accept messages again"),
+        (_RECORD.encode(), False, 1, Grade.WARNING, "but the write permission is back for 1 of 1 topic"),
         ("{}", True, 1, Grade.WARNING, f"the KV entry {DRAINED_BROKERS}/broker-a is not the record of a drain"),
     ],
 )
