@@ -166,9 +166,7 @@ class BrokerProcess(Answer):
     state: Literal["alive", "held", "ended"]
     timeout_ms: int | None = Field(description="as it asked; null for the default")
     expires_after_ms: Count = Field(description="the timeout in force, of observed time")
-    age_ms: int | None = Field(
-        description="observed time since its last heartbeat at this server; null: none, or ended"
-    )
+    age_ms: int | None = Field(description="observed time since its last heartbeat at this server; null: none or ended")
     since_ms: int | None = Field(
         description="when it came up, epoch milliseconds; null: more than a day ago, or it has ended, or this server "
         "has not been asked for ?state=any, ?state=ended or the console yet"
