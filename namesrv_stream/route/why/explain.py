@@ -151,7 +151,7 @@ def _refused(facts: Facts, since_of: Mapping[str | None, int]) -> Iterator[Findi
 
 
 def _hidden(facts: Facts, groups: Sequence[BrokerGroup]) -> tuple[list[Finding], Sequence[BrokerGroup]]:
-    """Return why the client sees none of these broker groups, and those that it sees."""
+    """Return what hides these broker groups from the client, and the groups that it sees."""
     cluster, zone, rows = facts.question.cluster, facts.question.zone, _of_kinds(facts.rows, ChangeKind.BROKER_DATA)
     seen = [group for group in groups if cluster is None or cluster in group.clusters]
     if not seen:

@@ -38,9 +38,9 @@ async def set_configured_views(
         while name not in name_server.table.kv.get(VIEWS_NAMESPACE, {}):
             error = await _change(gateway, KvPut(origin, VIEWS_NAMESPACE, name, document))
             if error is None:
-                logger.info("address view of the configuration set view=%s", name)
+                logger.info("configured address view set view=%s", name)
             else:
-                logger.warning("address view of the configuration not set view=%s reason=%s", name, error)
+                logger.warning("setting the configured address view failed view=%s reason=%s", name, error)
                 await asyncio.sleep(_RETRY_S)
 
 
