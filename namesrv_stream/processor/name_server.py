@@ -213,7 +213,8 @@ class Answer(NamedTuple):
         options: Changes of the server's options, which take effect once all events are in the log. After SYSTEM_BUSY
             they never take effect, even if the log receives the events later: the operator must repeat request 318.
         refusal: Reason for a denied permission, for the server's log; "" if none was denied.
-        depends_on: The same request has the same answer and effect until this changes; None if unknown.
+        depends_on: The same request has the same answer and effect until this changes; None if unknown, so that the
+            answer is not cached. Only answers to route queries (105) and to brokers' heartbeats are ever cached.
     """
 
     response: RemotingCommand

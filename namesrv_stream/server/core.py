@@ -85,7 +85,6 @@ class Core:
     services: Services
     notifier: MinBrokerNotifier
     peer_log: PeerLog
-    counters: Counters
     queries: QueryMarks
     unmapped: UnmappedAddresses
 
@@ -139,19 +138,20 @@ def build_core(settings: Settings, view: RouteView, ports: Ports) -> Core:
     address = advertised_address(settings.remoting, ports.listen_port)
     gateway = Gateway(served, ports.identity, limits, ports.clock, peer_log, address)
     services = Services(
-        name_server,
-        responses,
-        gateway,
-        connections,
-        ports.large_requests or LargeRequests(),
-        tls,
-        Origin(ports.identity.server_id, ports.identity.server_epoch),
-        RequestMetrics(ports.lane.answered if ports.lane else None),
-        ports.clock,
+        name_server=name_server,
+        responses=responses,
+        gateway=gateway,
+        connections=connections,
+        large_requests=ports.large_requests or LargeRequests(),
+        tls=tls,
+        origin=Origin(ports.identity.server_id, ports.identity.server_epoch),
+        request_metrics=RequestMetrics(ports.lane.answered if ports.lane else None),
+        counters=counters,
+        clock=ports.clock,
     )
     queries = QueryMarks(name_server, responses)
     unmapped = UnmappedAddresses(name_server, settings.remoting.port_of_view_listener)
-    return Core(name_server, served, gateway, connections, services, notifier, peer_log, counters, queries, unmapped)
+    return Core(name_server, served, gateway, connections, services, notifier, peer_log, queries, unmapped)
 
 
 def _name_server(settings: Settings, view: RouteView, ports: Ports) -> NameServer:

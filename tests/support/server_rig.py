@@ -315,7 +315,7 @@ class Rig:
 
     def connection_events(self, event: str) -> int:
         """Return how often an event happened to connections."""
-        return self.core.counters.value(CONNECTION_EVENTS, event)
+        return self.core.services.counters.value(CONNECTION_EVENTS, event)
 
     def ask(self, transport: MemoryTransport, request: RemotingCommand) -> RemotingCommand:
         """Send one request and return its answer."""
