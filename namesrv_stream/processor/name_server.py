@@ -14,8 +14,8 @@ from namesrv_stream.route.address_views import VIEWS_NAMESPACE, AddressView, Add
 from namesrv_stream.route.events import AcceptedEvent, Origin
 from namesrv_stream.route.group import BrokerGroup
 from namesrv_stream.route.model import Holder, LeaseKey
-from namesrv_stream.route.route_view import RouteView
 from namesrv_stream.route.table import RouteTable
+from namesrv_stream.route.view.route_view import RouteView
 from namesrv_stream.route.why.facts import Refusal
 
 

@@ -14,7 +14,7 @@ from namesrv_stream.metrics import Counters
 from namesrv_stream.processor.name_server import Access, NameServer, Options, networks_of
 from namesrv_stream.route.event_json import MAX_ITEMS
 from namesrv_stream.route.events import Origin
-from namesrv_stream.route.route_view import RouteView
+from namesrv_stream.route.view.route_view import RouteView
 from namesrv_stream.server.gateway.gateway import Gateway
 from namesrv_stream.server.gateway.records import GatewayLimits
 from namesrv_stream.server.min_broker_notifier import MinBrokerNotifier

@@ -15,7 +15,7 @@ from namesrv_stream.remoting.frame import FrameBuffer, decode_frame, encode_fram
 from namesrv_stream.route.address_views import VIEWS_NAMESPACE
 from namesrv_stream.route.changes import RouteChange
 from namesrv_stream.route.event_json import MAX_ITEMS
-from namesrv_stream.route.route_view import RouteView
+from namesrv_stream.route.view.route_view import RouteView
 from namesrv_stream.server.core import Ports, build_core
 from namesrv_stream.server.gateway.partition_log import PartitionLog
 from namesrv_stream.server.gateway.publisher import KafkaPublisher

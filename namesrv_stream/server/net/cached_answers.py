@@ -13,7 +13,6 @@ from namesrv_stream.processor.route_body import RouteAnswers, encode_broker_data
 from namesrv_stream.route.address_views import AddressView
 from namesrv_stream.route.group import BrokerGroup
 from namesrv_stream.route.model import PERM_WRITE, QueueData
-from namesrv_stream.route.route_view import RouteView
 from namesrv_stream.route.topic_route import (
     BrokerData,
     broker_data_of,
@@ -22,6 +21,7 @@ from namesrv_stream.route.topic_route import (
     with_acting_master,
     with_told_addrs,
 )
+from namesrv_stream.route.view.route_view import RouteView
 
 #: Maximum of cached shapes for one broker; beyond it, which only a malicious broker reaches, all are dropped.
 _MAX_SHAPES: Final = 1_000
