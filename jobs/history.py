@@ -1,8 +1,8 @@
 """``spark-submit jobs/history.py [--once] [--conf FILE] [--set SECTION.KEY=VALUE …]``: the history tables.
 
 The same process as ``namesrv-stream history-job``, for those whose Spark is started by ``spark-submit`` and whose
-scheduler starts it with ``--once``. What that is told holds before our settings: the master, ``--jars`` with those of
-``.jars/spark``, ``--driver-java-options``, ``--driver-memory``. docs/deploy.md has the whole command.
+scheduler starts it with ``--once``. The options of ``spark-submit`` override the settings: the master, ``--jars`` with
+those of ``.jars/spark``, ``--driver-java-options``, ``--driver-memory``. docs/deploy.md has the whole command.
 """
 
 import argparse

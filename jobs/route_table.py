@@ -1,7 +1,7 @@
 """``spark-submit jobs/route_table.py [--conf FILE] [--set SECTION.KEY=VALUE …]``: the fold, on any Spark master.
 
-The same job as ``namesrv-stream job``, for those whose Spark is started by ``spark-submit``. What that is told holds
-before our settings: the master, ``--jars`` with those of ``.jars/spark``, ``--driver-java-options``,
+The same job as ``namesrv-stream job``, for those whose Spark is started by ``spark-submit``. The options of
+``spark-submit`` override the settings: the master, ``--jars`` with those of ``.jars/spark``, ``--driver-java-options``,
 ``--driver-memory``. docs/deploy.md has the whole command.
 """
 

@@ -32,7 +32,10 @@ class Histogram:
 
 
 class Counters:
-    """What is counted as it happens, by counter of ``METRICS`` and its labels; belongs to one event loop."""
+    """What is counted as it happens, by counter of ``METRICS`` and its labels; belongs to one event loop.
+
+    A name that is not in ``METRICS``, or a wrong number of labels, is a bug.
+    """
 
     def __init__(self) -> None:
         zeros = ((name, *labels) for name, metric in METRICS.items() for labels in metric.from_zero)
@@ -40,6 +43,7 @@ class Counters:
 
     def count(self, name: str, *labels: str) -> None:
         """Add one to a metric with these label values."""
+        _check_labels(name, labels)
         self._counts[name, *labels] += 1
 
     def value(self, name: str, *labels: str) -> int:
@@ -60,14 +64,12 @@ class Samples(Collector):
 
     def add(self, name: str, value: float, *labels: str) -> None:
         """Add one value of a counter or gauge."""
-        if len(labels) != len(METRICS[name].labels):
-            raise ValueError(f"{name} has the labels {METRICS[name].labels}")
+        _check_labels(name, labels)
         self._families[name].add_metric(labels, value)
 
     def add_histogram(self, name: str, histogram: Histogram, scale: float, *labels: str) -> None:
         """Add a histogram; ``scale`` converts its values to the unit of the metric."""
-        if len(labels) != len(METRICS[name].labels):
-            raise ValueError(f"{name} has the labels {METRICS[name].labels}")
+        _check_labels(name, labels)
         buckets, seen = [], 0
         for bound, count in zip((*histogram.bounds, float("inf")), histogram.counts, strict=True):
             seen += count
@@ -86,3 +88,8 @@ class Samples(Collector):
 
 
 _FAMILIES: Final = {"counter": CounterMetricFamily, "gauge": GaugeMetricFamily, "histogram": HistogramMetricFamily}
+
+
+def _check_labels(name: str, labels: Sequence[str]) -> None:
+    if len(labels) != len(METRICS[name].labels):
+        raise ValueError(f"{name} has the labels {METRICS[name].labels}")

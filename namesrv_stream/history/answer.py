@@ -251,8 +251,8 @@ def as_csv(section: Section, *, raw: bool = False) -> str:
 
     Args:
         section: The table.
-        raw: Whether texts that a spreadsheet takes as formulas are not changed. Brokers choose their names, so by
-            default, an apostrophe before such a text makes it safe to open.
+        raw: Whether texts that a spreadsheet would read as formulas stay as they are. By default, an apostrophe
+            precedes them, because brokers choose names.
     """
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")

@@ -18,9 +18,9 @@ from namesrv_stream.route import reducer
 from namesrv_stream.route.address_views import VIEWS_NAMESPACE, AddressView, AddressViews
 from namesrv_stream.route.changes import ChangeKind, RouteChange
 from namesrv_stream.route.model import PERM_READ, PERM_WRITE
-from namesrv_stream.route.route_view import RouteView
 from namesrv_stream.route.table import RouteTable
 from namesrv_stream.route.topic_route import TopicRoute
+from namesrv_stream.route.view.route_view import RouteView
 from namesrv_stream.settings import Settings
 from namesrv_stream.table_errors import NotInHistory
 

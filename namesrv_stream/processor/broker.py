@@ -30,7 +30,7 @@ from namesrv_stream.remoting.headers import (
     RegisterBrokerResponseHeader,
     UnRegisterBrokerRequestHeader,
 )
-from namesrv_stream.route.address_views import told_addrs
+from namesrv_stream.route.address_views import addrs_for_clients
 from namesrv_stream.route.events import BrokerHeartbeat, BrokerRegistered, BrokerUnregistered, Origin, Proof, murmur2
 from namesrv_stream.route.group import BrokerGroup, master_of
 from namesrv_stream.route.liveness_settings import settings_of_registrations
@@ -193,7 +193,7 @@ def get_broker_member_group(server: NameServer, call: Call) -> Answer:
     """
     header = GetBrokerMemberGroupRequestHeader.from_ext_fields(call.request.ext_fields)
     group = server.table.group(header.broker_name or "")
-    addrs = told_addrs(call.view, group.broker_name, group.broker_addrs)
+    addrs = addrs_for_clients(call.view, group.broker_name, group.broker_addrs)
     body = encode_member_group(header.cluster_name, header.broker_name, addrs)
     # The remark is a mistake of the Java server. Peers compare codes only; tests compare whole answers of both servers.
     return Answer(response_to(call.request, remark="not set any response code", body=body))

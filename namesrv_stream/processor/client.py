@@ -16,7 +16,7 @@ from namesrv_stream.processor.name_server import Answer, Call, Dependency, NameS
 from namesrv_stream.processor.route_body import encode_topic_list
 from namesrv_stream.remoting.command import V4_9_4, response_to
 from namesrv_stream.remoting.headers import GetRouteInfoRequestHeader, GetTopicsByClusterRequestHeader
-from namesrv_stream.route.address_views import told_addrs
+from namesrv_stream.route.address_views import addrs_for_clients
 
 
 def get_route_info_by_topic(server: NameServer, call: Call) -> Answer:
@@ -86,7 +86,7 @@ def get_system_topic_list(server: NameServer, call: Call) -> Answer:
     addrs = [
         addr
         for group in table.registered_groups()
-        for addr in told_addrs(call.view, group.broker_name, group.broker_addrs).values()
+        for addr in addrs_for_clients(call.view, group.broker_name, group.broker_addrs).values()
     ]
     return _topic_list(call, names, broker_addr=min(addrs, default=None))
 

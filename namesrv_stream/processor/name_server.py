@@ -14,8 +14,8 @@ from namesrv_stream.route.address_views import VIEWS_NAMESPACE, AddressView, Add
 from namesrv_stream.route.events import AcceptedEvent, Origin
 from namesrv_stream.route.group import BrokerGroup
 from namesrv_stream.route.model import Holder, LeaseKey
-from namesrv_stream.route.route_view import RouteView
 from namesrv_stream.route.table import RouteTable
+from namesrv_stream.route.view.route_view import RouteView
 from namesrv_stream.route.why.facts import Refusal
 
 
@@ -213,7 +213,8 @@ class Answer(NamedTuple):
         options: Changes of the server's options, which take effect once all events are in the log. After SYSTEM_BUSY
             they never take effect, even if the log receives the events later: the operator must repeat request 318.
         refusal: Reason for a denied permission, for the server's log; "" if none was denied.
-        depends_on: The same request has the same answer and effect until this changes; None if unknown.
+        depends_on: The same request has the same answer and effect until this changes; None if unknown, so that the
+            answer is not cached. Only answers to route queries (105) and to brokers' heartbeats are ever cached.
     """
 
     response: RemotingCommand

@@ -8,7 +8,6 @@ from namesrv_stream.remoting.fastjson import JavaMap, dumps_legacy, dumps_strict
 from namesrv_stream.remoting.headers import ORDER_TOPIC_CONFIG
 from namesrv_stream.route.address_views import AddressView
 from namesrv_stream.route.model import DataVersion, QueueData, TopicQueueMappingInfo
-from namesrv_stream.route.route_view import RouteView
 from namesrv_stream.route.table import RouteTable
 from namesrv_stream.route.topic_route import (
     BrokerData,
@@ -19,6 +18,7 @@ from namesrv_stream.route.topic_route import (
     is_for_clients,
     pickup_topic_route,
 )
+from namesrv_stream.route.view.route_view import RouteView
 
 
 def encode_topic_route(route: TopicRoute, *, strict: bool) -> bytes:

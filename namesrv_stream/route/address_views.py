@@ -150,14 +150,14 @@ class AddressView:
         mappings = self.mappings_of.get(broker.broker_addr, self.mappings)
         return next((addr for m in mappings if (addr := m.address_of(broker)) is not None), None)
 
-    def told_addrs(self, broker_name: str, broker_addrs: Mapping[int, str]) -> dict[str, str]:
-        """Return what clients receive for the addresses of a broker name; those left out are absent."""
-        told = {}
+    def addrs_for_clients(self, broker_name: str, broker_addrs: Mapping[int, str]) -> dict[str, str]:
+        """Return address of a broker → address that clients receive; the addresses left out are absent."""
+        addrs = {}
         for broker_id, broker_addr in broker_addrs.items():
             addr = self.mapped(Broker(broker_name, broker_id, broker_addr))
             if addr is not None or self.keeps_unmapped:
-                told[broker_addr] = addr or broker_addr
-        return told
+                addrs[broker_addr] = addr or broker_addr
+        return addrs
 
     def unmapped(self, broker_name: str, broker_addrs: Mapping[int, str]) -> Iterator[Broker]:
         """Yield the brokers of a name without a mapping."""
@@ -165,12 +165,12 @@ class AddressView:
         return (broker for broker in brokers if self.mapped(broker) is None)
 
 
-def told_addrs(view: AddressView | None, broker_name: str, broker_addrs: Mapping[int, str]) -> Mapping[int, str]:
+def addrs_for_clients(view: AddressView | None, broker_name: str, broker_addrs: Mapping[int, str]) -> Mapping[int, str]:
     """Return the addresses of a broker name, by brokerId, as clients of a view receive them."""
     if view is None:
         return broker_addrs
-    told = view.told_addrs(broker_name, broker_addrs)
-    return {broker_id: told[addr] for broker_id, addr in broker_addrs.items() if addr in told}
+    shown = view.addrs_for_clients(broker_name, broker_addrs)
+    return {broker_id: shown[addr] for broker_id, addr in broker_addrs.items() if addr in shown}
 
 
 def parse_view(name: str, document: str | bytes, number: int = 0) -> AddressView:

@@ -259,5 +259,7 @@ def routing_key(event: Event) -> str | None:
             return event.broker_name
         case KvPut() | KvDeleted():
             return event.namespace
-        case _:
+        case TopicDeleted() | SettingsChanged() | GuardReleased():
+            return None
+        case ServerStarted() | ServerResumed() | ServerStopped() | Tick():
             return None

@@ -99,9 +99,9 @@ def apply_event(
             is_meant = event.cluster is None or event.cluster in group.clusters
             after = rules.delete_topic(group, event.topic) if is_meant else group
             return Applied(after, Cause.TOPIC_DELETED, _by(event))
-        case _ if event.writable:
+        case WritePermChanged(writable=True):
             return Applied(rules.add_write_perm(group), Cause.WRITE_PERM_ADDED, _by(event))
-        case _:
+        case WritePermChanged():
             return Applied(rules.wipe_write_perm(group), Cause.WRITE_PERM_WIPED, _by(event))
 
 

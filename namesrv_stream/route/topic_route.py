@@ -16,7 +16,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 from typing import Final
 
-from namesrv_stream.route.address_views import AddressView, told_addrs
+from namesrv_stream.route.address_views import AddressView, addrs_for_clients
 from namesrv_stream.route.group import BrokerGroup
 from namesrv_stream.route.model import (
     MASTER_ID,
@@ -104,12 +104,12 @@ def in_view(route: TopicRoute, table: RouteTable, view: AddressView) -> TopicRou
     Return None if no broker remains. The route must not be ``in_view`` already. An acting master has another brokerId
     in the route than in its group; its own one determines its address.
     """
-    told: dict[str, str] = {}
+    addrs: dict[str, str] = {}
     broker_datas = []
     for data in route.broker_datas:
-        of_name = view.told_addrs(data.broker_name, table.group(data.broker_name).broker_addrs)
-        broker_datas.append(with_told_addrs(data, of_name))
-        told |= of_name
+        of_name = view.addrs_for_clients(data.broker_name, table.group(data.broker_name).broker_addrs)
+        broker_datas.append(with_addrs_for_clients(data, of_name))
+        addrs |= of_name
     removed = {data.broker_name for data in broker_datas if not data.broker_addrs}
     if removed and len(removed) == len(broker_datas):
         return None
@@ -117,18 +117,18 @@ def in_view(route: TopicRoute, table: RouteTable, view: AddressView) -> TopicRou
         route,
         broker_datas=tuple(data for data in broker_datas if data.broker_addrs),
         queue_datas={name: queues for name, queues in route.queue_datas.items() if name not in removed},
-        filter_server_table={told[a]: f for a, f in route.filter_server_table.items() if a in told},
+        filter_server_table={addrs[a]: f for a, f in route.filter_server_table.items() if a in addrs},
     )
 
 
-def with_told_addrs(broker: BrokerData, told: Mapping[str, str]) -> BrokerData:
-    """Return a broker with the addresses that clients receive, by its own ones; the others are left out."""
-    return replace(broker, broker_addrs={i: told[addr] for i, addr in broker.broker_addrs.items() if addr in told})
+def with_addrs_for_clients(broker: BrokerData, addrs: Mapping[str, str]) -> BrokerData:
+    """Return a broker with the addresses that clients receive; ``addrs`` has them by the broker's own ones."""
+    return replace(broker, broker_addrs={i: addrs[addr] for i, addr in broker.broker_addrs.items() if addr in addrs})
 
 
 def broker_data_of(group: BrokerGroup, view: AddressView | None = None) -> BrokerData:
     """Return a group's entry of brokerAddrTable, as clients of an address view receive it."""
-    addrs = told_addrs(view, group.broker_name, group.broker_addrs)
+    addrs = addrs_for_clients(view, group.broker_name, group.broker_addrs)
     return BrokerData(group.broker_name, group.cluster, addrs, group.enable_acting_master, group.zone_name)
 
 

@@ -14,7 +14,7 @@ from namesrv_stream.metrics import Counters
 from namesrv_stream.processor.name_server import Access, NameServer, Options, networks_of
 from namesrv_stream.route.event_json import MAX_ITEMS
 from namesrv_stream.route.events import Origin
-from namesrv_stream.route.route_view import RouteView
+from namesrv_stream.route.view.route_view import RouteView
 from namesrv_stream.server.gateway.gateway import Gateway
 from namesrv_stream.server.gateway.records import GatewayLimits
 from namesrv_stream.server.min_broker_notifier import MinBrokerNotifier
@@ -85,7 +85,6 @@ class Core:
     services: Services
     notifier: MinBrokerNotifier
     peer_log: PeerLog
-    counters: Counters
     queries: QueryMarks
     unmapped: UnmappedAddresses
 
@@ -139,19 +138,20 @@ def build_core(settings: Settings, view: RouteView, ports: Ports) -> Core:
     address = advertised_address(settings.remoting, ports.listen_port)
     gateway = Gateway(served, ports.identity, limits, ports.clock, peer_log, address)
     services = Services(
-        name_server,
-        responses,
-        gateway,
-        connections,
-        ports.large_requests or LargeRequests(),
-        tls,
-        Origin(ports.identity.server_id, ports.identity.server_epoch),
-        RequestMetrics(ports.lane.answered if ports.lane else None),
-        ports.clock,
+        name_server=name_server,
+        responses=responses,
+        gateway=gateway,
+        connections=connections,
+        large_requests=ports.large_requests or LargeRequests(),
+        tls=tls,
+        origin=Origin(ports.identity.server_id, ports.identity.server_epoch),
+        request_metrics=RequestMetrics(ports.lane.answered if ports.lane else None),
+        counters=counters,
+        clock=ports.clock,
     )
     queries = QueryMarks(name_server, responses)
     unmapped = UnmappedAddresses(name_server, settings.remoting.port_of_view_listener)
-    return Core(name_server, served, gateway, connections, services, notifier, peer_log, counters, queries, unmapped)
+    return Core(name_server, served, gateway, connections, services, notifier, peer_log, queries, unmapped)
 
 
 def _name_server(settings: Settings, view: RouteView, ports: Ports) -> NameServer:

@@ -20,7 +20,7 @@ from namesrv_stream.ports import VIEW_LISTENERS
 from namesrv_stream.processes import write_run_file
 from namesrv_stream.processor.name_server import NameServer
 from namesrv_stream.route.fold.folded_log import FoldedLog
-from namesrv_stream.route.route_view import RouteView
+from namesrv_stream.route.view.route_view import RouteView
 from namesrv_stream.server.core import Core, Ports, build_core
 from namesrv_stream.server.gateway.gateway import Gateway
 from namesrv_stream.server.gateway.publisher import KafkaPublisher

@@ -89,7 +89,9 @@ class MinBrokerNotifier:
         change = min_broker_id_change(before, after)
         if change is None:
             return
-        text = "min broker changed name=%s min_broker_id=%d min_broker_addr=%s offline_broker_addr=%s recipients=%d"
+        text = (
+            "smallest brokerId changed name=%s min_broker_id=%d min_broker_addr=%s offline_broker_addr=%s recipients=%d"
+        )
         addrs = safe(change.min_broker_addr), safe(change.offline_broker_addr or "")
         logger.info(text, safe(change.broker_name), change.min_broker_id, *addrs, len(change.recipients))
         request = notification(change)

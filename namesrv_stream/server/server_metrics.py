@@ -62,7 +62,7 @@ class ServerMetrics:
         self.tables = tables
         self._history_age = history_age
         self.native_lane = native_lane
-        self.counters = core.counters
+        self.counters = core.services.counters
         self.unmapped = core.unmapped
         self.http = HttpLoad()
         self._identity = identity

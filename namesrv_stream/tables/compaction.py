@@ -232,13 +232,13 @@ class Compactor:
             with self._table.storage.reaching():
                 work()
         except StoreUnreachable as error:
-            logger.warning("compaction failed task=%s reason=%s", task, error)
+            logger.warning("table maintenance failed task=%s reason=%s", task, error)
         except (TableSchemaMismatch, TablesTakenOver) as error:
             self._on_refused(error)
         except Exception:
-            logger.exception("compaction failed task=%s", task)
+            logger.exception("table maintenance failed task=%s", task)
         else:
-            logger.debug("compaction done task=%s took_ms=%d", task, (time.monotonic() - began_s) * 1000)
+            logger.debug("table maintenance done task=%s took_ms=%d", task, (time.monotonic() - began_s) * 1000)
 
     def _checkpoint(self) -> None:
         version = self._table.version

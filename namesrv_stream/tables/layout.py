@@ -1,9 +1,8 @@
 """Names, properties and transaction ids of the tables, and the columns of the history tables.
 
 The history process appends to the history tables, and any program may read them. Times are TIMESTAMP in UTC or epoch
-milliseconds, in the time of the log. Partition and offset of a row identify its Kafka record. Rows never change. New
-versions only add nullable columns, at the end. ``route_changes`` and ``route_state`` cannot get columns
-(``schemas/README.md``).
+milliseconds, in the time of the log. Partition and offset of a row identify its Kafka record. Rows never change.
+``schemas/README.md`` says which tables may get columns.
 """
 
 from collections.abc import Mapping, Sequence

@@ -147,7 +147,7 @@ def _prepare(
     _remove_unfinished(storage)
     done = repair_table(storage, schema, check)
     for text in done:
-        logger.error("table repaired detail=%s", text)
+        logger.error("damaged table repaired detail=%s", text)
     partitions = settings.kafka.partitions
     table = open_version(storage, schema)
     if table is None:

@@ -88,7 +88,7 @@ class KeptState:
 class KeptStates:
     """The readable versions of ``route_state``: those of the last day, and the newest.
 
-    Versions for a lower number of partitions are ignored.
+    Versions from before the topic was given more partitions are ignored.
 
     Args:
         tables: Storage of the tables, which need not exist.

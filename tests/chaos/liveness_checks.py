@@ -174,17 +174,17 @@ def wrong_at_the_end(truth: Truth, served: dict[str, frozenset[BrokerKey]]) -> I
 
 def missing_endings(truth: Truth, log: ObservedLog, stored: Iterable[RouteChange], end_ms: int) -> Iterator[str]:
     """Return dead brokers that the rows still have although every server that knew them observed their timeout."""
-    told: dict[BrokerKey, list[tuple[int, bool]]] = {}
+    changes_of: dict[BrokerKey, list[tuple[int, bool]]] = {}
     for row in stored:
         if row.kind == ChangeKind.BROKER_LIVE:
             key = BrokerKey(row.broker_name or "", row.cluster or "", row.broker_addr or "")
-            told.setdefault(key, []).append((row.offset, row.gone))
+            changes_of.setdefault(key, []).append((row.offset, row.gone))
     for life, until_ms in _deaths(truth, end_ms):
         partition = log.partition(life.key)
         if partition is None:
             continue  # no server ever heard of it
         offset = log.offset_at(partition, until_ms)
-        before = [gone for at, gone in told.get(life.key, []) if at < offset]
+        before = [gone for at, gone in changes_of.get(life.key, []) if at < offset]
         if not before or before[-1]:
             continue
         heard = [(server, log.heard_ms(life.key, server, offset)) for server in log.servers_of(life.key)]

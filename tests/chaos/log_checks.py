@@ -9,7 +9,7 @@ from namesrv_stream.route.changes import RouteChange
 from namesrv_stream.route.fold.step import Record
 from tests.chaos.evidence import Commit, Evidence
 
-#: Of findings of one check so many are told, then how many more there are.
+#: Of findings of one check so many are listed, then how many more there are.
 _MOST: Final = 5
 #: Kafka's clock may be set by so much while we look.
 _JITTER_MS: Final = 1_000
@@ -36,7 +36,7 @@ def check_log(evidence: Evidence) -> list[Finding]:
         *shortened("no offset skipped", offsets_skipped(evidence.commits, evidence.committed)),
         *shortened("no row of a record skipped", seq_gaps(evidence.stored)),
         *shortened("servers serve what the fold says", digests_unlike(evidence)),
-        *shortened("poison is a dead letter", poison_not_told(evidence)),
+        *shortened("poison is a dead letter", poison_without_dead_letter(evidence)),
         *shortened("stamps are Kafka's own", stamps_of_producers(evidence.records)),
     ]
 
@@ -108,11 +108,11 @@ def digests_unlike(evidence: Evidence) -> Iterator[str]:
                 yield f"{name} has {ours} of partition {partition} at {offset}, the fold {theirs}"
 
 
-def poison_not_told(evidence: Evidence) -> Iterator[str]:
+def poison_without_dead_letter(evidence: Evidence) -> Iterator[str]:
     """Return invalid records without a dead letter, and dead letters of valid records."""
-    told = {_numbers(key)[:2] for key in evidence.dead_letters}
+    refused = {_numbers(key)[:2] for key in evidence.dead_letters}
     for poison in evidence.poisons:
-        if (poison.partition, poison.offset) not in told:
+        if (poison.partition, poison.offset) not in refused:
             yield f"no dead letter of {poison.kind} in partition {poison.partition} at {poison.offset}"
     below = [key for key in set(evidence.dead_letters) if _is_below(key, evidence.committed)]
     if len(below) != evidence.fold_dead_letters:

@@ -1,7 +1,7 @@
 """Computes observed time from the raw log in another way than the fold; the verdict uses it as its clock.
 
 The clock of a server moves with its records by the time between them, a gap at most. A broker's age at a server is how
-far that clock moved since the server last told of the broker.
+far that clock moved since the server last logged a heartbeat of the broker.
 """
 
 import bisect
@@ -86,7 +86,7 @@ class ObservedLog:
 
     def servers_of(self, key: BrokerKey) -> list[str]:
         """Return all servers that logged events of a broker."""
-        return sorted(server for told, server in self._heard if told == key)
+        return sorted(server for broker, server in self._heard if broker == key)
 
     def heard_ms(self, key: BrokerKey, server: str, before_offset: int) -> int | None:
         """Return the server's clock at its last event of the broker before an offset; None if there is none."""
@@ -119,9 +119,9 @@ class ObservedLog:
             self._heard[key, server].append((record.offset, clock_ms))
 
 
-def _before(told: list[tuple[int, int]], offset: int) -> int | None:
-    index = bisect.bisect_left(told, (offset, 0))
-    return told[index - 1][1] if index else None
+def _before(times: list[tuple[int, int]], offset: int) -> int | None:
+    index = bisect.bisect_left(times, (offset, 0))
+    return times[index - 1][1] if index else None
 
 
 def _fields(value: bytes) -> dict[str, Any] | None:
@@ -137,9 +137,9 @@ def _fields(value: bytes) -> dict[str, Any] | None:
 
 def _brokers(fields: dict[str, Any]) -> Iterator[BrokerKey]:
     """Return the brokers that a record is a sign of life of."""
-    told = fields.get("items", []) if fields["kind"] == "broker_heartbeats" else [fields]
+    items = fields.get("items", []) if fields["kind"] == "broker_heartbeats" else [fields]
     if fields["kind"] not in ("broker_heartbeats", "broker_registered"):
         return
-    for item in told:
+    for item in items:
         if isinstance(item, dict) and {"broker_name", "cluster", "broker_addr"} <= item.keys():
             yield BrokerKey(item["broker_name"], item["cluster"], item["broker_addr"])

@@ -67,7 +67,7 @@ def topic(queues: int = 8, *, write: int | None = None, perm: int = 6, flag: int
     }
 
 
-#: Two, for a registration of one topic alone has a rule of its own.
+#: Two, because RocketMQ takes a single topic for a part of the table, and refuses it before a full registration.
 TOPICS: Final[Topics] = {"~T": topic(), "~U": topic(4)}
 
 
@@ -138,7 +138,7 @@ def register(
 
     Args:
         broker: Who registers.
-        topics: Its topic table, or a part of it.
+        topics: Its topic table, at least two; or one topic, which both servers refuse before a full registration.
         version: Its DataVersion.
         mappings: Static topics.
         filter_servers: None leaves the list out.

@@ -21,8 +21,12 @@ def _is_ours(item: pytest.Item) -> bool:
 
 
 def _spoils_java(item: pytest.Item) -> bool:
-    told = item.callspec.params.get("told") if isinstance(item, pytest.Function) and hasattr(item, "callspec") else None
-    return isinstance(told, Scenario) and told.spoils_java
+    scenario = (
+        item.callspec.params.get("scenario")
+        if isinstance(item, pytest.Function) and hasattr(item, "callspec")
+        else None
+    )
+    return isinstance(scenario, Scenario) and scenario.spoils_java
 
 
 @pytest.fixture(scope="session")

@@ -71,9 +71,9 @@ class Runner:
         name: The scenario's.
     """
 
-    def __init__(self, pair: Pair, told: Scenario) -> None:
-        self.name = told.name
-        self._told = told
+    def __init__(self, pair: Pair, scenario: Scenario) -> None:
+        self.name = scenario.name
+        self._scenario = scenario
         self._session = pair.session()
         self._prefix = pair.new_prefix()
         self._known = Known()
@@ -85,17 +85,17 @@ class Runner:
         Raises:
             AssertionError: The servers differ; says in which step.
         """
-        told = self._told
+        scenario = self._scenario
         try:
-            for number, step in enumerate(told.steps, 1):
+            for number, step in enumerate(scenario.steps, 1):
                 try:
                     self._do(step)
-                    if told.is_observed:
+                    if scenario.is_observed:
                         self._observe()
                 except (AssertionError, OSError) as error:
                     raise AssertionError(f"step {number} {_described(step)}: {error}") from error
         finally:
-            for request in told.restore:
+            for request in scenario.restore:
                 self._session.ask(OBSERVER, [request.frame(self._prefix)])
 
     def confirm(self) -> None:
@@ -104,7 +104,7 @@ class Runner:
         Raises:
             AssertionError: The servers differ.
         """
-        if self._told.is_observed:
+        if self._scenario.is_observed:
             self._observe()
 
     def close(self) -> None:

@@ -17,9 +17,9 @@ def confirmations(pair: Pair) -> Iterator[Confirmations]:
     waiting.confirm()
 
 
-@pytest.mark.parametrize("told", [pytest.param(told, id=told.name) for told in ALL])
-def test_answers_equal_javas(pair: Pair, confirmations: Confirmations, told: Scenario) -> None:
-    runner = Runner(pair, told)
+@pytest.mark.parametrize("scenario", [pytest.param(scenario, id=scenario.name) for scenario in ALL])
+def test_answers_equal_javas(pair: Pair, confirmations: Confirmations, scenario: Scenario) -> None:
+    runner = Runner(pair, scenario)
     try:
         runner.run()
     except BaseException:

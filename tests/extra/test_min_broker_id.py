@@ -12,7 +12,7 @@ from tests.support.processes import wait_until
 from tests.support.rocketmq import Broker
 from tests.support.stack import Stack
 
-_TOLD_WITHIN_S = 30.0
+_NOTIFIED_WITHIN_S = 30.0
 _ACTING_MASTER = {
     "enableSlaveActingMaster": "true",
     # A broker asks for its group one second after its start, and then not again: what it knows later it was told.
@@ -32,19 +32,19 @@ def test_real_slave_follows_notifications_of_a_new_smallest_broker_id(telling: S
     master = Broker(tmp_path / "master", telling.remoting, properties=_ACTING_MASTER)
     successor = Broker(tmp_path / "successor", telling.remoting, properties=_ACTING_MASTER)
     with slave:
-        wait_until(lambda: _has_asked(slave), _TOLD_WITHIN_S, "the slave has asked for its group")
+        wait_until(lambda: _has_asked(slave), _NOTIFIED_WITHIN_S, "the slave has asked for its group")
         with master:
             slave.register()  # the answer tells whom to synchronise with
-            slave.process.wait_for_log(f"Update master address from null to {master.addr}", _TOLD_WITHIN_S)
+            slave.process.wait_for_log(f"Update master address from null to {master.addr}", _NOTIFIED_WITHIN_S)
             master.kill()
 
-        slave.process.wait_for_log(f", new 1-{slave.addr}", _TOLD_WITHIN_S)
+        slave.process.wait_for_log(f", new 1-{slave.addr}", _NOTIFIED_WITHIN_S)
         # Done where the broker that is told to be offline is the one it synchronises with.
-        slave.process.wait_for_log(f"Update master address from {master.addr} to null", _TOLD_WITHIN_S)
+        slave.process.wait_for_log(f"Update master address from {master.addr} to null", _NOTIFIED_WITHIN_S)
 
         with successor:
             expected = f"Min broker changed, old: 1-{slave.addr}, new 0-{successor.addr}"
-            slave.process.wait_for_log(expected, _TOLD_WITHIN_S)
+            slave.process.wait_for_log(expected, _NOTIFIED_WITHIN_S)
 
 
 def _has_asked(broker: Broker) -> bool:

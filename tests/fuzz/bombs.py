@@ -239,9 +239,9 @@ def _in_a_child(stream: bytes) -> dict[str, Any]:
         os._exit(0)
     os.close(writer)
     with os.fdopen(reader, "rb") as pipe:
-        told = pipe.read()
+        output = pipe.read()
     _, status = os.waitpid(pid, 0)
-    of_child: dict[str, Any] = json.loads(told) if told else {"outcome": f"died with status {status}"}
+    of_child: dict[str, Any] = json.loads(output) if output else {"outcome": f"died with status {status}"}
     return of_child
 
 

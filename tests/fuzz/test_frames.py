@@ -86,13 +86,13 @@ def test_first_bytes_of_a_connection_are_decoded_alike_however_they_are_split(da
     )
     stream = data.draw(v1 | v2 | mutations(v1) | mutations(v2) | st.binary(max_size=40))
 
-    def told(beginning: bytes) -> object:
+    def outcome_of(beginning: bytes) -> object:
         try:
             return read_preamble(beginning)
         except RemotingError as error:
             return type(error)
 
-    outcomes = [told(stream[:size]) for size in range(1, len(stream) + 1)]
+    outcomes = [outcome_of(stream[:size]) for size in range(1, len(stream) + 1)]
     decided = [outcome for outcome in outcomes if outcome is not None]
     assert len(set(decided)) <= 1
     assert outcomes[: len(outcomes) - len(decided)] == [None] * (len(outcomes) - len(decided))

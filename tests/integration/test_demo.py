@@ -36,7 +36,7 @@ def test_demo_executes_every_step_and_leaves_no_process(tmp_path: Path) -> None:
         [*_DEMO, "--data-dir", str(data_dir)], capture_output=True, text=True, timeout=400, check=False
     )
     assert run.returncode == 0, run.stdout + run.stderr
-    for told in (
+    for pattern in (
         r"broker-b is removed from the route: [\d.]+ m?s",
         "has the cause: disconnected",
         r"broker-c has expired, measured from the freeze: [\d.]+ s",
@@ -45,7 +45,7 @@ def test_demo_executes_every_step_and_leaves_no_process(tmp_path: Path) -> None:
         "has the cause: unregistered",
         "All steps succeeded",
     ):
-        assert re.search(told, run.stdout), f"{told} is not in:\n{run.stdout}"
+        assert re.search(pattern, run.stdout), f"{pattern} is not in:\n{run.stdout}"
     assert _leftovers(data_dir) == []
 
 

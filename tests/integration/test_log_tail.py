@@ -14,8 +14,8 @@ from namesrv_stream.route.event_json import encode_event
 from namesrv_stream.route.events import KvPut, Tick
 from namesrv_stream.route.liveness_settings import effective_texts
 from namesrv_stream.route.reducer import apply
-from namesrv_stream.route.route_view import RouteView
 from namesrv_stream.route.table import RouteTable
+from namesrv_stream.route.view.route_view import RouteView
 from namesrv_stream.server.start.opening import read_log_tail
 from namesrv_stream.settings import Settings
 from tests.integration.test_server import Serve

@@ -122,8 +122,8 @@ def test_setting_changes_at_all_servers_and_the_job_without_a_restart(
     shown = json.loads(run("config", "show", "--running", "--json").out)
     assert (shown[DEFAULT]["running"], shown[DEFAULT]["configured"]) == ("120000", "120000")
     assert shown[DEFAULT]["changed_by"] == "ada@desk"
-    told = "setting changed setting=default_timeout_ms old=120000 new=60000 by=ada@desk at="
-    _wait_logged(stack, second_server, told)
+    line = "setting changed setting=default_timeout_ms old=120000 new=60000 by=ada@desk at="
+    _wait_logged(stack, second_server, line)
 
 
 def _settings_rows(http: str) -> set[tuple[str, str, str]]:

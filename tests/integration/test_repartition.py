@@ -180,7 +180,7 @@ def _restarted(serve: Serve) -> Serve:
 
 def test_brokers_and_clients_continue_after_a_repartition(servers: tuple[Serve, Serve]) -> None:
     settings, peers = servers[0].settings, [_Peers(serve) for serve in servers]
-    told: list[object] = []
+    failures: list[object] = []
     try:
         with _job(settings):
             wait_until(lambda: all(each.answers for each in peers), _DEADLINE_S, "routes are answered")
@@ -198,7 +198,7 @@ def test_brokers_and_clients_continue_after_a_repartition(servers: tuple[Serve, 
             assert (outcome["before"], outcome["partitions"], outcome["broker_names"]) == (2, 5, _BROKERS + 1)
             assert [_route(serve) for serve in servers] == before
             instants.append(time.time_ns() // 1_000_000)
-            new = [_go_over(serve, each, told) for serve, each in zip(servers, peers, strict=True)]
+            new = [_go_over(serve, each, failures) for serve, each in zip(servers, peers, strict=True)]
             peers = [each for _, each in new]
             again = [serve for serve, _ in new]
             grown = _grown(settings)
@@ -207,7 +207,7 @@ def test_brokers_and_clients_continue_after_a_repartition(servers: tuple[Serve, 
                 wait_until(lambda: all(serve.talks() for serve in again), _DEADLINE_S, "the servers reach Kafka")
                 wait_folded(grown, _DEADLINE_S)
                 wait_until(lambda: [_route(serve) for serve in again] == before, _DEADLINE_S, "all brokers are served")
-            assert told + [failure for each in peers for failure in each.failures] == []
+            assert failures + [failure for each in peers for failure in each.failures] == []
             _check_tables(grown)
             _write_history(grown)
             instants.append(time.time_ns() // 1_000_000)
@@ -228,11 +228,11 @@ def test_brokers_and_clients_continue_after_a_repartition(servers: tuple[Serve, 
             serve.process.close()
 
 
-def _go_over(serve: Serve, peers: _Peers, told: list[object]) -> tuple[Serve, _Peers]:
+def _go_over(serve: Serve, peers: _Peers, failures: list[object]) -> tuple[Serve, _Peers]:
     """Restart a server with more partitions; meanwhile its peers use the other one."""
     assert not serve.talks()
     peers.stop()
-    told += peers.failures
+    failures += peers.failures
     assert peers.answers > 100
     again = _restarted(serve)
     return again, _Peers(again)

@@ -86,7 +86,7 @@ class Recording:
         for name in ("cut", _DATA):
             write_image(image, folder / name)
         settings = product.settings_in(folder / _DATA)
-        server = findings_of_server(settings, self.truth, _told(DURABLE, self.operations[: cut.position]))
+        server = findings_of_server(settings, self.truth, _newest_mark(DURABLE, self.operations[: cut.position]))
         job = findings_of_job(settings, self._log, self._kept_from(cut))
         return server + (job or findings_of_end(settings, self.truth))
 
@@ -95,11 +95,11 @@ class Recording:
 
         That is days, in which the kernel writes back everything: what ``route_state`` covered then is on the disk.
         """
-        covered = _told(COVERED, self.operations[: cut.written_back]) if cut.is_log_trimmed else {}
+        covered = _newest_mark(COVERED, self.operations[: cut.written_back]) if cut.is_log_trimmed else {}
         return {partition: covered.get(partition, 0) for partition in self._log}
 
 
-def _told(what: str, operations: list[Operation]) -> Mapping[int, int]:
+def _newest_mark(what: str, operations: list[Operation]) -> Mapping[int, int]:
     """Return the newest mark of a kind."""
     for operation in reversed(operations):
         if operation.kind is Kind.MARK:

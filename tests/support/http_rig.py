@@ -69,7 +69,7 @@ class HttpRig:
             generation_of(table_id), rig.view.next_offsets, http.changes_kept_rows, http.changes_kept_bytes
         )
         self.recent_events = RecentEvents(tables_of(settings), rig.clock)
-        self.tables = TableStatus(Snapshot(RouteTable(), {}, -1), rig.core.counters, rig.clock)
+        self.tables = TableStatus(Snapshot(RouteTable(), {}, -1), rig.core.services.counters, rig.clock)
         self.tables.failure = lambda: self.failure
         self.state = ServedState(rig.identity, rig.view, self.tables, partitions)
         fleet = Fleet(rig.view, rig.gateway, self.recent_events)
@@ -133,7 +133,9 @@ class HttpRig:
 
     async def samples(self) -> dict[tuple[str, tuple[str, ...]], float]:
         """Return the samples of ``/metrics``: (name, values of the labels by their names) → value."""
-        text = (await self.get("/metrics")).body.decode()
+        answer = await self.get("/metrics")
+        text = answer.body.decode()
+        assert answer.status == 200, text
         return {
             (sample.name, tuple(value for _, value in sorted(sample.labels.items()))): sample.value
             for family in text_string_to_metric_families(text)

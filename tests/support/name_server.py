@@ -19,7 +19,7 @@ from namesrv_stream.route.events import (
     Proof,
 )
 from namesrv_stream.route.model import LeaseKey
-from namesrv_stream.route.route_view import RouteView
+from namesrv_stream.route.view.route_view import RouteView
 
 #: Ordinal of 5.3.3. Source: rocketmq 5.3.3, MQVersion.Version.
 V5_3_3 = 479

@@ -15,7 +15,7 @@ from namesrv_stream.remoting.frame import FrameBuffer, decode_frame, encode_fram
 from namesrv_stream.route.address_views import VIEWS_NAMESPACE
 from namesrv_stream.route.changes import RouteChange
 from namesrv_stream.route.event_json import MAX_ITEMS
-from namesrv_stream.route.route_view import RouteView
+from namesrv_stream.route.view.route_view import RouteView
 from namesrv_stream.server.core import Ports, build_core
 from namesrv_stream.server.gateway.partition_log import PartitionLog
 from namesrv_stream.server.gateway.publisher import KafkaPublisher
@@ -315,7 +315,7 @@ class Rig:
 
     def connection_events(self, event: str) -> int:
         """Return how often an event happened to connections."""
-        return self.core.counters.value(CONNECTION_EVENTS, event)
+        return self.core.services.counters.value(CONNECTION_EVENTS, event)
 
     def ask(self, transport: MemoryTransport, request: RemotingCommand) -> RemotingCommand:
         """Send one request and return its answer."""

@@ -3,7 +3,7 @@
 import json
 from dataclasses import fields
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 from hypothesis import given
@@ -30,7 +30,9 @@ def test_every_event_is_valid(event: Event) -> None:
 
 def test_the_event_schema_knows_every_kind_and_no_other() -> None:
     Draft202012Validator.check_schema(_EVENT)
-    assert set(_EVENT["properties"]["kind"]["enum"]) == {*KIND_OF.values(), HEARTBEATS_KIND}
+    assert {*KIND_OF, BrokerHeartbeat} ^ {*get_args(Event)} == set(), "in KIND_OF or in Event, but not in both"
+    described = set(_EVENT["properties"]["kind"]["enum"])
+    assert described ^ {*KIND_OF.values(), HEARTBEATS_KIND} == set(), "in KIND_OF or in the schema, but not in both"
 
 
 @pytest.mark.parametrize(("event", "definition"), [*KIND_OF.items(), (BrokerHeartbeat, "heartbeat")])
@@ -38,7 +40,8 @@ def test_the_event_schema_has_the_fields_of_every_event_and_no_others(event: typ
     parts = {"live_key": LiveKey._fields, "registration": [field.name for field in fields(Registration)]}
     names = {name for field in fields(event) for name in parts.get(field.name, [field.name])}
     of_origin = {"origin", "connection_id"}  # at the top level of a record, or in an item of it
-    assert _EVENT["$defs"][definition]["properties"].keys() - of_origin == names - of_origin
+    described = _EVENT["$defs"][definition]["properties"].keys()
+    assert (described ^ names) - of_origin == set(), "in the class or in schemas/broker_event.v1.json, but not in both"
 
 
 @pytest.mark.parametrize(

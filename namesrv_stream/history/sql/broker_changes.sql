@@ -8,7 +8,7 @@ WITH processes AS (
   FROM changes c
   WHERE c.broker_name = $broker_name AND c.at_ms <= $until_ms
 ),
-told AS (
+described AS (
   SELECT
     p.*,
     CASE
@@ -28,14 +28,14 @@ told AS (
 ),
 records AS (
   SELECT
-    t.at_ms, t.partition, t.offset, FIRST(t.cause ORDER BY t.seq) AS cause, FIRST(t.detail ORDER BY t.seq) AS detail,
-    STRING_AGG(t.text, ', ' ORDER BY t.kind <> 'broker_live', t.seq) AS texts,
-    MIN(t.topic) FILTER (t.kind = 'queue_data') AS topic,
-    COUNT(*) FILTER (t.kind = 'queue_data' AND NOT t.gone) AS topics_set,
-    COUNT(*) FILTER (t.kind = 'queue_data' AND t.gone) AS topics_gone
-  FROM told t
-  WHERE t.at_ms > $since_ms
-  GROUP BY t.at_ms, t.partition, t.offset
+    d.at_ms, d.partition, d.offset, FIRST(d.cause ORDER BY d.seq) AS cause, FIRST(d.detail ORDER BY d.seq) AS detail,
+    STRING_AGG(d.text, ', ' ORDER BY d.kind <> 'broker_live', d.seq) AS texts,
+    MIN(d.topic) FILTER (d.kind = 'queue_data') AS topic,
+    COUNT(*) FILTER (d.kind = 'queue_data' AND NOT d.gone) AS topics_set,
+    COUNT(*) FILTER (d.kind = 'queue_data' AND d.gone) AS topics_gone
+  FROM described d
+  WHERE d.at_ms > $since_ms
+  GROUP BY d.at_ms, d.partition, d.offset
 )
 SELECT
   r.at_ms, r.cause, r.detail, r.partition, r.offset,

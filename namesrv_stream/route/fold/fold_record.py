@@ -231,7 +231,7 @@ def _renew_or_create(
 
 
 def _request_registration(step: FoldStep, event: BrokerHeartbeat) -> None:
-    """Write a row by which the server logs the broker's full registration."""
+    """Write the row that makes the server log the broker's next registration in full."""
     step.row(
         ChangeKind.REGISTRATION_WANTED,
         False,

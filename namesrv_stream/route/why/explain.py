@@ -151,7 +151,7 @@ def _refused(facts: Facts, since_of: Mapping[str | None, int]) -> Iterator[Findi
 
 
 def _hidden(facts: Facts, groups: Sequence[BrokerGroup]) -> tuple[list[Finding], Sequence[BrokerGroup]]:
-    """Return why the client sees none of these broker groups, and those that it sees."""
+    """Return what hides these broker groups from the client, and the groups that it sees."""
     cluster, zone, rows = facts.question.cluster, facts.question.zone, _of_kinds(facts.rows, ChangeKind.BROKER_DATA)
     seen = [group for group in groups if cluster is None or cluster in group.clusters]
     if not seen:
@@ -171,9 +171,9 @@ def _not_mapped(facts: Facts, groups: Sequence[BrokerGroup]) -> Iterator[Finding
         return
     unmapped = {g.broker_name: list(view.unmapped(g.broker_name, g.broker_addrs)) for g in groups}
     if all(len(unmapped[group.broker_name]) == len(group.broker_addrs) for group in groups):
-        told = "told unchanged" if view.keeps_unmapped else "left out"
+        effect = "passed on unchanged" if view.keeps_unmapped else "left out"
         brokers = [broker for of_group in unmapped.values() for broker in of_group]
-        where = [f"{b.broker_name} {b.broker_addr} ({told} in view {view.name})" for b in brokers]
+        where = [f"{b.broker_name} {b.broker_addr} ({effect} in view {view.name})" for b in brokers]
         rows = [row for row in facts.rows if row.kind == ChangeKind.BROKER_DATA and row.broker_name in unmapped]
         yield finding(Why.ADDRESS_NOT_MAPPED, facts.name, where, rows)
 

@@ -110,4 +110,4 @@ class OperatorChanges:
                 change.outcome(error)
             except Exception:
                 # A bug in one operator's callback must not stop the other reports or the beat.
-                logger.exception("reporting the outcome of a change failed")
+                logger.exception("callback of an operator's change failed")

@@ -273,4 +273,4 @@ class _Session:
         try:
             self._loop.call_soon_threadsafe(callback, *args)
         except RuntimeError:  # the loop is closed, so the outcome no longer matters
-            logger.debug("publisher outcome after the end of the loop")
+            logger.debug("publisher outcome dropped, event loop ended")

@@ -17,7 +17,7 @@ from namesrv_stream.route.events import (
     routing_key,
 )
 from namesrv_stream.route.model import LeaseKey
-from namesrv_stream.route.view_layers import Pending
+from namesrv_stream.route.view.view_layers import Pending
 from namesrv_stream.server.gateway.operator_changes import Change
 
 

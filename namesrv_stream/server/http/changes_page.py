@@ -15,7 +15,7 @@ from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 
 from namesrv_stream.metrics import Counters
-from namesrv_stream.route.route_view import RouteView
+from namesrv_stream.route.view.route_view import RouteView
 from namesrv_stream.server.http.answers import POSITION_GONE, Changes, Problem, StateRows
 from namesrv_stream.server.http.operation import JSON, Query, answers
 from namesrv_stream.server.steps import Steps

@@ -13,15 +13,15 @@ from namesrv_stream.processor.route_body import RouteAnswers, encode_broker_data
 from namesrv_stream.route.address_views import AddressView
 from namesrv_stream.route.group import BrokerGroup
 from namesrv_stream.route.model import PERM_WRITE, QueueData
-from namesrv_stream.route.route_view import RouteView
 from namesrv_stream.route.topic_route import (
     BrokerData,
     broker_data_of,
     is_for_clients,
     is_in_zone,
     with_acting_master,
-    with_told_addrs,
+    with_addrs_for_clients,
 )
+from namesrv_stream.route.view.route_view import RouteView
 
 #: Maximum of cached shapes for one broker; beyond it, which only a malicious broker reaches, all are dropped.
 _MAX_SHAPES: Final = 1_000
@@ -73,14 +73,14 @@ class _BrokerParts:
     def _encode(self, data: BrokerData) -> None:
         self.as_is = self.acting = None
         if self.group.is_registered:
-            told = None
+            addrs = None
             if self._view is not None:
-                told = self._view.told_addrs(data.broker_name, data.broker_addrs)
-            self.as_is = self._part(data, told)
-            self.acting = self._part(with_acting_master(data), told)
+                addrs = self._view.addrs_for_clients(data.broker_name, data.broker_addrs)
+            self.as_is = self._part(data, addrs)
+            self.acting = self._part(with_acting_master(data), addrs)
 
-    def _part(self, data: BrokerData, told: Mapping[str, str] | None) -> _BrokerPart:
-        shown = data if told is None else with_told_addrs(data, told)
+    def _part(self, data: BrokerData, addrs: Mapping[str, str] | None) -> _BrokerPart:
+        shown = data if addrs is None else with_addrs_for_clients(data, addrs)
         return _BrokerPart(data, encode_broker_data(shown, strict=self._strict) if shown.broker_addrs else b"")
 
 

@@ -66,7 +66,7 @@ class PartialFrames(Generic[H]):
             self.size -= held.size
 
     def postpone(self, holder: H, by_ms: int) -> None:
-        """Move the start of a holder's bytes, if any, to a later time: the holder was not read meanwhile."""
+        """Let a holder's bytes, if any, count as younger by ``by_ms``, for which the server did not read the holder."""
         held = self._held.get(holder)
         if held is not None:
             self._held[holder] = held._replace(since_ms=held.since_ms + by_ms)

@@ -14,7 +14,8 @@ BOUNDS_NS: Final = tuple(
 )
 ROUTE: Final = (int(RequestCode.GET_ROUTEINFO_BY_TOPIC), int(ResponseCode.SUCCESS))
 
-#: Classes of requests, as rocketmq-rust names them.
+#: Classes of requests, as rocketmq-rust names them: a route query of a client, requests by or about brokers. All
+#: others are ``admin``, also those that change nothing.
 _TYPE_OF: Final[Mapping[int, str]] = {
     RequestCode.GET_ROUTEINFO_BY_TOPIC: "route-read",
     **dict.fromkeys(

@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 from namesrv_stream.clock import Clock
 from namesrv_stream.errors import NamesrvStreamError, RequestError, SystemBusy
+from namesrv_stream.metrics import Counters
 from namesrv_stream.processor.broker import large_body
 from namesrv_stream.processor.dispatch import error_response, process
 from namesrv_stream.processor.name_server import Answer, Call, DecodedBody, NameServer, Peer
@@ -40,6 +41,7 @@ class Services:
     tls: ServerTls
     origin: Origin
     request_metrics: RequestMetrics
+    counters: Counters
     clock: Clock
 
 

@@ -38,9 +38,9 @@ from namesrv_stream.route.fold.folded_log import FoldedLog
 from namesrv_stream.route.fold.step import Record
 from namesrv_stream.route.liveness_settings import FoldSettings
 from namesrv_stream.route.model import LeaseKey
-from namesrv_stream.route.route_view import RouteView
 from namesrv_stream.route.table import RouteTable
-from namesrv_stream.route.view_layers import group_after
+from namesrv_stream.route.view.route_view import RouteView
+from namesrv_stream.route.view.view_layers import group_after
 from namesrv_stream.server.start.identity import Identity, refuse_rival
 from namesrv_stream.settings import Settings
 from namesrv_stream.table_errors import LogReplaced, LogTruncated, RecordsRemoved, TableDamaged

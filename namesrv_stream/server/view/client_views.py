@@ -38,9 +38,9 @@ async def set_configured_views(
         while name not in name_server.table.kv.get(VIEWS_NAMESPACE, {}):
             error = await _change(gateway, KvPut(origin, VIEWS_NAMESPACE, name, document))
             if error is None:
-                logger.info("address view of the configuration set view=%s", name)
+                logger.info("configured address view set view=%s", name)
             else:
-                logger.warning("address view of the configuration not set view=%s reason=%s", name, error)
+                logger.warning("setting the configured address view failed view=%s reason=%s", name, error)
                 await asyncio.sleep(_RETRY_S)
 
 
@@ -103,12 +103,12 @@ class UnmappedAddresses:
         reasons = list(views.faults.values())
         named = {listener for view in views.by_name.values() for listener in view.listeners}
         for listener in self._listeners.keys() - named:
-            reasons.append(f"listener {listener} has no address view: its clients are told the brokers' own addresses")
+            reasons.append(f"listener {listener} has no address view: its clients receive the brokers' own addresses")
         for name, brokers in self.by_view.items():
             view = views.by_name.get(name)
             if brokers and view is not None:
                 shown = ", ".join(f"{b.broker_name} {b.broker_id} {b.broker_addr}" for b in brokers[:_SHOWN])
                 more = f" and {len(brokers) - _SHOWN} more" if len(brokers) > _SHOWN else ""
-                told = "told unchanged" if view.keeps_unmapped else "left out"
-                reasons.append(f"address view {name} has no mapping for {shown}{more}: {told}")
+                effect = "passed on unchanged" if view.keeps_unmapped else "left out"
+                reasons.append(f"address view {name} has no mapping for {shown}{more}: {effect}")
         return reasons

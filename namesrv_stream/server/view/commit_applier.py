@@ -175,7 +175,7 @@ class CommitApplier:
     def __init__(self, settings: Settings, snapshot: Snapshot, core: Core, clock: Clock) -> None:
         generation, http = generation_of(snapshot.table_id), settings.http
         self.feed = ChangeFeed(generation, snapshot.next_offsets, http.changes_kept_rows, http.changes_kept_bytes)
-        self.status = TableStatus(snapshot, core.counters, clock)
+        self.status = TableStatus(snapshot, core.services.counters, clock)
         self.recent_events = RecentEvents(tables_of(settings), clock)
         self._view = core.view
         self._last_heartbeats = core.gateway.last_heartbeats

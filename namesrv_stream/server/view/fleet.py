@@ -10,8 +10,8 @@ from namesrv_stream.route.changes import RouteChange
 from namesrv_stream.route.group import BrokerGroup
 from namesrv_stream.route.liveness_settings import FoldSettings, effective_texts
 from namesrv_stream.route.model import DRAINED_BROKERS, Hold, LeaseKey, decode_drain
-from namesrv_stream.route.route_view import RouteView
 from namesrv_stream.route.table import KnownServer
+from namesrv_stream.route.view.route_view import RouteView
 from namesrv_stream.server.gateway.gateway import Gateway
 from namesrv_stream.server.view.recent_events import RecentEvents
 

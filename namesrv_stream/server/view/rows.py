@@ -25,7 +25,7 @@ from namesrv_stream.route.changes import ChangeKind, Difference, RouteChange, di
 from namesrv_stream.route.digest import KV, Part, TableContent, content_of, part_rows
 from namesrv_stream.route.events import partition_of
 from namesrv_stream.route.group import BrokerGroup
-from namesrv_stream.route.route_view import RouteView
+from namesrv_stream.route.view.route_view import RouteView
 from namesrv_stream.server.steps import Steps
 
 _TOKEN: Final = re.compile(r"1\.([0-9a-z]{1,16})\.((?:\d{1,18}(?:_\d{1,9})?)(?:-\d{1,18}(?:_\d{1,9})?)*)?", re.ASCII)

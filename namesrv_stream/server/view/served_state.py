@@ -14,7 +14,7 @@ import orjson
 from namesrv_stream import __version__
 from namesrv_stream.client.server_states import PartDigest, PartitionParts, PartRows, ServerState
 from namesrv_stream.route.digest import Part, TableContent, TableDigest, TableDigester, content_of, part_rows
-from namesrv_stream.route.route_view import RouteView
+from namesrv_stream.route.view.route_view import RouteView
 from namesrv_stream.server.start.identity import Identity
 from namesrv_stream.server.view.commit_applier import TableStatus
 

@@ -8,7 +8,7 @@ from namesrv_stream.route.events import AcceptedEvent, KvDeleted, KvPut, Setting
 from namesrv_stream.route.group import BrokerGroup
 from namesrv_stream.route.model import BrokerLive, Holder, LeaseKey
 from namesrv_stream.route.table import RouteTable
-from namesrv_stream.route.view_layers import Pending
+from namesrv_stream.route.view.view_layers import Pending
 from namesrv_stream.server.net.response_cache import ResponseCache
 from namesrv_stream.server.start.identity import Identity
 

@@ -113,7 +113,7 @@ class StoredTable:
         return self._files[name].min() if end == "min" else self._files[name].max()
 
     def transaction_version(self, app_id: str) -> int:
-        """Return the version of Delta's transaction of an application; 0 if it has none."""
+        """Return the version of an application's last Delta transaction; 0 if it has none."""
         return self._table.transaction_version(app_id) or 0
 
     def committed_ms(self) -> int | None:

@@ -137,25 +137,12 @@ def open_version(storage: Storage, schema: pa.Schema, version: int | None = None
     metadata = table.metadata()
     if metadata.partition_columns:
         raise TableSchemaMismatch(str(storage), f"it is partitioned by {', '.join(metadata.partition_columns)}")
-    try:
-        files = tuple(map(DataFile.from_listing, pa.table(table.get_add_actions(flatten=True)).to_pylist()))
-    except ValueError as error:  # a name that is not valid UTF-8
-        raise _damage(storage, f"cannot be read: {error}") from None
     if identity is not None and identity.table_id != str(metadata.id):
         raise TableDamaged(str(storage), LOG, "is damaged: its commits belong to a table with another id")
-    if identity is not None and not is_rearranged and identity.files_digest != digest_of(files):
-        raise _damage(storage, "is damaged: it does not list the files that the job has recorded")
-    try:
-        topic_id = str(metadata.configuration[TOPIC_ID_PROPERTY])
-        partitions = int(metadata.configuration[PARTITIONS_PROPERTY] or "")
-        begins = decode_begins(metadata.configuration.get(BEGINS_PROPERTY))
-    except (LookupError, ValueError):
-        raise TableSchemaMismatch(
-            str(storage), f"it has no {TOPIC_ID_PROPERTY}: it is not a table of the job"
-        ) from None
-    if identity is not None and identity.progress:
-        progress = identity.progress
-    else:
+    files = _listed_files(storage, table, None if is_rearranged else identity)
+    topic_id, partitions, begins = _topic(storage, metadata.configuration)
+    progress = {} if identity is None else identity.progress
+    if not progress:
         next_offsets = _transactions(table, storage, [app_id(topic_id, p) for p in range(partitions)])
         progress = {partition: Place(offset) for partition, offset in next_offsets.items()}
     return TableVersion(
@@ -247,6 +234,28 @@ def _verify_checkpoint(storage: Storage, expected: Checkpoint) -> None:
         raise TableDamaged(str(storage), name, "is missing") from None
     if found != expected.content_hash:
         raise TableDamaged(str(storage), name, "is damaged: its bytes differ from those that were written")
+
+
+def _listed_files(storage: Storage, table: DeltaTable, recorded: Identity | None) -> tuple[DataFile, ...]:
+    """Return the files that the log of the table lists, after a comparison with those that the job ``recorded``."""
+    try:
+        files = tuple(map(DataFile.from_listing, pa.table(table.get_add_actions(flatten=True)).to_pylist()))
+    except ValueError as error:  # a name that is not valid UTF-8
+        raise _damage(storage, f"cannot be read: {error}") from None
+    if recorded is not None and recorded.files_digest != digest_of(files):
+        raise _damage(storage, "is damaged: it does not list the files that the job has recorded")
+    return files
+
+
+def _topic(storage: Storage, properties: Mapping[str, str | None]) -> tuple[str, int, Mapping[int, int]]:
+    """Return ``topic_id``, ``partitions`` and ``begins`` of a table with these properties."""
+    try:
+        topic_id = str(properties[TOPIC_ID_PROPERTY])
+        partitions = int(properties[PARTITIONS_PROPERTY] or "")
+        return topic_id, partitions, decode_begins(properties.get(BEGINS_PROPERTY))
+    except (LookupError, ValueError):
+        reason = f"it has no {TOPIC_ID_PROPERTY}: it is not a table of the job"
+        raise TableSchemaMismatch(str(storage), reason) from None
 
 
 def _transactions(table: DeltaTable, storage: Storage, app_ids: Sequence[str]) -> dict[int, int]:

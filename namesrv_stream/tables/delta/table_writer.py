@@ -227,10 +227,10 @@ class TableWriter:
         return True
 
     def _accept(self, version: int, content: bytes) -> None:
-        """Continue after an unexpected commit.
+        """Take over an unexpected commit, if it is of this writer or only rearranges files.
 
         Raises:
-            TablesTakenOver: The commit does more than rearrange files.
+            TablesTakenOver: The commit of another writer does more than rearrange files.
         """
         commit = decode_commit(self.storage, version, content)
         is_own = commit.identity is not None and commit.identity.writer == self._id

@@ -63,15 +63,15 @@ def _exact(latencies: Sequence[int]) -> list[int]:
 
 @given(st.lists(LATENCIES_NS, min_size=1, max_size=200))
 def test_percentiles_equal_those_of_the_sorted_list(latencies: list[int]) -> None:
-    for told, exact in zip(_percentiles(latencies), _exact(latencies), strict=True):
-        assert told == pytest.approx(exact, rel=PRECISION, abs=0)
+    for estimate, exact in zip(_percentiles(latencies), _exact(latencies), strict=True):
+        assert estimate == pytest.approx(exact, rel=PRECISION, abs=0)
 
 
 def test_percentiles_of_realistic_latencies() -> None:
     choose = random.Random(7)
     latencies = [int(choose.lognormvariate(12, 1.2)) for _ in range(50_000)]
-    for told, exact in zip(_percentiles(latencies), _exact(latencies), strict=True):
-        assert told == pytest.approx(exact, rel=PRECISION)
+    for estimate, exact in zip(_percentiles(latencies), _exact(latencies), strict=True):
+        assert estimate == pytest.approx(exact, rel=PRECISION)
 
 
 @given(LATENCIES_NS)

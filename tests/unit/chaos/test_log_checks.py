@@ -14,7 +14,7 @@ from tests.chaos.log_checks import (
     check_log,
     digests_unlike,
     offsets_skipped,
-    poison_not_told,
+    poison_without_dead_letter,
     rows_twice,
     rows_unlike_the_fold,
     seq_gaps,
@@ -127,15 +127,15 @@ def test_server_without_a_comparable_digest_is_found(honest: Evidence, served: S
 
 
 def test_invalid_record_without_a_dead_letter_is_found(honest: Evidence) -> None:
-    assert len(list(poison_not_told(replace(honest, dead_letters=())))) == 2
+    assert len(list(poison_without_dead_letter(replace(honest, dead_letters=())))) == 2
 
 
 def test_dead_letter_of_a_valid_record_is_found(honest: Evidence) -> None:
-    assert len(list(poison_not_told(replace(honest, dead_letters=("0-2--1", "0-3--1"))))) == 1
+    assert len(list(poison_without_dead_letter(replace(honest, dead_letters=("0-2--1", "0-3--1"))))) == 1
 
 
 def test_repeated_dead_letter_counts_once(honest: Evidence) -> None:
-    assert list(poison_not_told(replace(honest, dead_letters=("0-2--1", "0-2--1")))) == []
+    assert list(poison_without_dead_letter(replace(honest, dead_letters=("0-2--1", "0-2--1")))) == []
 
 
 @pytest.mark.parametrize("jump_ms", [-300_000, 300_000])

@@ -136,8 +136,8 @@ async def test_oversized_request_is_refused_before_it_is_sent() -> None:
 
 async def test_unsent_requests_end_without_a_warning_when_the_connection_closes() -> None:
     """A program that handles the error must not get "Future exception was never retrieved" in its log."""
-    told: list[dict[str, object]] = []
-    asyncio.get_running_loop().set_exception_handler(lambda _, context: told.append(context))
+    contexts: list[dict[str, object]] = []
+    asyncio.get_running_loop().set_exception_handler(lambda _, context: contexts.append(context))
     release = asyncio.Event()
 
     async def do_not_read(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -158,4 +158,4 @@ async def test_unsent_requests_end_without_a_warning_when_the_connection_closes(
     listener.close()
 
     assert [type(outcome) for outcome in outcomes] == [ConnectionLost] * 3
-    assert told == []
+    assert contexts == []

@@ -33,7 +33,7 @@ def a_mapping(name: str, epoch: int, total: int, ids: list[int], scope: str | No
     return {"bname": name, "scope": scope, "epoch": epoch, "totalQueues": total, "currIdMap": current}
 
 
-def told(queues: tuple[MessageQueue, ...]) -> list[tuple[str, int, str | None]]:
+def as_tuples(queues: tuple[MessageQueue, ...]) -> list[tuple[str, int, str | None]]:
     return [(queue.broker_name, queue.queue_id, queue.broker_addr) for queue in queues]
 
 
@@ -42,22 +42,22 @@ def test_writable_queues_are_those_of_masters_with_write_permission() -> None:
         ("a", 2, 1, 6), ("readonly", 2, 2, 4), ("slave-only", 2, 2, 6), ("unknown", 2, 2, 6), ("b", 1, 2, 2),
         brokers={"b": {0: B}, "a": {0: A, 1: "x:1"}, "readonly": {0: "y:1"}, "slave-only": {1: "z:1"}},
     )  # fmt: skip
-    assert told(writable_queues(route)) == [("a", 0, A), ("b", 0, B), ("b", 1, B)]
+    assert as_tuples(writable_queues(route)) == [("a", 0, A), ("b", 0, B), ("b", 1, B)]
 
 
 def test_readable_queues_do_not_need_a_master() -> None:
     route = a_route(("a", 2, 1, 6), ("b", 1, 1, 4), ("c", 1, 1, 2), brokers={"a": {0: A}, "b": {2: "s:2", 1: "s:1"}})
-    assert told(readable_queues(route)) == [("a", 0, A), ("a", 1, A), ("b", 0, "s:1")]
+    assert as_tuples(readable_queues(route)) == [("a", 0, A), ("a", 1, A), ("b", 0, "s:1")]
 
 
 def test_order_configuration_has_priority_and_keeps_queues_of_absent_brokers() -> None:
     route = a_route(("a", 8, 8, 6), brokers={"a": {0: A}}, orderTopicConf="b:1;a:2")
-    assert told(writable_queues(route)) == [("b", 0, None), ("a", 0, A), ("a", 1, A)]
+    assert as_tuples(writable_queues(route)) == [("b", 0, None), ("a", 0, A), ("a", 1, A)]
 
 
 def test_empty_order_configuration_is_ignored() -> None:
     route = a_route(("a", 1, 1, 6), brokers={"a": {0: A}}, orderTopicConf="")
-    assert told(writable_queues(route)) == [("a", 0, A)]
+    assert as_tuples(writable_queues(route)) == [("a", 0, A)]
 
 
 @pytest.mark.parametrize("conf", ["a", "a:", "a:x", ":1", "a:-1", "a:99999999", "a:1;b"])
@@ -78,8 +78,8 @@ def test_a_static_topic_has_its_logical_queues_where_the_newest_epoch_puts_them(
     )
     name = "__syslo__global__"
     queues = [(name, 0, A), (name, 1, B), (name, 2, A), (name, 3, None)]
-    assert told(writable_queues(route)) == queues
-    assert told(readable_queues(route)) == queues
+    assert as_tuples(writable_queues(route)) == queues
+    assert as_tuples(readable_queues(route)) == queues
 
 
 def test_mapping_without_a_scope_is_ignored() -> None:

@@ -20,7 +20,7 @@ MINUTE_MS = 60_000
 END_MS = BEGIN_MS + 180 * MINUTE_MS
 
 
-def _told(tables: HistoryOfLogs, topic: str, since_ms: int, until_ms: int = END_MS) -> dict[str, list[Row]]:
+def _sections(tables: HistoryOfLogs, topic: str, since_ms: int, until_ms: int = END_MS) -> dict[str, list[Row]]:
     """Return the answers about a topic; empty if it is unknown."""
     past = Past(tables.settings)
     if not set_topic(past, topic, Window(since_ms, until_ms)):
@@ -32,19 +32,19 @@ def _told(tables: HistoryOfLogs, topic: str, since_ms: int, until_ms: int = END_
 
 @pytest.fixture(scope="module")
 def story(morning: HistoryOfLogs) -> dict[str, list[Row]]:
-    return _told(morning, "TopicTest", BEGIN_MS - MINUTE_MS)
+    return _sections(morning, "TopicTest", BEGIN_MS - MINUTE_MS)
 
 
 def test_every_change_has_its_cause(story: dict[str, list[Row]]) -> None:
-    told = [
+    changes = [
         ((c["at_ms"] - BEGIN_MS) // MINUTE_MS, list(map(describe, c["offers"])), c["reason"]["cause"])
         for c in story["changes"]
     ]
-    assert (0, ["+broker-a 8/8 RW-"], "registered") in told
-    assert (61, ["-broker-b"], "expired") in told
-    assert (90, ["broker-a perm RW- → R--"], "write_perm_wiped") in told
-    assert (150, ["broker-a id 0 10.0.0.1:10911 → none"], "unregistered") in told
-    assert (170, ["-broker-a", "-broker-b"], "topic_deleted") in told
+    assert (0, ["+broker-a 8/8 RW-"], "registered") in changes
+    assert (61, ["-broker-b"], "expired") in changes
+    assert (90, ["broker-a perm RW- → R--"], "write_perm_wiped") in changes
+    assert (150, ["broker-a id 0 10.0.0.1:10911 → none"], "unregistered") in changes
+    assert (170, ["-broker-a", "-broker-b"], "topic_deleted") in changes
 
 
 def test_queues_are_counted_where_they_may_be_used(story: dict[str, list[Row]]) -> None:
@@ -61,7 +61,7 @@ def test_topic_has_an_outage_when_no_broker_serves_it(story: dict[str, list[Row]
 
 
 def test_outage_that_began_earlier_has_its_real_begin(morning: HistoryOfLogs) -> None:
-    (outage,) = _told(morning, "TopicTest", BEGIN_MS + 171 * MINUTE_MS)["outages"]
+    (outage,) = _sections(morning, "TopicTest", BEGIN_MS + 171 * MINUTE_MS)["outages"]
     assert ((outage["begin_ms"] - BEGIN_MS) // MINUTE_MS, outage["cause"]) == (170, "topic_deleted")
 
 
@@ -82,7 +82,7 @@ def test_route_changes_exactly_at_the_listed_changes(data: st.DataObject, entrie
         tables.commit()
         tables.write({0: known_to})
         for topic in ("t1", "t2"):
-            changed = {c["at_ms"]: c for c in _told(tables, topic, since_ms, log.state.at_ms)["changes"]}
+            changed = {c["at_ms"]: c for c in _sections(tables, topic, since_ms, log.state.at_ms)["changes"]}
             body = route_body(folded_until(log, since_ms), topic, RouteOptions())
             for at_ms in sorted({c.at_ms for c in log.output.changes if c.at_ms > since_ms}):
                 now = route_body(folded_until(log, at_ms), topic, RouteOptions())

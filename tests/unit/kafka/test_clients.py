@@ -165,12 +165,12 @@ def client_of(manager: Manager) -> Any:
     return config["kafka_client"](net=object(), manager=manager)
 
 
-@pytest.mark.parametrize(("delay_s", "told_ms"), [(0, 20), (0.5, 500)])
-def test_the_connection_delay_is_in_milliseconds(delay_s: float, told_ms: float) -> None:
+@pytest.mark.parametrize(("delay_s", "expected_ms"), [(0, 20), (0.5, 500)])
+def test_the_connection_delay_is_in_milliseconds(delay_s: float, expected_ms: float) -> None:
     manager = Manager()
     client = client_of(manager)
     manager.delay_s = delay_s
-    assert client.connection_delay(0) == told_ms
+    assert client.connection_delay(0) == expected_ms
 
 
 def test_metadata_are_requested_again_after_an_answer_or_a_failure() -> None:

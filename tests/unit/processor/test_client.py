@@ -192,8 +192,8 @@ def test_an_order_conf_that_is_put_or_deleted_is_told_or_not_from_then_on() -> N
         server.send(RemotingCommand(code, ext_fields={**entry, "value": "broker-a:4"}))
         bodies.append(server.send(a_route_request()).response.body)
 
-    told = STRICT.replace(b'"queueDatas"', b'"orderTopicConf":"broker-a:4","queueDatas"')
-    assert bodies == [STRICT, told, STRICT]
+    with_order = STRICT.replace(b'"queueDatas"', b'"orderTopicConf":"broker-a:4","queueDatas"')
+    assert bodies == [STRICT, with_order, STRICT]
 
 
 def test_switching_order_confs_on_leaves_no_answer_without_one() -> None:

@@ -67,13 +67,16 @@ CAPTURED_CODES = [100, 101, 102, 103, 104, 105, 205, 216, 217, 322, 327, 901, 90
 
 
 def test_every_request_has_its_custom_header_or_none() -> None:
-    assert sorted([*HEADERS, *WITHOUT_HEADER]) == sorted(RequestCode)
+    assert HEADERS.keys() & set(WITHOUT_HEADER) == set(), "a request has a custom header or none"
+    listed = HEADERS.keys() | set(WITHOUT_HEADER)
+    assert listed ^ set(RequestCode) == set(), "add the code to HEADERS or WITHOUT_HEADER"
 
 
 def test_every_header_is_that_of_a_request_or_of_a_response() -> None:
     listed = {header.__name__ for header in (*HEADERS.values(), *RESPONSE_HEADERS.values())}
     ours = [h for h in CommandCustomHeader.__subclasses__() if h.__module__.startswith("namesrv_stream.")]
-    assert {header.__name__ for header in ours} == listed
+    unlisted = {header.__name__ for header in ours} - listed
+    assert unlisted == set(), "add the header of a request to HEADERS, and that of a response to RESPONSE_HEADERS"
 
 
 @pytest.mark.parametrize("code", CAPTURED_CODES)

@@ -89,8 +89,8 @@ def test_an_address_without_mapping_is_kept_or_left_out() -> None:
     addrs = {0: "10.0.0.5:10911", 1: "10.0.0.6:10911"}
     mappings = [{"broker_addr": "10.0.0.5:10911", "to": "a:1"}]
     keeping, omitting = a_view(mappings=mappings), a_view(mappings=mappings, unmapped="omit")
-    assert keeping.told_addrs("broker-a", addrs) == {"10.0.0.5:10911": "a:1", "10.0.0.6:10911": "10.0.0.6:10911"}
-    assert omitting.told_addrs("broker-a", addrs) == {"10.0.0.5:10911": "a:1"}
+    assert keeping.addrs_for_clients("broker-a", addrs) == {"10.0.0.5:10911": "a:1", "10.0.0.6:10911": "10.0.0.6:10911"}
+    assert omitting.addrs_for_clients("broker-a", addrs) == {"10.0.0.5:10911": "a:1"}
     assert list(keeping.unmapped("broker-a", addrs)) == [Broker("broker-a", 1, "10.0.0.6:10911")]
 
 

@@ -27,7 +27,7 @@ def registered(group: BrokerGroup, addr: str, broker_id: int, **changes: object)
     return register(group, registration, "s1", HOLDER).group
 
 
-def told(before: BrokerGroup, after: BrokerGroup) -> MinBrokerIdChange:
+def change_of(before: BrokerGroup, after: BrokerGroup) -> MinBrokerIdChange:
     change = min_broker_id_change(before, after)
     assert change is not None
     return change
@@ -53,7 +53,7 @@ def test_the_others_are_notified_of_a_smaller_id(
 ) -> None:
     group = a_group(before)
 
-    assert told(group, registered(group, addr, broker_id)) == MinBrokerIdChange(
+    assert change_of(group, registered(group, addr, broker_id)) == MinBrokerIdChange(
         NAME, broker_id, addr, None, addr.replace(":10911", ":10912"), recipients
     )
 
@@ -61,25 +61,25 @@ def test_the_others_are_notified_of_a_smaller_id(
 def test_brokers_are_notified_of_a_smaller_id_without_acting_master_too() -> None:
     before = a_group({1: B}, acting_master=False)
 
-    assert told(before, registered(before, A, 0, enable_acting_master=False)).recipients == (B,)
+    assert change_of(before, registered(before, A, 0, enable_acting_master=False)).recipients == (B,)
 
 
 def test_brokers_are_notified_of_a_smaller_id_of_a_broker_older_than_5() -> None:
     before = a_group({1: B})
 
-    assert told(before, registered(before, A, 0, enable_acting_master=None)).min_broker_addr == A
+    assert change_of(before, registered(before, A, 0, enable_acting_master=None)).min_broker_addr == A
 
 
 def test_the_ha_address_is_found_where_the_broker_names_another_cluster_than_the_group() -> None:
     before = a_group({1: B})
 
-    assert told(before, registered(before, A, 0, cluster="c1")).ha_broker_addr == HA_OF_A
+    assert change_of(before, registered(before, A, 0, cluster="c1")).ha_broker_addr == HA_OF_A
 
 
 def test_notification_has_no_ha_address_if_the_broker_sent_none() -> None:
     before = a_group({1: B})
 
-    assert told(before, registered(before, A, 0, ha_server_addr="")).ha_broker_addr is None
+    assert change_of(before, registered(before, A, 0, ha_server_addr="")).ha_broker_addr is None
 
 
 @pytest.mark.parametrize(
@@ -128,7 +128,7 @@ def test_all_remaining_brokers_are_notified_when_the_smallest_id_leaves(
 ) -> None:
     group = a_group(before)
 
-    assert told(group, unregister(group, a_key(leaves))) == MinBrokerIdChange(
+    assert change_of(group, unregister(group, a_key(leaves))) == MinBrokerIdChange(
         NAME, min_id, before[min_id], leaves, None, recipients
     )
 
@@ -167,7 +167,7 @@ def test_several_leave_at_once_and_the_former_smallest_id_is_named() -> None:
 
     after = unregister(unregister(before, a_key(A)), a_key(B))
 
-    assert told(before, after) == MinBrokerIdChange(NAME, 2, C, A, None, (C, D))
+    assert change_of(before, after) == MinBrokerIdChange(NAME, 2, C, A, None, (C, D))
 
 
 def test_when_one_leaves_and_another_joins_at_once_both_members_are_notified() -> None:
@@ -175,7 +175,7 @@ def test_when_one_leaves_and_another_joins_at_once_both_members_are_notified() -
 
     after = registered(unregister(before, a_key(A)), C, 2)
 
-    assert told(before, after) == MinBrokerIdChange(NAME, 1, B, A, None, (B, C))
+    assert change_of(before, after) == MinBrokerIdChange(NAME, 1, B, A, None, (B, C))
 
 
 def test_when_the_smallest_leaves_and_a_smaller_one_joins_at_once_the_arrival_is_notified() -> None:
@@ -183,7 +183,7 @@ def test_when_the_smallest_leaves_and_a_smaller_one_joins_at_once_the_arrival_is
 
     after = registered(unregister(before, a_key(B)), A, 0)
 
-    assert told(before, after) == MinBrokerIdChange(NAME, 0, A, None, HA_OF_A, (C,))
+    assert change_of(before, after) == MinBrokerIdChange(NAME, 0, A, None, HA_OF_A, (C,))
 
 
 def test_a_master_that_left_and_came_back_within_one_step_notifies_no_broker() -> None:

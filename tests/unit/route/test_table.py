@@ -78,12 +78,12 @@ def test_many_groups_at_once_make_the_same_table_as_one_by_one(
 @settings(max_examples=examples(100))
 @given(_HISTORIES)
 def test_each_route_that_changes_is_reported(history: list[BrokerGroup]) -> None:
-    told: list[Collection[str] | None] = []
+    reported: list[Collection[str] | None] = []
     names: list[str | None] = []
 
     def on_changed(broker_name: str | None, topics: Collection[str] | None) -> None:
         names.append(broker_name)
-        told.append(topics)
+        reported.append(topics)
 
     table = RouteTable()
     table.on_changed = on_changed
@@ -96,21 +96,21 @@ def test_each_route_that_changes_is_reported(history: list[BrokerGroup]) -> None
         assert names == [group.broker_name] * is_other
         names.clear()
         changed = {topic for topic, route in before.items() if route != naive_route(newest, topic)}
-        assert None in told or changed <= {topic for topics in told if topics is not None for topic in topics}
-        assert not told or len(told) == 1
-        told.clear()
+        assert None in reported or changed <= {topic for topics in reported if topics is not None for topic in topics}
+        assert not reported or len(reported) == 1
+        reported.clear()
 
 
 def test_only_the_topic_whose_queues_change_is_reported() -> None:
-    told: list[tuple[str | None, Collection[str] | None]] = []
+    reported: list[tuple[str | None, Collection[str] | None]] = []
     table = RouteTable()
     group = BrokerGroup("a", broker_addrs={0: "10.0.0.1:1"}, topics={"changed": RW, "gone": RW, "same": RW})
     table.replace_group(group)
-    table.on_changed = lambda broker_name, topics: told.append((broker_name, topics))
+    table.on_changed = lambda broker_name, topics: reported.append((broker_name, topics))
     table.replace_group(replace(group, topics={"changed": READ_ONLY, "new": RW, "same": RW}))
     table.replace_group(replace(group, topics=table.group("a").topics))
     table.replace_group(replace(table.group("a"), topics={"changed": RW, "new": RW, "same": RW}))
-    assert told == [("a", {"changed", "gone", "new"}), ("a", {"changed"})]
+    assert reported == [("a", {"changed", "gone", "new"}), ("a", {"changed"})]
 
 
 @settings(max_examples=examples(50))
@@ -119,12 +119,12 @@ def test_replacing_a_group_by_itself_changes_nothing(history: list[BrokerGroup])
     table = RouteTable()
     for group in history:
         table.replace_group(group)
-    told: list[object] = []
-    table.on_changed = lambda broker_name, topics: told.append(broker_name)
+    reported: list[object] = []
+    table.on_changed = lambda broker_name, topics: reported.append(broker_name)
     for group in list(table.groups.values()):
         table.replace_group(group)
 
-    assert told == []
+    assert reported == []
 
 
 def test_brokers_of_a_topic_come_by_name() -> None:

@@ -78,13 +78,13 @@ async def test_the_network_of_a_client_chooses_its_view() -> None:
     assert addrs(rig, rig.connect("198.51.100.7")) == {"broker-a": INNER}
 
 
-@pytest.mark.parametrize(("networks", "told"), [(("10.7.0.0/16",), OUTER), ((), INNER)])
-async def test_a_preamble_chooses_the_view_if_it_comes_from_a_trusted_proxy(networks: Any, told: Any) -> None:
+@pytest.mark.parametrize(("networks", "expected"), [(("10.7.0.0/16",), OUTER), ((), INNER)])
+async def test_a_preamble_chooses_the_view_if_it_comes_from_a_trusted_proxy(networks: Any, expected: Any) -> None:
     rig = a_rig(access=Access(proxy_networks=networks_of(networks)))
     await rig.put_view("office", networks=["192.0.2.0/24"], mappings=[NAMED])
     proxy = rig.connect("10.7.1.1")
     proxy.deliver(b"PROXY TCP4 192.0.2.7 10.0.0.9 4000 9876\r\n")
-    assert addrs(rig, proxy) == {"broker-a": told}
+    assert addrs(rig, proxy) == {"broker-a": expected}
 
 
 async def test_cluster_info_and_member_groups_are_mapped() -> None:

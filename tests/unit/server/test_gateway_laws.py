@@ -69,7 +69,7 @@ class World:
         self.rig.talk()
         self._is_opened = True
         self._broker = self.rig.connect()
-        self.told: list[list[NamesrvStreamError | None]] = []
+        self.outcomes: list[list[NamesrvStreamError | None]] = []
         self.events: list[AcceptedEvent] = []
 
     async def run(self, steps: Sequence[Step]) -> None:
@@ -80,10 +80,12 @@ class World:
                     body = a_body(table, counter=step.topics)
                     self.rig.ask(self._broker, a_registration_request(body=body, brokerName=step.name))
                 case Put():
-                    self._change(KvPut(ORIGIN, "n", "k", str(len(self.told))))
+                    self._change(KvPut(ORIGIN, "n", "k", str(len(self.outcomes))))
                 case Delete():
                     # A connection of its own tells it from the others in the log.
-                    self._change(TopicDeleted(ORIGIN._replace(connection_id=1_000 + len(self.told)), step.topic, None))
+                    self._change(
+                        TopicDeleted(ORIGIN._replace(connection_id=1_000 + len(self.outcomes)), step.topic, None)
+                    )
                 case Ack() if self.rig.publisher.unacked:
                     self.rig.publisher.ack(step.partition)
                 case Do(what="turn"):
@@ -129,14 +131,14 @@ class World:
         return table
 
     def _change(self, event: AcceptedEvent) -> None:
-        told: list[NamesrvStreamError | None] = []
-        self.told.append(told)
+        outcomes: list[NamesrvStreamError | None] = []
+        self.outcomes.append(outcomes)
         self.events.append(event)
         try:
-            self.rig.gateway.change([Accepted(event, event)], told.append)
+            self.rig.gateway.change([Accepted(event, event)], outcomes.append)
         except SystemBusy as error:
-            assert told == []
-            told.append(error)
+            assert outcomes == []
+            outcomes.append(error)
 
 
 async def play(steps: Sequence[Step]) -> None:
@@ -144,13 +146,13 @@ async def play(steps: Sequence[Step]) -> None:
     await world.run(steps)
     await world.recover()
 
-    for event, told in zip(world.events, world.told, strict=True):
-        assert len(told) == 1
+    for event, outcomes in zip(world.events, world.outcomes, strict=True):
+        assert len(outcomes) == 1
         everywhere = [0, 1] if isinstance(event, TopicDeleted) else [partition_of("n", PARTITIONS)]
         copies = world.copies_in_log(event)
-        if told == [None]:
+        if outcomes == [None]:
             assert copies == everywhere
-        elif str(told[0]) == NOT_TAKEN:
+        elif str(outcomes[0]) == NOT_TAKEN:
             assert copies == []
         else:  # nobody knew; but a deletion is in all partitions by now
             assert copies in ([everywhere] if isinstance(event, TopicDeleted) else [[], everywhere])

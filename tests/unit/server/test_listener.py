@@ -28,7 +28,7 @@ def test_the_configured_list_is_told_as_it_is() -> None:
 
 
 @pytest.mark.parametrize(
-    ("listen_host", "reached_host", "told"),
+    ("listen_host", "reached_host", "expected"),
     [
         pytest.param("10.0.0.5", "127.0.0.1", "10.0.0.5:9876", id="one address"),
         pytest.param("0.0.0.0", "10.0.0.5", "10.0.0.5:9876", id="every IPv4 address"),
@@ -38,5 +38,7 @@ def test_the_configured_list_is_told_as_it_is() -> None:
         pytest.param("::1", "10.0.0.5", "[::1]:9876", id="one IPv6 address"),
     ],
 )
-def test_without_a_list_a_client_is_told_the_address_it_reaches(listen_host: str, reached_host: str, told: str) -> None:
-    assert NameServerAddrs((), listen_host, 9876).reached_by(reached_host) == [told]
+def test_without_a_list_a_client_is_told_the_address_it_reaches(
+    listen_host: str, reached_host: str, expected: str
+) -> None:
+    assert NameServerAddrs((), listen_host, 9876).reached_by(reached_host) == [expected]

@@ -26,9 +26,9 @@ from namesrv_stream.route.events import (
 from namesrv_stream.route.fold.step import Record
 from namesrv_stream.route.liveness_settings import FoldSettings
 from namesrv_stream.route.reducer import apply
-from namesrv_stream.route.route_view import RouteView
 from namesrv_stream.route.table import RouteTable
 from namesrv_stream.route.topic_route import pickup_topic_route
+from namesrv_stream.route.view.route_view import RouteView
 from namesrv_stream.server.start.opening import LogTail
 from tests.support.builders import NAME, RW, S1, S2, Log, a_key, a_proof, a_registration, heartbeats_with, over
 from tests.support.examples import examples

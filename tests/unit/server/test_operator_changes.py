@@ -23,33 +23,33 @@ class World:
 
     def add(self, partitions: frozenset[int] = HERE, now_ms: int = 0) -> list[str | None]:
         """A change; what is reported of it: None or a remark."""
-        told: list[str | None] = []
+        outcomes: list[str | None] = []
 
         def outcome(error: NamesrvStreamError | None) -> None:
-            told.append(str(error) if error else None)
+            outcomes.append(str(error) if error else None)
 
         self.changes.add((), partitions, outcome, now_ms)
-        return told
+        return outcomes
 
 
 def test_success_is_reported_with_the_last_record() -> None:
     world = World()
-    told = world.add()
+    outcomes = world.add()
     world.changes.acked(world.begun[0])
-    assert told == []
+    assert outcomes == []
     world.changes.acked(world.begun[0])
-    assert told == [None]
+    assert outcomes == [None]
 
 
 def test_the_first_outcome_is_the_only_one() -> None:
     world = World()
-    told = world.add()
+    outcomes = world.add()
     world.changes.fail(world.begun[0])
     for _ in range(2):
         world.changes.acked(world.begun[0])
     world.changes.expire(1_000_000)
     world.changes.fail_all()
-    assert told == [UNKNOWN]
+    assert outcomes == [UNKNOWN]
 
 
 def test_the_wait_ends_at_the_timeout_for_those_that_came_so_early() -> None:
@@ -77,18 +77,18 @@ def test_a_change_waits_for_all_its_partitions_and_for_those_before_it() -> None
 def test_what_waits_for_a_partition_is_refused_when_it_is_away() -> None:
     world = World()
     world.there.clear()
-    told = [world.add(frozenset({partition})) for partition in (0, 1)]
+    outcomes = [world.add(frozenset({partition})) for partition in (0, 1)]
     world.changes.refuse(1)
-    assert told == [[], [NOT_TAKEN]]
+    assert outcomes == [[], [NOT_TAKEN]]
     world.changes.refuse()
-    assert told == [[NOT_TAKEN]] * 2
+    assert outcomes == [[NOT_TAKEN]] * 2
 
 
 def test_all_hear_when_nothing_will_be_acknowledged_any_more() -> None:
     world = World()
-    told = [world.add() for _ in range(3)]
+    outcomes = [world.add() for _ in range(3)]
     world.changes.fail_all()
-    assert told == [[UNKNOWN]] * 3
+    assert outcomes == [[UNKNOWN]] * 3
 
 
 def test_one_that_cannot_be_told_keeps_the_outcome_from_nobody_else(caplog: pytest.LogCaptureFixture) -> None:
@@ -97,7 +97,7 @@ def test_one_that_cannot_be_told_keeps_the_outcome_from_nobody_else(caplog: pyte
 
     world = World()
     world.changes.add((), HERE, fail, 0)
-    told = world.add()
+    outcomes = world.add()
     world.changes.expire(TIMEOUT_MS)
-    assert told == [UNKNOWN]
+    assert outcomes == [UNKNOWN]
     assert "a fault of ours" in caplog.text

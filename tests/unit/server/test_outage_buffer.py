@@ -15,7 +15,7 @@ from namesrv_stream.route.events import (
     WritePermChanged,
 )
 from namesrv_stream.route.model import DataVersion, LiveKey, Registration
-from namesrv_stream.route.view_layers import Pending
+from namesrv_stream.route.view.view_layers import Pending
 from namesrv_stream.server.gateway.records import Item, OutageBuffer
 
 ORIGIN = Origin("s1", 1, 1)

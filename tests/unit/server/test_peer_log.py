@@ -16,7 +16,7 @@ def refuse(peer_log: PeerLog, times: int, text: str = REFUSED, kind: str = "") -
         peer_log.log(LOGGER, logging.WARNING, text, f"10.0.0.1:{n}", 7, kind=kind)
 
 
-def told(caplog: pytest.LogCaptureFixture) -> list[str]:
+def logged(caplog: pytest.LogCaptureFixture) -> list[str]:
     """The warnings since the last call; of other lines the level may be on, or not."""
     lines = [record.getMessage() for record in caplog.records if record.levelno >= logging.WARNING]
     caplog.clear()
@@ -25,20 +25,20 @@ def told(caplog: pytest.LogCaptureFixture) -> list[str]:
 
 def test_the_first_lines_are_told_as_they_are(caplog: pytest.LogCaptureFixture) -> None:
     refuse(PeerLog(), FEW)
-    assert told(caplog) == [f"connection refused peer=10.0.0.1:{n} limit=7" for n in range(FEW)]
+    assert logged(caplog) == [f"connection refused peer=10.0.0.1:{n} limit=7" for n in range(FEW)]
 
 
 def test_more_are_counted_and_told_as_one_with_the_last_of_them(caplog: pytest.LogCaptureFixture) -> None:
     peer_log = PeerLog()
     refuse(peer_log, FEW + 1_000)
     peer_log.beat(INTERVAL_MS - 1)
-    assert len(told(caplog)) == FEW
+    assert len(logged(caplog)) == FEW
     peer_log.beat(INTERVAL_MS)
-    assert told(caplog) == [
+    assert logged(caplog) == [
         f"1000 more within 60 s, the last: connection refused peer=10.0.0.1:{FEW + 999} limit=7",
     ]
     peer_log.beat(3 * INTERVAL_MS)
-    assert told(caplog) == []
+    assert logged(caplog) == []
 
 
 def test_a_flood_that_lasts_has_few_lines_in_each_interval(caplog: pytest.LogCaptureFixture) -> None:
@@ -47,16 +47,16 @@ def test_a_flood_that_lasts_has_few_lines_in_each_interval(caplog: pytest.LogCap
         for second in range(60):
             peer_log.beat(minute * INTERVAL_MS + second * 1_000)
             refuse(peer_log, 50)
-    assert len(told(caplog)) == 10 * FEW + 9
+    assert len(logged(caplog)) == 10 * FEW + 9
 
 
 def test_after_an_interval_the_next_line_is_told_at_once(caplog: pytest.LogCaptureFixture) -> None:
     peer_log = PeerLog()
     refuse(peer_log, FEW)
     peer_log.beat(INTERVAL_MS)
-    assert len(told(caplog)) == FEW
+    assert len(logged(caplog)) == FEW
     refuse(peer_log, 1)
-    assert told(caplog) == ["connection refused peer=10.0.0.1:0 limit=7"]
+    assert logged(caplog) == ["connection refused peer=10.0.0.1:0 limit=7"]
 
 
 def test_no_cause_hides_another(caplog: pytest.LogCaptureFixture) -> None:
@@ -64,16 +64,16 @@ def test_no_cause_hides_another(caplog: pytest.LogCaptureFixture) -> None:
     refuse(peer_log, 100)
     refuse(peer_log, 1, kind="another")
     refuse(peer_log, 1, "connection closed peer=%s after=%d")
-    assert len(told(caplog)) == FEW + 2
+    assert len(logged(caplog)) == FEW + 2
 
 
 def test_what_is_hidden_at_the_end_is_told_then(caplog: pytest.LogCaptureFixture) -> None:
     peer_log = PeerLog()
     refuse(peer_log, FEW + 3)
-    told(caplog)
+    logged(caplog)
     peer_log.end()
     peer_log.end()
-    assert [line.partition(",")[0] for line in told(caplog)] == ["3 more within 0 s"]
+    assert [line.partition(",")[0] for line in logged(caplog)] == ["3 more within 0 s"]
 
 
 def test_a_fault_of_ours_is_told_with_its_traceback(caplog: pytest.LogCaptureFixture) -> None:
@@ -98,7 +98,7 @@ async def test_connections_that_are_refused_broken_or_given_up_in_a_loop_do_not_
     for _ in range(500):
         peer = rig.connect()
         peer.deliver(b"GET / HTTP/1.1\r\n\r\n")
-    assert len(told(caplog)) == 2 * FEW
+    assert len(logged(caplog)) == 2 * FEW
     assert (rig.connection_events("rejected"), rig.connection_events("broken")) == (500, 500)
     rig.peer_log.beat(INTERVAL_MS)
-    assert [line.split()[0] for line in told(caplog)] == ["495", "495"]
+    assert [line.split()[0] for line in logged(caplog)] == ["495", "495"]

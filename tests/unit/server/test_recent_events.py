@@ -86,7 +86,7 @@ async def _commits_while_it_reads(recent_events: RecentEvents, changes: Sequence
     return asked
 
 
-def _told(recent_events: RecentEvents) -> list[tuple[str, str, bool, int]]:
+def _shown(recent_events: RecentEvents) -> list[tuple[str, str, bool, int]]:
     return [(h.change.kind, h.change.cause, h.change.gone, h.rows) for h in reversed(recent_events.newest_first())]
 
 
@@ -103,7 +103,7 @@ async def test_what_is_in_the_tables_is_told_when_somebody_asks(tmp_path: Path) 
     recent_events = RecentEvents(tables_of(tables.settings), _clock(log))
     await recent_events.begin(tables.ends())
     live = ChangeKind.BROKER_LIVE
-    assert [told for told in _told(recent_events) if told[0] == live] == [
+    assert [shown for shown in _shown(recent_events) if shown[0] == live] == [
         (live, Cause.REGISTERED, False, 1),
         (live, Cause.DISCONNECTED, True, 1),
     ]
@@ -138,11 +138,11 @@ async def test_a_commit_that_comes_in_parts_is_told_once(tmp_path: Path, parts_w
     for part in parts[:parts_while_it_reads]:
         recent_events.committed(part)
     await asked
-    told = _told(recent_events)
+    shown = _shown(recent_events)
     for part in parts[parts_while_it_reads:]:
         recent_events.committed(part)
-    assert _told(recent_events) == told
-    assert [told[1] for told in _told(recent_events) if told[0] == ChangeKind.BROKER_LIVE] == [
+    assert _shown(recent_events) == shown
+    assert [shown[1] for shown in _shown(recent_events) if shown[0] == ChangeKind.BROKER_LIVE] == [
         *(Cause.REGISTERED, Cause.DISCONNECTED, Cause.REGISTERED)
     ]
     assert recent_events.downs(KEY) == 1
@@ -155,7 +155,7 @@ async def test_one_that_comes_back_is_not_ended_and_a_new_version_is_no_turn(tmp
     recent_events.committed(
         log.register(a_registration(topics={"A": RW, "B": RW}, data_version=DataVersion(2, 2_000, 0)))
     )
-    assert [told[1] for told in _told(recent_events) if told[0] == ChangeKind.BROKER_LIVE] == [Cause.REGISTERED]
+    assert [shown[1] for shown in _shown(recent_events) if shown[0] == ChangeKind.BROKER_LIVE] == [Cause.REGISTERED]
     recent_events.committed(log.disconnect(a_registration()))
     assert KEY in recent_events.ended
     recent_events.committed(log.register(a_registration()))
@@ -167,11 +167,11 @@ async def test_topics_that_come_with_their_broker_are_told_with_it(tmp_path: Pat
     log, recent_events = Log(), RecentEvents(Folder(tmp_path), ManualClock())
     await recent_events.begin({})
     recent_events.committed(log.register(a_registration(topics={f"T{n}": RW for n in range(50)})))
-    told = [one for one in _told(recent_events) if one[0] in (ChangeKind.BROKER_LIVE, ChangeKind.QUEUE_DATA)]
-    assert told == [(ChangeKind.BROKER_LIVE, Cause.REGISTERED, False, 1)]
+    shown = [one for one in _shown(recent_events) if one[0] in (ChangeKind.BROKER_LIVE, ChangeKind.QUEUE_DATA)]
+    assert shown == [(ChangeKind.BROKER_LIVE, Cause.REGISTERED, False, 1)]
     newer = a_registration(topics={f"T{n}": RW for n in range(53)}, data_version=DataVersion(2, 2_000, 0))
     recent_events.committed(log.register(newer))
-    assert _told(recent_events)[-1] == (ChangeKind.QUEUE_DATA, Cause.REGISTERED, False, 3)
+    assert _shown(recent_events)[-1] == (ChangeKind.QUEUE_DATA, Cause.REGISTERED, False, 3)
 
 
 async def test_a_server_whom_nobody_asks_keeps_nothing(tmp_path: Path) -> None:
@@ -281,8 +281,8 @@ async def test_what_comes_while_rows_are_taken_in_is_behind_them(tmp_path: Path)
         await asyncio.sleep(0)
         recent_events.committed([_gone(rows := rows + 1)])
     await asked
-    told = [event.change.offset for event in recent_events.newest_first()]
-    assert told == list(range(rows, rows - 2_000, -1))
+    shown = [event.change.offset for event in recent_events.newest_first()]
+    assert shown == list(range(rows, rows - 2_000, -1))
 
 
 async def test_if_too_much_comes_while_the_tables_are_read_they_are_read_again(tmp_path: Path) -> None:

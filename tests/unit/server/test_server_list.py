@@ -100,11 +100,11 @@ def _served(*unlisted: str) -> HttpRig:
 async def test_clients_are_told_of_the_servers_that_are_alive_by_the_log() -> None:
     served = _served()
     async with served.serving():
-        told = (await served.get("/rocketmq/nsaddr")).body
+        answer = (await served.get("/rocketmq/nsaddr")).body
         found = (await served.get("/servers")).json()
         metrics = (await served.get("/metrics")).body.decode()
     assert "\nrocketmq_namesrv_listed_servers 2.0\n" in metrics
-    assert told == b"10.0.0.1:9876;10.0.0.2:9876\n"
+    assert answer == b"10.0.0.1:9876;10.0.0.2:9876\n"
     assert (found["addresses"], found["source"]) == (list(ADDRESSES.values()), "log")
     assert found["servers"][0] == {
         "server_id": "s1",
@@ -133,8 +133,8 @@ async def test_an_operator_takes_a_server_off_the_list_and_puts_it_back() -> Non
 async def test_the_list_does_not_become_empty() -> None:
     served = _served("s1", "s2")
     async with served.serving():
-        told = (await served.get("/rocketmq/nsaddr")).body
-    assert told == b"10.0.0.1:9876;10.0.0.2:9876\n"
+        answer = (await served.get("/rocketmq/nsaddr")).body
+    assert answer == b"10.0.0.1:9876;10.0.0.2:9876\n"
 
 
 async def test_a_server_that_stops_no_longer_names_itself() -> None:

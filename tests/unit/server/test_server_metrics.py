@@ -166,6 +166,27 @@ async def test_every_metric_is_described_and_no_other_is_told() -> None:
             assert set(sample.labels) - {"le"} == set(metric.labels)
 
 
+#: Metrics without a value until a native lane, a certificate, a heartbeat, an address view or a first request exists.
+ABSENT_AT_FIRST = {
+    *(
+        f"rocketmq_namesrv_{lane}_{what}"
+        for lane in ("native_lane", "express")
+        for what in ("connections", "answers_bytes")
+    ),
+    *("rocketmq_namesrv_tls_certificate_expiry_timestamp_seconds", "rocketmq_namesrv_tls_certificate_expires_seconds"),
+    *("rocketmq_namesrv_oldest_heartbeat_age_seconds", "rocketmq_namesrv_oldest_heartbeat_timeout_ratio"),
+    *("rocketmq_namesrv_view_unmapped_addresses", "rocketmq_namesrv_http_requests", "rocketmq_namesrv_why"),
+}
+
+
+async def test_every_metric_has_a_value() -> None:
+    served, _ = a_served_fleet()
+    async with served.serving():
+        text = (await served.get("/metrics")).body.decode()
+    absent = {family.name for family in text_string_to_metric_families(text) if not family.samples}
+    assert absent - ABSENT_AT_FIRST == set(), "described in METRICS, but neither counted from zero nor read at a scrape"
+
+
 async def test_clusters_with_figures_of_their_own_are_bounded() -> None:
     log = Log()
     for n in range(120):

@@ -31,7 +31,7 @@ from tests.support.tables import TOPIC_ID, TablesOfLog
 _DEADLINE_S = 20.0
 
 
-class Told:
+class Received:
     """The reports of a follower, applied as by a server."""
 
     def __init__(self, known: Snapshot | None = None) -> None:
@@ -39,24 +39,24 @@ class Told:
         self.next_offsets: dict[int, int] = dict(known.next_offsets) if known else {}
         self.changes: list[RouteChange] = []
         self.reloads = 0
-        self._told = threading.Condition()
+        self._changed = threading.Condition()
 
     def on_reload(self, snapshot: Snapshot) -> None:
-        with self._told:
+        with self._changed:
             self.table, self.next_offsets = snapshot.table, dict(snapshot.next_offsets)
             self.reloads += 1
-            self._told.notify_all()
+            self._changed.notify_all()
 
     def on_commit(self, changes: list[RouteChange], next_offsets: Mapping[int, int]) -> None:
-        with self._told:
+        with self._changed:
             reducer.apply(self.table, changes)
             self.changes += changes
             self.next_offsets.update(next_offsets)
-            self._told.notify_all()
+            self._changed.notify_all()
 
     def wait(self, condition: Callable[[], bool]) -> None:
-        with self._told:
-            assert self._told.wait_for(condition, _DEADLINE_S)
+        with self._changed:
+            assert self._changed.wait_for(condition, _DEADLINE_S)
 
     def wait_for(self, log: Log) -> None:
         """Wait until it has reported a whole log."""
@@ -64,19 +64,23 @@ class Told:
         assert self.table.groups == log.groups.groups
 
 
-Follow = Callable[..., tuple[SnapshotFollower, Told]]
+Follow = Callable[..., tuple[SnapshotFollower, Received]]
 
 
 @pytest.fixture
 def follow() -> Iterator[Follow]:
     started: list[SnapshotFollower] = []
 
-    def start(tables_dir: Path, known: Snapshot | None = None, interval_ms: int = 3) -> tuple[SnapshotFollower, Told]:
-        told = Told(known)
-        follower = SnapshotFollower(Folder(tables_dir), interval_ms, told.on_reload, told.on_commit, known=known)
+    def start(
+        tables_dir: Path, known: Snapshot | None = None, interval_ms: int = 3
+    ) -> tuple[SnapshotFollower, Received]:
+        received = Received(known)
+        follower = SnapshotFollower(
+            Folder(tables_dir), interval_ms, received.on_reload, received.on_commit, known=known
+        )
         started.append(follower)
         follower.start()
-        return follower, told
+        return follower, received
 
     yield start
     for follower in started:
@@ -85,57 +89,57 @@ def follow() -> Iterator[Follow]:
 
 def test_each_commit_is_reported_with_its_progress(tmp_path: Path, follow: Follow) -> None:
     tables = TablesOfLog(tmp_path)
-    _, told = follow(tables.dir)
-    told.wait(lambda: told.reloads == 1)
+    _, received = follow(tables.dir)
+    received.wait(lambda: received.reloads == 1)
     first = tables.log.register(a_registration())
     tables.commit()
     second = tables.log.say(TopicDeleted(S1, "TopicTest", None))
     tables.commit()
-    told.wait_for(tables.log)
-    assert told.changes == first + second
-    assert told.reloads == 1
+    received.wait_for(tables.log)
+    assert received.changes == first + second
+    assert received.reloads == 1
 
 
 def test_a_commit_of_this_machine_is_reported_at_once_at_any_interval(tmp_path: Path, follow: Follow) -> None:
     tables = TablesOfLog(tmp_path)
     interval_s = 60
-    _, told = follow(tables.dir, load_snapshot(tables.storage), interval_s * 1000)
+    _, received = follow(tables.dir, load_snapshot(tables.storage), interval_s * 1000)
     began_s = time.monotonic()
     for number in range(10):
         tables.log.register(a_registration(f"10.0.0.{number}:1", broker_name=f"b{number}"))
         tables.commit()
-        told.wait_for(tables.log)
+        received.wait_for(tables.log)
     assert time.monotonic() - began_s < interval_s, "otherwise each would have taken an interval"
 
 
 def test_progress_without_rows_is_reported(tmp_path: Path, follow: Follow) -> None:
     tables = TablesOfLog(tmp_path)
-    _, told = follow(tables.dir)
+    _, received = follow(tables.dir)
     tables.log.tick()
     tables.commit()
-    told.wait_for(tables.log)
-    assert told.changes == []
+    received.wait_for(tables.log)
+    assert received.changes == []
 
 
 def test_tables_made_after_the_start_are_found(tmp_path: Path, follow: Follow) -> None:
-    follower, told = follow(tmp_path / "tables")
-    told.wait(lambda: told.reloads == 1)
+    follower, received = follow(tmp_path / "tables")
+    received.wait(lambda: received.reloads == 1)
     assert follower.version == -1
     tables = TablesOfLog(tmp_path)
     tables.log.register(a_registration())
     tables.commit()
-    told.wait_for(tables.log)
+    received.wait_for(tables.log)
 
 
 def test_commits_that_the_caller_knows_are_not_reported_again(tmp_path: Path, follow: Follow) -> None:
     tables = TablesOfLog(tmp_path)
     tables.log.register(a_registration())
     tables.commit()
-    _, told = follow(tables.dir, load_snapshot(tables.storage))
+    _, received = follow(tables.dir, load_snapshot(tables.storage))
     new = tables.log.say(TopicDeleted(S1, "TopicTest", None))
     tables.commit()
-    told.wait_for(tables.log)
-    assert (told.changes, told.reloads) == (new, 0)
+    received.wait_for(tables.log)
+    assert (received.changes, received.reloads) == (new, 0)
 
 
 def test_joining_files_reports_no_change(tmp_path: Path, follow: Follow) -> None:
@@ -144,13 +148,13 @@ def test_joining_files_reports_no_change(tmp_path: Path, follow: Follow) -> None
     tables.commit()
     tables.log.say(TopicDeleted(S1, "TopicTest", None))
     tables.commit()
-    follower, told = follow(tables.dir)
-    told.wait_for(tables.log)
+    follower, received = follow(tables.dir)
+    received.wait_for(tables.log)
     join_small_files(tables.writer.table, 2, 1 << 20)
     new = tables.log.register(a_registration("10.0.0.2:1", broker_name="b2"))
     tables.commit()
-    told.wait_for(tables.log)
-    assert (told.changes, told.reloads) == (new, 1)
+    received.wait_for(tables.log)
+    assert (received.changes, received.reloads) == (new, 1)
     assert follower.version == 4
 
 
@@ -163,9 +167,9 @@ def test_a_version_that_was_cleaned_up_makes_it_load_again(tmp_path: Path, follo
     folder = tables.dir / ROUTE_CHANGES
     DeltaTable(folder).create_checkpoint()
     (folder / "_delta_log" / f"{1:020d}.json").unlink()
-    _, told = follow(tables.dir, known)
-    told.wait_for(tables.log)
-    assert told.reloads == 1
+    _, received = follow(tables.dir, known)
+    received.wait_for(tables.log)
+    assert received.reloads == 1
 
 
 def test_a_data_file_that_is_gone_makes_it_load_again(tmp_path: Path, follow: Follow) -> None:
@@ -176,9 +180,9 @@ def test_a_data_file_that_is_gone_makes_it_load_again(tmp_path: Path, follow: Fo
     tables.compact()
     for path in (tables.dir / ROUTE_CHANGES).glob("*.parquet"):
         path.unlink()
-    _, told = follow(tables.dir, known)
-    told.wait_for(tables.log)
-    assert told.reloads == 1
+    _, received = follow(tables.dir, known)
+    received.wait_for(tables.log)
+    assert received.reloads == 1
 
 
 def test_rows_removed_by_retention_make_it_load_again(tmp_path: Path, follow: Follow) -> None:
@@ -186,11 +190,11 @@ def test_rows_removed_by_retention_make_it_load_again(tmp_path: Path, follow: Fo
     tables.log.register(a_registration())
     tables.commit()
     tables.compact()
-    _, told = follow(tables.dir)
-    told.wait_for(tables.log)
+    _, received = follow(tables.dir)
+    received.wait_for(tables.log)
     DeltaTable(tables.dir / ROUTE_CHANGES).delete("at_ms > 0")
-    told.wait(lambda: told.reloads == 2)
-    assert told.table.groups == tables.log.groups.groups
+    received.wait(lambda: received.reloads == 2)
+    assert received.table.groups == tables.log.groups.groups
 
 
 def test_invalid_commit_does_not_end_the_follower(tmp_path: Path, follow: Follow) -> None:
@@ -198,7 +202,7 @@ def test_invalid_commit_does_not_end_the_follower(tmp_path: Path, follow: Follow
     known = load_snapshot(tables.storage)
     commit = (tables.dir / ROUTE_CHANGES) / "_delta_log" / f"{1:020d}.json"
     commit.write_text('{"add":{}}')
-    follower, told = follow(tables.dir, known)
+    follower, received = follow(tables.dir, known)
     deadline = time.monotonic() + _DEADLINE_S
     while not follower.failure:
         assert time.monotonic() < deadline
@@ -206,7 +210,7 @@ def test_invalid_commit_does_not_end_the_follower(tmp_path: Path, follow: Follow
     commit.unlink()
     tables.log.register(a_registration())
     tables.commit()
-    told.wait_for(tables.log)
+    received.wait_for(tables.log)
 
 
 @pytest.mark.parametrize("commits", [0, 1, 5])
@@ -219,8 +223,8 @@ def test_another_table_in_its_place_makes_it_load_again_whatever_its_versions(
         other.log.register(a_registration(f"10.0.0.{number}:1", broker_name=f"b{number}"))
         tables.commit()
     other.commit()
-    _, told = follow(tables.dir)
-    told.wait_for(tables.log)
+    _, received = follow(tables.dir)
+    received.wait_for(tables.log)
     place = tables.dir / ROUTE_CHANGES
     place.rename(tmp_path / "aside")
     (other.dir / ROUTE_CHANGES).rename(place)
@@ -228,38 +232,38 @@ def test_another_table_in_its_place_makes_it_load_again_whatever_its_versions(
     for number in range(commits):
         tables.log.register(a_registration(f"10.0.1.{number}:1", broker_name=f"c{number}"))
         tables.commit()
-    told.wait(lambda: told.table.groups == other.log.groups.groups)
+    received.wait(lambda: received.table.groups == other.log.groups.groups)
 
 
 def test_reported_rows_stay_when_the_table_is_removed(tmp_path: Path, follow: Follow) -> None:
     tables = TablesOfLog(tmp_path)
     tables.log.register(a_registration())
     tables.commit()
-    follower, told = follow(tables.dir)
-    told.wait_for(tables.log)
+    follower, received = follow(tables.dir)
+    received.wait_for(tables.log)
     tables.dir.rename(tmp_path / "aside")
     deadline = time.monotonic() + _DEADLINE_S
     while "does not exist any more" not in follower.failure:
         assert time.monotonic() < deadline
         time.sleep(0.01)
-    assert (told.reloads, told.table.groups) == (1, tables.log.groups.groups)
+    assert (received.reloads, received.table.groups) == (1, tables.log.groups.groups)
     (tmp_path / "aside").rename(tables.dir)
-    told.wait(lambda: told.reloads == 2)
+    received.wait(lambda: received.reloads == 2)
     assert follower.failure == ""
 
 
 def test_figures_of_the_job_are_reported_with_its_commits(follow: Follow, tmp_path: Path) -> None:
     tables = TablesOfLog(tmp_path)
-    follower, told = follow(tables.dir)
-    told.wait(lambda: told.reloads == 1)
+    follower, received = follow(tables.dir)
+    received.wait(lambda: received.reloads == 1)
     tables.log.register(a_registration())
     figures = JobFigures(started_ms=5, at_ms=7, records=1, dead_letters=2)
     tables.writer.write(tables.rows_from(0), tables.reached(), 1, encode_job_figures(figures))
-    told.wait_for(tables.log)
+    received.wait_for(tables.log)
     assert follower.job == figures
     tables.log.tick()
     tables.commit()  # by a job that says nothing of itself
-    told.wait_for(tables.log)
+    received.wait_for(tables.log)
     assert follower.job == figures
 
 
@@ -269,12 +273,12 @@ def test_a_commit_of_another_table_makes_it_load_again(tmp_path: Path, follow: F
     tables.log.register(a_registration())
     tables.commit()
     known = load_snapshot(tables.storage)
-    follower, told = follow(tables.dir, replace(known, table_id="of a table that is no more"))
+    follower, received = follow(tables.dir, replace(known, table_id="of a table that is no more"))
     tables.log.say(TopicDeleted(S1, "TopicTest", None))
     tables.commit()
-    told.wait(lambda: told.reloads == 1)
-    told.wait_for(tables.log)
-    assert told.changes == []
+    received.wait(lambda: received.reloads == 1)
+    received.wait_for(tables.log)
+    assert received.changes == []
     assert follower.table_id == known.table_id
 
 
@@ -316,17 +320,17 @@ def test_restored_table_with_other_commits_makes_it_load_again(
     for number in (1, 2, 3):
         _register(tables, number)
         tables.commit()
-    _, told = follow(tables.dir)
-    told.wait_for(tables.log)
+    _, received = follow(tables.dir)
+    received.wait_for(tables.log)
     restore(folder, backup)
     tables.writer = tables.new_writer()
     _register(tables, 7, 8, 9)
     for end in cuts:
         _commit_up_to(tables, end)
-    told.wait_for(tables.log)
+    received.wait_for(tables.log)
     tables.log.tick()
     tables.commit()
-    told.wait_for(tables.log)
+    received.wait_for(tables.log)
 
 
 def test_a_restore_by_another_program_is_not_followed(tmp_path: Path, follow: Follow) -> None:
@@ -334,17 +338,17 @@ def test_a_restore_by_another_program_is_not_followed(tmp_path: Path, follow: Fo
     for number in range(4):
         _register(tables, number)
         tables.commit()
-    follower, told = follow(tables.dir)
-    told.wait_for(tables.log)
+    follower, received = follow(tables.dir)
+    received.wait_for(tables.log)
     DeltaTable(tables.dir / ROUTE_CHANGES).restore(2)
-    told.wait(lambda: told.reloads == 2)
+    received.wait(lambda: received.reloads == 2)
     assert "changes rows" in follower.failure
-    assert told.table.groups == tables.log.groups.groups
+    assert received.table.groups == tables.log.groups.groups
     prepare_tables(tables.settings, TOPIC_ID)
     tables.writer = tables.new_writer()
     _register(tables, 9)
     tables.commit()
-    told.wait_for(tables.log)
+    received.wait_for(tables.log)
 
 
 def test_newest_valid_version_of_a_damaged_table_is_reported_until_its_repair(tmp_path: Path, follow: Follow) -> None:
@@ -353,11 +357,11 @@ def test_newest_valid_version_of_a_damaged_table_is_reported_until_its_repair(tm
         _register(tables, number)
         tables.commit()
     (tables.dir / ROUTE_CHANGES / commit_name(3)).write_bytes(b"")
-    follower, told = follow(tables.dir)
-    told.wait(lambda: told.next_offsets == {0: 2})
+    follower, received = follow(tables.dir)
+    received.wait(lambda: received.next_offsets == {0: 2})
     assert commit_name(3) in follower.failure
     prepare_tables(tables.settings, TOPIC_ID)
     tables.writer = tables.new_writer()
     tables.commit()
-    told.wait_for(tables.log)
+    received.wait_for(tables.log)
     assert follower.failure == ""

@@ -47,7 +47,7 @@ time.sleep(600)
 """
 
 
-class Told:
+class Terminal:
     """The lines on the terminal."""
 
     def __init__(self) -> None:
@@ -70,74 +70,74 @@ async def _until(condition: Callable[[], object]) -> None:
 
 
 @pytest.fixture
-async def told() -> Told:
-    return Told()
+async def terminal() -> Terminal:
+    return Terminal()
 
 
 @pytest.fixture
-async def supervisor(tmp_path: Path, told: Told) -> AsyncIterator[Supervisor]:
-    supervisor = Supervisor(tmp_path / "logs", {"PYTHONPATH": os.getcwd()}, told, backoff=_QUICK)
+async def supervisor(tmp_path: Path, terminal: Terminal) -> AsyncIterator[Supervisor]:
+    supervisor = Supervisor(tmp_path / "logs", {"PYTHONPATH": os.getcwd()}, terminal, backoff=_QUICK)
     yield supervisor
     await supervisor.stop()
 
 
-async def test_child_that_dies_is_restarted_with_growing_delays(supervisor: Supervisor, told: Told) -> None:
+async def test_child_that_dies_is_restarted_with_growing_delays(supervisor: Supervisor, terminal: Terminal) -> None:
     supervisor.start(_python("job", "raise SystemExit(1)"))
-    await _until(lambda: len(told.lines) >= 4)
+    await _until(lambda: len(terminal.lines) >= 4)
     waits = ["0.02", "0.04", "0.08", "0.08"]
-    assert told.lines[:4] == [f"job ended with exit code 1; restarting it in {wait} s" for wait in waits]
+    assert terminal.lines[:4] == [f"job ended with exit code 1; restarting it in {wait} s" for wait in waits]
 
 
-async def test_healthy_run_resets_the_restart_delay(tmp_path: Path, told: Told) -> None:
-    supervisor = Supervisor(tmp_path, {}, told, backoff=Backoff(first_s=0.01, most_s=60.0, healthy_s=0.0))
+async def test_healthy_run_resets_the_restart_delay(tmp_path: Path, terminal: Terminal) -> None:
+    supervisor = Supervisor(tmp_path, {}, terminal, backoff=Backoff(first_s=0.01, most_s=60.0, healthy_s=0.0))
     supervisor.start(_python("job", "raise SystemExit(1)"))
-    await _until(lambda: len(told.lines) >= 3)
+    await _until(lambda: len(terminal.lines) >= 3)
     await supervisor.stop()
-    assert all(line.endswith("restarting it in 0.01 s") for line in told.lines)
+    assert all(line.endswith("restarting it in 0.01 s") for line in terminal.lines)
 
 
-async def test_a_killed_child_is_started_again(supervisor: Supervisor, told: Told) -> None:
+async def test_a_killed_child_is_started_again(supervisor: Supervisor, terminal: Terminal) -> None:
     supervisor.start(_python("job", _SLEEP))
     await _until(lambda: supervisor.pid("job"))
     first = supervisor.pid("job") or 0
     os.kill(first, signal.SIGKILL)
     await _until(lambda: supervisor.pid("job") not in (None, first))
-    assert told.lines == ["job was ended by SIGKILL; restarting it in 0.02 s"]
+    assert terminal.lines == ["job was ended by SIGKILL; restarting it in 0.02 s"]
 
 
-async def test_reason_is_the_last_output_of_the_child(supervisor: Supervisor, told: Told) -> None:
+async def test_reason_is_the_last_output_of_the_child(supervisor: Supervisor, terminal: Terminal) -> None:
     supervisor.start(_python("job", "raise ValueError('no such thing')"))
-    await _until(lambda: told.lines)
-    assert told.lines[0].startswith("job ended with exit code 1 (ValueError: no such thing);")
+    await _until(lambda: terminal.lines)
+    assert terminal.lines[0].startswith("job ended with exit code 1 (ValueError: no such thing);")
 
 
 @pytest.mark.parametrize("code", [2, 3])
 async def test_a_refusal_of_a_required_part_before_the_start_has_succeeded_fails_it(
-    supervisor: Supervisor, told: Told, code: int
+    supervisor: Supervisor, terminal: Terminal, code: int
 ) -> None:
     refusal = f"print('error: no Kafka', flush=True); print('x'); raise SystemExit({code})"
     supervisor.start(_python("serve", refusal, is_required=True))
     async with asyncio.timeout(_DEADLINE_S):
         failure = await supervisor.failure
     assert failure == ChildFailure("serve", code, "no Kafka")
-    assert told.lines == []
+    assert terminal.lines == []
 
 
 @pytest.mark.parametrize("code", [2, 3])
 async def test_a_required_part_is_started_again_after_a_refusal_once_the_start_has_succeeded(
-    supervisor: Supervisor, told: Told, code: int
+    supervisor: Supervisor, terminal: Terminal, code: int
 ) -> None:
     supervisor.is_settled = True
     refusal = f"print('error: no Kafka', flush=True); raise SystemExit({code})"
     supervisor.start(_python("serve", refusal, is_required=True))
-    await _until(lambda: len(told.lines) >= 2)
-    assert told.lines[0] == f"serve ended with exit code {code} (no Kafka); restarting it in 0.02 s"
+    await _until(lambda: len(terminal.lines) >= 2)
+    assert terminal.lines[0] == f"serve ended with exit code {code} (no Kafka); restarting it in 0.02 s"
     assert not supervisor.failure.done()
 
 
 @pytest.mark.parametrize("is_settled", [False, True])
 async def test_part_that_cannot_run_is_reported_once_and_not_restarted(
-    supervisor: Supervisor, told: Told, tmp_path: Path, *, is_settled: bool
+    supervisor: Supervisor, terminal: Terminal, tmp_path: Path, *, is_settled: bool
 ) -> None:
     supervisor.is_settled = is_settled
     runs = tmp_path / "runs"
@@ -145,77 +145,79 @@ async def test_part_that_cannot_run_is_reported_once_and_not_restarted(
     supervisor.start(_python("job", refusal))
     supervisor.start(_python("other", "raise SystemExit(1)"))
     # Longer than the job would have waited for its next start.
-    await _until(lambda: sum(line.startswith("other ended") for line in told.lines) >= 5)
+    await _until(lambda: sum(line.startswith("other ended") for line in terminal.lines) >= 5)
     assert runs.read_text() == "x"
-    assert [line for line in told.lines if "job" in line] == [
+    assert [line for line in terminal.lines if "job" in line] == [
         "job cannot run and is not restarted: another log",
         "the other parts continue without job; fix this, then restart `up`",
     ]
     assert not supervisor.failure.done()
 
 
-async def test_a_part_whose_prerequisite_is_missing_is_started_again(supervisor: Supervisor, told: Told) -> None:
+async def test_a_part_whose_prerequisite_is_missing_is_started_again(
+    supervisor: Supervisor, terminal: Terminal
+) -> None:
     supervisor.start(_python("job", "print('error: no Kafka', flush=True); raise SystemExit(3)"))
-    await _until(lambda: len(told.lines) >= 2)
-    assert told.lines[1] == "job ended with exit code 3 (no Kafka); restarting it in 0.04 s"
+    await _until(lambda: len(terminal.lines) >= 2)
+    assert terminal.lines[1] == "job ended with exit code 3 (no Kafka); restarting it in 0.04 s"
 
 
-async def test_stop_ends_the_last_started_first(supervisor: Supervisor, told: Told, tmp_path: Path) -> None:
+async def test_stop_ends_the_last_started_first(supervisor: Supervisor, terminal: Terminal, tmp_path: Path) -> None:
     for name in ("kafka", "job", "serve"):
         supervisor.start(_python(name, _SAYS_ITS_END.format(path=str(tmp_path / "ends"), name=name)))
-    await _until(lambda: len(told.lines) == 3)
+    await _until(lambda: len(terminal.lines) == 3)
     await supervisor.stop()
     assert (tmp_path / "ends").read_text().split() == ["serve", "job", "kafka"]
 
 
-async def test_stop_kills_what_does_not_end_in_time(supervisor: Supervisor, told: Told) -> None:
+async def test_stop_kills_what_does_not_end_in_time(supervisor: Supervisor, terminal: Terminal) -> None:
     supervisor.start(_python("job", _IGNORES_SIGTERM, stop_timeout_s=0.1))
-    await _until(lambda: told.lines)
+    await _until(lambda: terminal.lines)
     pid = supervisor.pid("job") or 0
     await supervisor.stop()
     assert not is_running(pid)
 
 
-async def test_a_second_signal_kills_without_waiting(supervisor: Supervisor, told: Told) -> None:
+async def test_a_second_signal_kills_without_waiting(supervisor: Supervisor, terminal: Terminal) -> None:
     supervisor.start(_python("job", _IGNORES_SIGTERM, stop_timeout_s=600.0))
     supervisor.start(_python("serve", _IGNORES_SIGTERM, stop_timeout_s=600.0))
-    await _until(lambda: len(told.lines) == 2)
+    await _until(lambda: len(terminal.lines) == 2)
     stop = asyncio.ensure_future(supervisor.stop())
     supervisor.hurry()
     async with asyncio.timeout(_DEADLINE_S):
         await stop
 
 
-async def test_stop_during_a_wait_for_the_next_start_ends_at_once(tmp_path: Path, told: Told) -> None:
-    supervisor = Supervisor(tmp_path, {}, told, backoff=Backoff(first_s=600.0, most_s=600.0))
+async def test_stop_during_a_wait_for_the_next_start_ends_at_once(tmp_path: Path, terminal: Terminal) -> None:
+    supervisor = Supervisor(tmp_path, {}, terminal, backoff=Backoff(first_s=600.0, most_s=600.0))
     supervisor.start(_python("job", "raise SystemExit(1)"))
-    await _until(lambda: told.lines)
+    await _until(lambda: terminal.lines)
     async with asyncio.timeout(_DEADLINE_S):
         await supervisor.stop()
     assert supervisor.pid("job") is None
 
 
-async def test_processes_left_by_a_child_end_with_it(supervisor: Supervisor, told: Told) -> None:
+async def test_processes_left_by_a_child_end_with_it(supervisor: Supervisor, terminal: Terminal) -> None:
     supervisor.start(_python("job", _LEAVES_A_GRANDCHILD))
-    await _until(lambda: any("restarting it" in line for line in told.lines))
-    grandchild = int(told.lines[0].removeprefix("job: "))
+    await _until(lambda: any("restarting it" in line for line in terminal.lines))
+    grandchild = int(terminal.lines[0].removeprefix("job: "))
     assert not is_running(grandchild)
 
 
 async def test_output_goes_to_the_log_and_progress_to_the_terminal(
-    supervisor: Supervisor, told: Told, tmp_path: Path
+    supervisor: Supervisor, terminal: Terminal, tmp_path: Path
 ) -> None:
     code = (
         "import sys; print('plain'); print('progress: half', flush=True); sys.stderr.write('no newline'); sys.exit(1)"
     )
     supervisor.start(_python("job", code))
-    await _until(lambda: len(told.lines) >= 2)
-    assert told.lines[0] == "job: half"
+    await _until(lambda: len(terminal.lines) >= 2)
+    assert terminal.lines[0] == "job: half"
     assert (tmp_path / "logs" / "job.log").read_text().startswith("plain\nprogress: half\nno newline\n")
 
 
 async def test_a_child_is_ready_when_its_own_run_file_appears(
-    supervisor: Supervisor, told: Told, tmp_path: Path
+    supervisor: Supervisor, terminal: Terminal, tmp_path: Path
 ) -> None:
     run_file = tmp_path / "run" / "serve.json"
     run_file.parent.mkdir()

@@ -16,7 +16,7 @@ from namesrv_stream.instants import duration, instant
 from namesrv_stream.route.changes import Cause
 from namesrv_stream.route.model import DRAINED_BROKERS
 from namesrv_stream.route.registration import some_of
-from namesrv_stream.route.route_view import RouteView
+from namesrv_stream.route.view.route_view import RouteView
 from namesrv_stream.server.http.console.query import SHOWN, STATES, WHY_ENDED, Question, Tone, plain
 from namesrv_stream.server.steps import Kept, Steps
 from namesrv_stream.server.view.fleet import Broker, Drain, Fleet

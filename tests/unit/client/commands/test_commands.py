@@ -141,9 +141,9 @@ async def test_invalid_key_value_file_is_refused(run: Run, tmp_path: Path, conte
 
 async def test_refused_change_gives_exit_code_1(run: Run) -> None:
     async with ScriptedNameServer(refuse) as server:
-        told = "error: PUT_KV_CONFIG (100) was answered NO_PERMISSION (16): not you; "
-        told += "this request was not signed: see --access-key and --secret-key-file\n"
-        assert await run("kv", "put", "ns", "k", "v", "-n", server.addr) == (1, "", told)
+        error = "error: PUT_KV_CONFIG (100) was answered NO_PERMISSION (16): not you; "
+        error += "this request was not signed: see --access-key and --secret-key-file\n"
+        assert await run("kv", "put", "ns", "k", "v", "-n", server.addr) == (1, "", error)
 
 
 async def test_write_permission_is_changed_at_every_server(run: Run) -> None:

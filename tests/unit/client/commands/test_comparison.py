@@ -15,7 +15,7 @@ async def _compared(left: ScriptedNameServer, right: ScriptedNameServer, patienc
     return await compare([left.addr, right.addr], None, None, ["ORDER_TOPIC_CONFIG"], 3_000, patience_s)
 
 
-def _told(found: Comparison) -> Sequence[tuple[str, str, str, list[str | None]]]:
+def _rows(found: Comparison) -> Sequence[tuple[str, str, str, list[str | None]]]:
     return [(d.key.kind, d.key.name, d.property, list(d.values.values())) for d in found.differences]
 
 
@@ -34,7 +34,7 @@ async def test_only_differing_values_are_reported() -> None:
         ScriptedNameServer(ScriptedRoutes(right_routes)) as right,
     ):
         found = await _compared(left, right)
-    assert _told(found) == [
+    assert _rows(found) == [
         ("topic", "t", "queues of b", ["4 read, 4 write, perm 6", "8 read, 8 write, perm 6"]),
     ]
 
@@ -45,9 +45,9 @@ async def test_item_unknown_to_one_server_is_reported_with_all_its_values() -> N
         ScriptedNameServer(ScriptedRoutes()) as right,
     ):
         found = await _compared(left, right)
-    told = _told(found)
-    assert {(kind, name) for kind, name, _, _ in told} == {("cluster", "c0"), ("broker", "a"), ("topic", "t")}
-    assert all(values[1] is None for *_, values in told)
+    rows = _rows(found)
+    assert {(kind, name) for kind, name, _, _ in rows} == {("cluster", "c0"), ("broker", "a"), ("topic", "t")}
+    assert all(values[1] is None for *_, values in rows)
 
 
 async def test_registration_in_progress_at_one_server_is_no_difference() -> None:

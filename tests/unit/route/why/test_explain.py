@@ -236,14 +236,14 @@ def test_hidden_by_a_zone() -> None:
     assert Why.HIDDEN_BY_ZONE not in causes(why(log, zone="East"))
 
 
-@pytest.mark.parametrize(("unmapped", "told"), [("keep", "told unchanged"), ("omit", "left out")])
-def test_address_that_the_clients_view_does_not_map(unmapped: str, told: str) -> None:
+@pytest.mark.parametrize(("unmapped", "effect"), [("keep", "passed on unchanged"), ("omit", "left out")])
+def test_address_that_the_clients_view_does_not_map(unmapped: str, effect: str) -> None:
     log = Log()
     rows = log.register(a_broker())
     view = parse_view("outside", json.dumps({"networks": ["203.0.113.0/24"], "unmapped": unmapped}))
     answer = why(log, view=view)
     assert causes(answer) == [Why.ADDRESS_NOT_MAPPED]
-    assert f"({told} in view outside)" in first(answer).text
+    assert f"({effect} in view outside)" in first(answer).text
     assert_evidence(first(answer), rows, "registered")
     mapped = {"networks": ["203.0.113.0/24"], "mappings": [{"to": "{broker_name}.example.org:{port}"}]}
     assert Why.ADDRESS_NOT_MAPPED not in causes(why(log, view=parse_view("outside", json.dumps(mapped))))

@@ -43,7 +43,7 @@ async def test_unmapped_addresses_are_counted_and_shown() -> None:
         await served.rig.put_view("outside", mappings=[*MAPPINGS, everything])
         await served.rig.core.unmapped.refresh()
         after, samples_after = (await served.get("/healthz")).json(), await served.samples()
-    reason = "address view outside has no mapping for other 0 10.0.0.9:10911: told unchanged"
+    reason = "address view outside has no mapping for other 0 10.0.0.9:10911: passed on unchanged"
     assert {"name": "address_views", "state": "degraded", "reason": reason} in health["parts"]
     assert health["state"] == "yellow"
     assert f"address_views: {reason}" in ready.json()["reasons"]
@@ -58,7 +58,7 @@ async def test_a_listener_without_a_view_is_reported() -> None:
     served.rig.talk()
     unmapped = UnmappedAddresses(served.rig.server, {"outside": 9877})
     assert unmapped.reasons() == [
-        "listener outside has no address view: its clients are told the brokers' own addresses"
+        "listener outside has no address view: its clients receive the brokers' own addresses"
     ]
     await served.rig.put_view("outside", listeners=["outside"])
     assert unmapped.reasons() == []

@@ -13,7 +13,7 @@ from namesrv_stream.remoting.headers import ORDER_TOPIC_CONFIG
 from namesrv_stream.route.address_views import AddressView, parse_view
 from namesrv_stream.route.group import BrokerGroup, is_nothing
 from namesrv_stream.route.model import QueueData
-from namesrv_stream.route.route_view import RouteView
+from namesrv_stream.route.view.route_view import RouteView
 from namesrv_stream.server.net import cached_answers
 from namesrv_stream.server.net.cached_answers import CachedRouteAnswers
 from tests.support.examples import examples

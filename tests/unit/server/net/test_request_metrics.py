@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from namesrv_stream.metric_catalogue import METRICS
-from namesrv_stream.metrics import Samples
+from namesrv_stream.metrics import Counters, Samples
 from namesrv_stream.remoting.command import RequestCode, ResponseCode
 from namesrv_stream.server.net.request_metrics import BOUNDS_NS, RequestMetrics
 
@@ -50,10 +50,20 @@ def test_the_documentation_lists_the_values_of_request_type_and_result() -> None
     expected |= {"`admin` (every other code)"} | {f"`{result}`" for result in re.findall(r'result="(\w+)"', text)}
     page = (Path(__file__).resolve().parents[4] / "docs/http.md").read_text(encoding="utf-8")
     (paragraph,) = re.findall(r"^(`request_type` is .*?)\n\n", page, re.MULTILINE | re.DOTALL)
-    assert [value for value in sorted(expected) if value not in paragraph] == []
+    assert [value for value in sorted(expected) if value not in paragraph] == [], (
+        "these texts are missing in docs/http.md, in the paragraph that begins with `request_type`"
+    )
 
 
 @pytest.mark.parametrize("name", sorted(METRICS))
 def test_a_metric_with_other_labels_than_described_is_refused(name: str) -> None:
+    labels = (*METRICS[name].labels, "one more")
     with pytest.raises(ValueError, match="has the labels"):
-        Samples().add(name, 1, *METRICS[name].labels, "one more")
+        Samples().add(name, 1, *labels)
+    with pytest.raises(ValueError, match="has the labels"):
+        Counters().count(name, *labels)
+
+
+def test_a_name_that_is_not_in_the_catalogue_is_refused_when_it_is_counted() -> None:
+    with pytest.raises(KeyError, match="rocketmq_namesrv_misspelt_total"):
+        Counters().count("rocketmq_namesrv_misspelt_total")

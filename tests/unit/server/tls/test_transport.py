@@ -151,10 +151,10 @@ def test_a_broken_connection_takes_an_answer_that_comes_late(authority: Authorit
     pair.establish()
     with pytest.raises(TlsBroken):
         pair.server.received(b"\x17\x03\x03\x00\x40" + b"z" * 64)
-    told = pair.below.written
-    assert told  # the alert
+    alert = pair.below.written
+    assert alert  # the alert
     pair.server.write(b"answer")
     assert pair.server.received(b"\x17\x03\x03\x00\x40" + b"z" * 64) == b""
-    assert pair.below.written == told
+    assert pair.below.written == alert
     pair.server.close()
     assert pair.below.is_closed

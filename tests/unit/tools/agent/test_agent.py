@@ -154,9 +154,9 @@ async def test_a_refused_registration_is_tried_again_at_the_next_interval(caplog
         server.script = accept_all
         assert await agent.wait_registered(10_000)
         assert server.connections == 1
-    told = [record.getMessage() for record in caplog.records if "refused" in record.getMessage()]
-    assert len(told) == 1
-    assert "code 1: no\\nway" in told[0]
+    refusals = [record.getMessage() for record in caplog.records if "refused" in record.getMessage()]
+    assert len(refusals) == 1
+    assert "code 1: no\\nway" in refusals[0]
 
 
 async def test_missing_answer_closes_the_connection() -> None:

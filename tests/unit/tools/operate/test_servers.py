@@ -14,12 +14,12 @@ def test_a_row_says_whether_clients_are_told_of_the_server(capsys: pytest.Captur
         NameServer("ns-b", _STARTED_MS, "silent", "", False, "it is silent"),
     ]
     print_servers(ServerList(["10.0.0.1:9876"], "log", servers, ["ns-\x1b"]))
-    title, first, second, unknown, _, told = capsys.readouterr().out.splitlines()
+    title, first, second, unknown, _, nsaddr = capsys.readouterr().out.splitlines()
     assert title.split() == ["SERVER", "ADDRESS", "STATUS", "STARTED", "LISTED"]
     assert first.split() == ["ns-a", "10.0.0.1:9876", "talking", "2026-11-24", "15:40:10Z", "yes"]
     assert second.split("  ")[-1].strip() == "no: it is silent"
     assert "\x1b" not in unknown
-    assert told == "/rocketmq/nsaddr answers 10.0.0.1:9876 (from log)"
+    assert nsaddr == "/rocketmq/nsaddr answers 10.0.0.1:9876 (from log)"
 
 
 def test_several_servers_are_refused_by_name() -> None:

@@ -71,8 +71,8 @@ def test_what_brokers_offer_now_is_what_their_route_tells(found: list[BrokerGrou
         table.replace_group(group)
     for topic in table.topics():
         route = pickup_topic_route(table, topic, support_acting_master=acting)
-        told = list(offers_now(table.queue_data_of(topic), topic, support_acting_master=acting))
-        assert route is None or told == list(offers_of(route))
+        offers = list(offers_now(table.queue_data_of(topic), topic, support_acting_master=acting))
+        assert route is None or offers == list(offers_of(route))
 
 
 def _offers(count: int, *, perm: str) -> Iterator[tuple[str, Offer]]:

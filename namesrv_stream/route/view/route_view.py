@@ -25,7 +25,7 @@ from namesrv_stream.route.events import (
 from namesrv_stream.route.group import BrokerGroup, is_nothing
 from namesrv_stream.route.reducer import CommitRows, apply, apply_to_group
 from namesrv_stream.route.table import OnChanged, RouteTable
-from namesrv_stream.route.view_layers import (
+from namesrv_stream.route.view.view_layers import (
     Overlay,
     Pending,
     PendingBroadcasts,

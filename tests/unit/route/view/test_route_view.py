@@ -14,10 +14,10 @@ from namesrv_stream.route.events import (
 from namesrv_stream.route.group import BrokerGroup
 from namesrv_stream.route.model import DataVersion, Registration
 from namesrv_stream.route.reducer import apply
-from namesrv_stream.route.route_view import RouteView
 from namesrv_stream.route.table import RouteTable
 from namesrv_stream.route.topic_route import pickup_topic_route
-from namesrv_stream.route.view_layers import Pending
+from namesrv_stream.route.view.route_view import RouteView
+from namesrv_stream.route.view.view_layers import Pending
 from tests.support.builders import NAME, READ_ONLY, RW, S1, S2, Log, a_key, a_registration, over
 
 MASTER = "10.0.0.1:10911"

@@ -17,8 +17,8 @@ from namesrv_stream.route.events import (
 from namesrv_stream.route.group import BrokerGroup
 from namesrv_stream.route.model import DataVersion, Registration
 from namesrv_stream.route.reducer import apply
-from namesrv_stream.route.route_view import RouteView
 from namesrv_stream.route.table import RouteTable
+from namesrv_stream.route.view.route_view import RouteView
 from tests.support.builders import NAME, RW, S1, S2, Log, a_key, a_registration, over
 
 ORDER = "ORDER_TOPIC_CONFIG"

@@ -35,10 +35,10 @@ from namesrv_stream.route.events import (
 from namesrv_stream.route.liveness_settings import FoldSettings
 from namesrv_stream.route.model import DataVersion, LiveKey, QueueData, Registration
 from namesrv_stream.route.reducer import apply, slices_of
-from namesrv_stream.route.route_view import RouteView
 from namesrv_stream.route.table import RouteTable
 from namesrv_stream.route.topic_route import TopicRoute, pickup_topic_route
-from namesrv_stream.route.view_layers import Pending
+from namesrv_stream.route.view.route_view import RouteView
+from namesrv_stream.route.view.view_layers import Pending
 from tests.support.builders import Log, a_mapping, a_registration
 from tests.support.examples import examples
 
