@@ -1,5 +1,6 @@
 """The values of metrics: counters, histograms, and their text for Prometheus."""
 
+from bisect import bisect_left
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import Final
@@ -29,6 +30,10 @@ class Histogram:
         self.bounds = tuple(bounds)
         self.counts = list(counts) or [0] * (len(self.bounds) + 1)
         self.total = total
+
+    def add(self, value: float, times: int = 1) -> None:
+        self.counts[bisect_left(self.bounds, value)] += times
+        self.total += value * times
 
 
 class Counters:

@@ -167,31 +167,20 @@ def decode_frame(frame: bytes) -> RemotingCommand:
 
 
 _OPAQUE: Final = b'"opaque":'
-_OPAQUE_BYTES: Final = len(_OPAQUE)
-_WORD_BYTES: Final = 4
 #: The largest signed 32-bit number.
 _MAX_OPAQUE: Final = b"2147483647"
 _ZERO: Final = ord("0")
 _LENGTHS: Final = struct.Struct(">II")
 
 
-class CutFrame(NamedTuple):
-    """A frame without length prefix, split by ``cut_opaque``.
+def cut_opaque(frame: bytes) -> tuple[bytes, bytes, bytes]:
+    """Split a frame into what is before its opaque, the opaque's digits, and the rest.
 
-    Attributes:
-        template: The frame without the digits of the opaque.
-        opaque: The digits.
+    The first text that looks like the opaque counts; ``has_template`` checks whether it is the opaque.
     """
-
-    template: bytes
-    opaque: bytes
-
-
-def cut_opaque(frame: bytes) -> CutFrame:
-    """Split a frame at the first text that looks like its opaque. ``template_of`` checks whether it is the opaque."""
-    begin = frame.find(_OPAQUE) + _OPAQUE_BYTES
-    end = frame.find(b",", begin)
-    return CutFrame(frame[:begin] + frame[end:], frame[begin:end])
+    before, _, rest = frame.partition(_OPAQUE)
+    opaque, _, after = rest.partition(b",")
+    return before, opaque, after
 
 
 def is_canonical(opaque: bytes) -> bool:
@@ -203,8 +192,8 @@ def is_canonical(opaque: bytes) -> bool:
     )
 
 
-def template_of(frame: bytes, request: RemotingCommand) -> CutFrame | None:
-    """Split a frame, if all frames with its template and number of digits differ only in the opaque; otherwise None.
+def has_template(frame: bytes, request: RemotingCommand) -> bool:
+    """Whether the number that ``cut_opaque`` finds is the opaque: frames with another number differ in nothing else.
 
     The digits could be in a comment or in another object, or a later property could override them. Decoding the frame
     with another number in their place shows this.
@@ -213,18 +202,17 @@ def template_of(frame: bytes, request: RemotingCommand) -> CutFrame | None:
         frame: A frame without length prefix.
         request: The decoded frame.
     """
-    template, opaque = cut = cut_opaque(frame)
+    before, opaque, after = cut_opaque(frame)
     if request.serialize_type is not SerializeType.JSON or not is_canonical(opaque):
-        return None
+        return False
     if str(request.opaque).encode() != opaque:
-        return None
+        return False
     other = opaque[:-1] + b"%d" % ((opaque[-1] - _ZERO + 1) % 10)
-    begin = frame.find(_OPAQUE) + _OPAQUE_BYTES
     try:
-        decoded = decode_frame(template[:begin] + other + template[begin:])
+        decoded = decode_frame(before + _OPAQUE + other + b"," + after)
     except RemotingError:
-        return None
-    return cut if decoded == replace(request, opaque=int(other)) else None
+        return False
+    return decoded == replace(request, opaque=int(other))
 
 
 class ResponseTemplate(NamedTuple):
@@ -240,11 +228,12 @@ class ResponseTemplate(NamedTuple):
     head: bytes
     tail: bytes
 
-    def lengths(self, digits: int) -> bytes:
-        """Return the first 8 bytes of a frame whose opaque has ``digits`` digits: the lengths of frame and header."""
-        header_bytes = self.header_bytes + digits
-        body_bytes = len(self.head) + len(self.tail) - self.header_bytes
-        return _LENGTHS.pack(_WORD_BYTES + header_bytes + body_bytes, header_bytes)
+    def frame(self, opaque: bytes) -> bytes:
+        """Return the response, with length prefix, to a request with this opaque."""
+        header_bytes, head, tail = self
+        digits = len(opaque)
+        lengths = _LENGTHS.pack(_HEADER_WORD_BYTES + len(head) + digits + len(tail), header_bytes + digits)
+        return b"".join((lengths, head, opaque, tail))
 
 
 def response_template(frame: bytes) -> ResponseTemplate:
@@ -254,6 +243,5 @@ def response_template(frame: bytes) -> ResponseTemplate:
         frame: A frame with a JSON header, as ``encode_frame`` returns it.
     """
     _, header_bytes = _LENGTHS.unpack_from(frame)
-    begin = frame.find(_OPAQUE, _LENGTHS.size) + _OPAQUE_BYTES
-    end = frame.find(b",", begin)
-    return ResponseTemplate(header_bytes - (end - begin), frame[_LENGTHS.size : begin], frame[end:])
+    before, opaque, after = cut_opaque(frame[_LENGTHS.size :])
+    return ResponseTemplate(header_bytes - len(opaque), before + _OPAQUE, b"," + after)

@@ -18,7 +18,7 @@ from namesrv_stream.route.view.route_view import RouteView
 from namesrv_stream.server.gateway.gateway import Gateway
 from namesrv_stream.server.gateway.records import GatewayLimits
 from namesrv_stream.server.min_broker_notifier import MinBrokerNotifier
-from namesrv_stream.server.native.lane import NativeLane
+from namesrv_stream.server.native.lane import Lane
 from namesrv_stream.server.net.cached_answers import CachedRouteAnswers
 from namesrv_stream.server.net.connection import RemotingConnection
 from namesrv_stream.server.net.connections import Connections
@@ -46,7 +46,7 @@ class Ports:
 
     clock: Clock
     identity: Identity
-    lane: NativeLane | None = None
+    lane: Lane | None = None
     listen_port: int = 0
     large_requests: LargeRequests | None = None
     gather_items: int = MAX_ITEMS

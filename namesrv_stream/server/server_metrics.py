@@ -4,7 +4,6 @@ Code that causes an event counts it in ``Counters``, and ``net.request_metrics``
 read here from the components that know them, those of brokers in steps (``steps``).
 """
 
-from bisect import bisect_left
 from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -73,8 +72,7 @@ class ServerMetrics:
         self._steps = Steps()
 
     def beat_came_late(self, late_ms: float) -> None:
-        self._loop_lag.counts[bisect_left(_LAG_BOUNDS_MS, late_ms)] += 1
-        self._loop_lag.total += late_ms
+        self._loop_lag.add(late_ms)
 
     async def text(self) -> bytes:
         counts, silences, contradicting = await self._count_brokers()
@@ -153,10 +151,10 @@ class ServerMetrics:
         samples.add(CONNECTION_EVENTS, max(0, closed), "closed")
         samples.add("rocketmq_namesrv_partial_frames_bytes", connections.partial_frames.size)
         samples.add("rocketmq_namesrv_unread_answers_bytes", connections.unread_bytes())
-        if connections.native_lane is not None:
+        if connections.lane is not None:
             for lane in ("native_lane", "express"):  # the second name is deprecated
-                samples.add(f"rocketmq_namesrv_{lane}_connections", connections.native_lane.connections)
-                samples.add(f"rocketmq_namesrv_{lane}_answers_bytes", connections.native_lane.known_bytes)
+                samples.add(f"rocketmq_namesrv_{lane}_connections", connections.lane.connections)
+                samples.add(f"rocketmq_namesrv_{lane}_answers_bytes", connections.lane.known_bytes)
         samples.add("rocketmq_namesrv_native_lane_active", self.native_lane.is_active)
         denied = self._requests.count(ResponseCode.NO_PERMISSION)
         samples.add("rocketmq_namesrv_security_events_total", denied, "auth", "denied")

@@ -52,7 +52,7 @@ class RemotingSettings(Section):
     unread_answers_bytes: Advanced[PositiveInt] = 256 * MIB
     slow_reader_ms: Advanced[PositiveInt] = 30_000
     max_requests_in_flight: Advanced[PositiveInt] = 256
-    native_lane: Advanced[Annotated[Literal["auto", "on", "off"], LowerCase]] = "auto"
+    native_lane: Advanced[Annotated[Literal["auto", "on", "python", "off"], LowerCase]] = "auto"
     native_lane_answers_bytes: Advanced[PositiveInt] = 128 * MIB
     view_listeners: Advanced[Listeners] = ()
     view_files: Advanced[Names] = ()

@@ -20,7 +20,7 @@ from namesrv_stream.server.core import Ports, build_core
 from namesrv_stream.server.gateway.partition_log import PartitionLog
 from namesrv_stream.server.gateway.publisher import KafkaPublisher
 from namesrv_stream.server.gateway.records import Acked, OutRecord
-from namesrv_stream.server.native.lane import NativeLane
+from namesrv_stream.server.native.lane import Lane
 from namesrv_stream.server.net.connection import RemotingConnection
 from namesrv_stream.server.net.connections import CONNECTION_EVENTS
 from namesrv_stream.server.net.large_requests import LargeRequests
@@ -268,7 +268,7 @@ class Rig:
         tls: TlsSettings | None = None,
         options: Options | None = None,
         access: Access | None = None,
-        native_lane: NativeLane | None = None,
+        lane: Lane | None = None,
         large_requests: LargeRequests | None = None,
     ) -> None:
         self.clock = LeapingClock()
@@ -283,7 +283,7 @@ class Rig:
             "liveness": {"max_gap_ms": MAX_GAP_MS},
         }
         sections = {name: getattr(settings, name).model_copy(update=values) for name, values in changes.items()}
-        ports = Ports(self.clock, self.identity, native_lane, 0, large_requests, gather_items)
+        ports = Ports(self.clock, self.identity, lane, 0, large_requests, gather_items)
         self.core = build_core(settings.model_copy(update=sections), self.view, ports)
         self.server = self.core.name_server
         if options is not None:

@@ -187,8 +187,7 @@ class StatusPage:
             text = f"it holds {counted(held, 'broker')} that appear to be dead: see `namesrv-stream guard list`"
             guard = _part("guard", "degraded", text)
         if native_lane.is_fault:
-            text = f"{native_lane.text}; Python answers all route queries, more slowly"
-            lane = _part("native_lane", "degraded", text)
+            lane = _part("native_lane", "degraded", native_lane.text)
         job = _job(tables, self._clock.now_ms(), self._stale_after_ms)
         others = [guard, *_address_views(figures.unmapped), lane]
         return [_server(gateway), _kafka(gateway), _tables(tables, self._stale_after_ms), job, *others]

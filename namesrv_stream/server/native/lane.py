@@ -1,20 +1,22 @@
-"""The Python side of the native lane: hands connections with only known route queries over to a C thread.
+"""Chooses a server's lane, and the Python side of the native one, which is a C thread.
 
-The lane only repeats answers that Python has given it, and returns a connection that sends anything else. So Python
-makes all decisions of a server, and a server without the lane gives the same answers, more slowly.
+A lane only repeats answers that Python has given it, and returns a connection that sends anything else. So Python
+makes all decisions of a server, and a server without a lane gives the same answers, more slowly.
 """
 
 import asyncio
 import ctypes
 import os
 import secrets
+import select
 import weakref
 from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path
-from typing import Final, NamedTuple, Protocol
+from typing import Final, NamedTuple
 
 from namesrv_stream.errors import ConfigError
 from namesrv_stream.remoting.frame import ResponseTemplate
+from namesrv_stream.server.native.python_lane import LaneConnection, PythonLane
 from namesrv_stream.server.net.request_metrics import BOUNDS_NS
 from namesrv_stream.settings import RemotingSettings
 
@@ -85,45 +87,6 @@ _ACTIVE_AT_ONCE: Final = 1_024
 _MAX_FOUND_BYTES: Final = 256 * 1024
 #: Connections taken back in one iteration of the event loop; a limit, because other sockets wait meanwhile.
 _RETURNED_AT_ONCE: Final = 256
-
-
-class LaneConnection(Protocol):
-    """A connection that can be handed over. Its ``connection_id`` is not 0, and is never used twice."""
-
-    connection_id: int
-    active_ms: int
-
-    def returned(self, unread: bytes, unsent: bytes) -> None:
-        """Continue a connection that the lane returned, with its unanswered bytes and its unsent answers."""
-
-
-class LaneStatus(NamedTuple):
-    """Whether the server uses the lane; a fault means that this build has the library but cannot use it."""
-
-    is_active: bool
-    text: str
-    is_fault: bool = False
-
-
-def open_lane(settings: RemotingSettings) -> "tuple[NativeLane | None, LaneStatus]":
-    """Start the lane if the settings allow it and this build has it.
-
-    Raises:
-        ConfigError: The settings require the lane, but it cannot start.
-    """
-    if settings.native_lane == "off":
-        return None, LaneStatus(False, "off: advanced.remoting.native_lane says so")
-    status = LaneStatus(False, "not in this build: namesrv-stream was built without its library")
-    try:
-        library = load_library()
-        if library is not None:
-            lane = NativeLane(library, settings.native_lane_answers_bytes, BOUNDS_NS)
-            return lane, LaneStatus(True, "active")
-    except (OSError, AttributeError) as error:
-        status = LaneStatus(False, f"its library cannot be used: {error}", is_fault=True)
-    if settings.native_lane == "on":
-        raise ConfigError("this installation", "advanced.remoting.native_lane", status.text)
-    return None, status
 
 
 class NativeLane:
@@ -247,3 +210,46 @@ class NativeLane:
     def known_bytes(self) -> int:
         self._library.lane_counters(self._lane, self._counters)
         return self._counters[len(self._counters) - 1]
+
+
+#: What answers the queries of connections that were handed over.
+Lane = NativeLane | PythonLane
+
+
+class LaneStatus(NamedTuple):
+    """Whether the server uses the native lane; a fault means that this build has the library but cannot use it."""
+
+    is_active: bool
+    text: str
+    is_fault: bool = False
+
+
+def open_lane(settings: RemotingSettings) -> tuple[Lane | None, LaneStatus]:
+    """Start the native lane if the settings allow it and this build has it, otherwise the Python lane if they allow it.
+
+    Raises:
+        ConfigError: The settings require the native lane, but it cannot start.
+    """
+    status = LaneStatus(False, "off: advanced.remoting.native_lane says so")
+    if settings.native_lane == "off":
+        return None, status
+    if settings.native_lane == "python":
+        return _python_lane(status)
+    status = LaneStatus(False, "not in this build: namesrv-stream was built without its library")
+    try:
+        library = load_library()
+        if library is not None:
+            lane = NativeLane(library, settings.native_lane_answers_bytes, BOUNDS_NS)
+            return lane, LaneStatus(True, "active")
+    except (OSError, AttributeError) as error:
+        status = LaneStatus(False, f"its library cannot be used: {error}", is_fault=True)
+    if settings.native_lane == "on":
+        raise ConfigError("this installation", "advanced.remoting.native_lane", status.text)
+    return _python_lane(status)
+
+
+def _python_lane(status: LaneStatus) -> tuple[PythonLane | None, LaneStatus]:
+    """Return the Python lane, and the status of the native one; None where the kernel has no epoll."""
+    if not hasattr(select, "epoll"):
+        return None, status
+    return PythonLane(BOUNDS_NS), status._replace(text=f"{status.text}; the Python lane answers instead, more slowly")

@@ -60,7 +60,7 @@ class RemotingConnection(asyncio.Protocol):
         self._inbound = Inbound(self._transport, services.tls, limits.max_frame_bytes)
         self._reading = Reading(self, self._transport, services)
         self._requests = Requests(self._session, self._reading, services, self._write, self._answer_waiting)
-        self._hand_over = HandOver(self._owner.native_lane, self, self._transport)
+        self._hand_over = HandOver(self._owner.lane, self, self._transport)
         if address := transport.get_extra_info("peername"):
             self.host, self.peer = host_of(address[0]), f"{address[0]}:{address[1]}"
         self._session.caller = Peer(self.host, False, self.host, self._listener)
@@ -131,7 +131,7 @@ class RemotingConnection(asyncio.Protocol):
             self.close(STOPPING)
 
     def _write(self, answers: bytes, request: bytes) -> None:
-        """Write answers; hand an idle, plain connection to the native lane if the only request was a route query."""
+        """Write answers; hand an idle, plain connection to the lane if the only request was a route query."""
         if (
             is_route_query(request)
             and self._reading.is_free
@@ -141,7 +141,7 @@ class RemotingConnection(asyncio.Protocol):
             and self._inbound.is_plain
         ):
             if self._hand_over.answer(request, answers, self._session.view_number):
-                self._reading.pause(Pause.NATIVE_LANE)
+                self._reading.pause(Pause.LANE)
         elif self._phase is not Phase.CLOSED:
             self._transport.write(answers)
 
@@ -153,13 +153,13 @@ class RemotingConnection(asyncio.Protocol):
             self.close(self._reason)
 
     def returned(self, unread: bytes, unsent: bytes) -> None:
-        """Continue after the native lane returned the connection."""
+        """Continue after the lane returned the connection."""
         self._hand_over.is_handed_over = False
         self.active_ms = self._services.gateway.observed_ms
         try:
             if unsent:
                 self._write(unsent, b"")
-            self._reading.resume(Pause.NATIVE_LANE)
+            self._reading.resume(Pause.LANE)
             if self._phase is Phase.CLOSING:
                 self.close(self._reason)
             elif unread:
@@ -186,7 +186,7 @@ class RemotingConnection(asyncio.Protocol):
             self._phase = Phase.LEAVING
             self._requests.has_answered = False
         if self._hand_over.take_back():
-            self._reading.resume(Pause.NATIVE_LANE)
+            self._reading.resume(Pause.LANE)
 
     def abort(self, reason: str) -> None:
         """Close at once, without waiting for unsent answers, which the peer may never read."""

@@ -13,7 +13,7 @@ from namesrv_stream.errors import RemotingError
 from namesrv_stream.logs import safe
 from namesrv_stream.metrics import Counters
 from namesrv_stream.route.events import BrokerHeartbeat
-from namesrv_stream.server.native.lane import NativeLane
+from namesrv_stream.server.native.lane import Lane
 from namesrv_stream.server.peer_log import PeerLog
 from namesrv_stream.settings import RemotingSettings
 
@@ -115,12 +115,12 @@ class Connections:
     """The open connections by id, and the limits for each of them and for all together."""
 
     def __init__(
-        self, limits: RemotingSettings, peer_log: PeerLog, counters: Counters, native_lane: NativeLane | None = None
+        self, limits: RemotingSettings, peer_log: PeerLog, counters: Counters, lane: Lane | None = None
     ) -> None:
         self.limits = limits
         self._counters = counters
         self._peer_log = peer_log
-        self.native_lane = native_lane
+        self.lane = lane
         self._open: dict[int, Connection] = {}
         self._ids = count(1)
         self._addresses = AddressCounts()
@@ -197,8 +197,8 @@ class Connections:
 
     def beat(self, observed_ms: int) -> None:
         """Close connections without progress, by observed time: a stall of the server itself closes none."""
-        if self.native_lane is not None:
-            for lent in self.native_lane.active():
+        if self.lane is not None:
+            for lent in self.lane.active():
                 lent.active_ms = observed_ms
         for connection in list(self._open.values()):
             if not connection.is_waiting and observed_ms - connection.active_ms > self.limits.idle_timeout_ms:

@@ -1,6 +1,5 @@
 """Counts and latencies of requests. They are plain numbers, so counting is cheap enough for every request."""
 
-from bisect import bisect_left
 from collections.abc import Callable, Mapping, Sequence
 from enum import IntEnum
 from typing import Final
@@ -42,13 +41,13 @@ class RequestMetrics:
     """Counts and latencies by request and response code.
 
     Args:
-        lane: Returns the figures of the route queries that the native lane answered: counts by ``BOUNDS_NS``, followed
+        lane: Returns the figures of the route queries that the lane answered: counts by ``BOUNDS_NS``, followed
             by the count above the last bound, and their total nanoseconds.
     """
 
     __slots__ = ("_by_code", "_lane", "_of_lane", "_route")
 
-    def __init__(self, lane: Callable[[], tuple[Sequence[int], int]] | None = None) -> None:
+    def __init__(self, lane: Callable[[], tuple[Sequence[int], float]] | None = None) -> None:
         self._route = Histogram(BOUNDS_NS)
         self._lane = lane
         self._of_lane = Histogram(BOUNDS_NS)  # the figures that `lane` returned last
@@ -60,8 +59,7 @@ class RequestMetrics:
         if histogram is None:
             request_code = request_code if request_code in _REQUEST_CODES else _UNKNOWN
             histogram = self._by_code.setdefault((request_code, response_code), Histogram(BOUNDS_NS))
-        histogram.counts[bisect_left(BOUNDS_NS, took_ns)] += 1
-        histogram.total += took_ns
+        histogram.add(took_ns)
 
     def count(self, response_code: ResponseCode) -> int:
         self._add_lane()

@@ -12,7 +12,8 @@ from typing import Final
 
 from namesrv_stream.errors import RemotingError
 from namesrv_stream.processor.name_server import DecodedBody
-from namesrv_stream.server.native.lane import LaneConnection, NativeLane
+from namesrv_stream.server.native.lane import Lane
+from namesrv_stream.server.native.python_lane import LaneConnection
 from namesrv_stream.server.net.connections import Connection
 from namesrv_stream.server.net.large_requests import LARGE_BYTES
 from namesrv_stream.server.net.session import LargeRequest, Services, Session
@@ -24,7 +25,7 @@ class Pause(Enum):
     SLOW_READER = "the peer does not read its answers"
     LARGE_REQUEST = "a large request of the peer waits for its turn"
     LARGE_FRAME = "the large requests of others are read first"
-    NATIVE_LANE = "the native lane reads it"
+    LANE = "the lane reads it"
 
 
 #: Pauses during which the server delays the peer.
@@ -108,12 +109,12 @@ class Reading:
 
 
 class HandOver:
-    """Controls whether Python or the native lane owns the socket of one plain connection.
+    """Controls whether the transport or the lane owns the socket of one plain connection.
 
-    While it ``is_handed_over``, the lane owns the socket or is returning it. Python neither reads nor writes then.
+    While it ``is_handed_over``, the lane owns the socket or is returning it. The transport does not use it then.
     """
 
-    def __init__(self, lane: NativeLane | None, connection: LaneConnection, transport: asyncio.Transport) -> None:
+    def __init__(self, lane: Lane | None, connection: LaneConnection, transport: asyncio.Transport) -> None:
         self.is_handed_over = False
         self._lane = lane
         self._connection = connection

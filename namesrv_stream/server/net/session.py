@@ -25,7 +25,7 @@ from namesrv_stream.server.gateway.gateway import Gateway
 from namesrv_stream.server.net.connections import Connection, Connections
 from namesrv_stream.server.net.large_requests import LargeRequests
 from namesrv_stream.server.net.request_metrics import RequestMetrics
-from namesrv_stream.server.net.response_cache import ResponseCache, scope_of
+from namesrv_stream.server.net.response_cache import ResponseCache
 from namesrv_stream.server.tls import ServerTls
 
 
@@ -66,7 +66,6 @@ class Session:
         self.changes = 0
         self.origin = services.origin._replace(connection_id=connection.connection_id)
         self._services = services
-        self._scope = scope_of(connection.connection_id)
         self._connection = connection
         self._views: AddressViews | None = None  # from which the next two were chosen; None: to be chosen again
         self._view: AddressView | None = None
@@ -79,17 +78,18 @@ class Session:
             RemotingError: The frame breaks the protocol.
         """
         began_ns = perf_counter_ns()
-        cached = self._services.responses.find(frame, self._scope, self.view_number)
-        if cached is None:
+        found = self._services.responses.find(frame, self.origin.connection_id, self.view_number)
+        if found is None:
             request = decode_frame(frame)
             return None if request.is_response else self._answer(request, began_ns, frame)  # never requested
-        if cached.heartbeat is not None:
+        response, (code, heartbeat) = found
+        if heartbeat is not None:
             try:
-                self._services.gateway.accept_heartbeat(cached.heartbeat)
+                self._services.gateway.accept_heartbeat(heartbeat)
             except Exception:
                 return self._failed(decode_frame(frame), began_ns)
-        self._services.request_metrics.answered(cached.code, ResponseCode.SUCCESS, perf_counter_ns() - began_ns)
-        return cached.frame
+        self._services.request_metrics.answered(code, ResponseCode.SUCCESS, perf_counter_ns() - began_ns)
+        return response
 
     @property
     def view_number(self) -> int:
@@ -149,7 +149,7 @@ class Session:
                 return None  # the answer follows later
             encoded = self._encoded(request, response, began_ns)
             if frame is not None and encoded is not None:
-                self._services.responses.keep(frame, request, answer, encoded, self._scope, number)
+                self._services.responses.keep(frame, request, answer, encoded, self.origin.connection_id, number)
             return encoded
         except Exception:
             # An internal error must not close the connection, which would remove the peer's brokers.

@@ -76,7 +76,7 @@ def native_lane(settings: Settings) -> Finding:
         )
     if status.is_fault:
         return warning(_LANE, status.text, _LANE_REMEDY)
-    if status.is_active or settings.remoting.native_lane == "off":
+    if status.is_active or settings.remoting.native_lane in ("off", "python"):
         return fine(_LANE, status.text)
     return note(_LANE, status.text, _LANE_REMEDY)
 

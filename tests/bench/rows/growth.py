@@ -14,7 +14,7 @@ from namesrv_stream.remoting.frame import decode_frame, encode_frame
 from namesrv_stream.route.events import Origin
 from namesrv_stream.server.native.lane import open_lane
 from namesrv_stream.server.net.cached_answers import CachedRouteAnswers
-from namesrv_stream.server.net.response_cache import ResponseCache, scope_of
+from namesrv_stream.server.net.response_cache import ResponseCache
 from namesrv_stream.settings import RemotingSettings
 from tests.bench.contenders import OURS
 from tests.bench.figures import Figure, Spread
@@ -49,17 +49,17 @@ def query_us(shape: Shape) -> Spread:
     exchange.server.answers = CachedRouteAnswers(exchange.view)
     responses = ResponseCache(open_lane(RemotingSettings())[0])
     frames = [framed.frame[4:] for framed in route_reads(shape.topic_names)]
-    origin, peer, scope = Origin("s1", 1), Peer("127.0.0.1", False), scope_of(1)
+    origin, peer = Origin("s1", 1), Peer("127.0.0.1", False)
     for frame in frames:
         request = decode_frame(frame)
         answer = process(exchange.server, Call(request, origin, 0, peer))
-        responses.keep(frame, request, answer, encode_frame(answer.response), scope)
+        responses.keep(frame, request, answer, encode_frame(answer.response), 1)
     asked = random.Random(1).choices(frames, k=_QUERIES)
     taken = []
     for _ in range(1 + _REPEATS):
         began = process_time()
         for frame in asked:
-            assert responses.find(frame, scope) is not None
+            assert responses.find(frame, 1) is not None
         taken.append((process_time() - began) / len(asked) * 1e6)
     return Spread.of(taken[1:])
 

@@ -1,473 +1,34 @@
-"""Connections handed over to the native lane: everything that a server promises holds for them as well."""
+"""Which lane a server has, and what says so."""
 
-import asyncio
-import socket
-import struct
 import time
-from collections.abc import Awaitable, Callable
-from contextlib import suppress
-from dataclasses import replace
-from functools import partial
 from pathlib import Path
-from typing import Any
 
 import pytest
-import uvloop
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from namesrv_stream.errors import ConfigError
-from namesrv_stream.processor.name_server import Options
-from namesrv_stream.remoting.command import RemotingCommand, RequestCode, ResponseCode
-from namesrv_stream.remoting.frame import decode_frame, encode_frame
+from namesrv_stream.remoting.frame import encode_frame
 from namesrv_stream.server.native import lane as lane_module
 from namesrv_stream.server.native.lane import open_lane
+from namesrv_stream.server.native.python_lane import PythonLane
 from namesrv_stream.settings import RemotingSettings, Settings
 from namesrv_stream.tools.doctor import machine
 from namesrv_stream.tools.doctor.finding import Grade, fine
-from tests.support.examples import examples
-from tests.support.name_server import MASTER, a_body, a_registration_request, a_route_request, a_topic
-from tests.support.native_rig import LISTENERS, NativeRig, SocketPeer, wait_until
-from tests.support.server_rig import TICK_MS, Rig, turn
-
-TOPICS = [f"topic-{number}" for number in range(50)]
-BODY = a_body({topic: a_topic() for topic in TOPICS})
-REGISTRATION = a_registration_request(body=BODY)
-
-
-def a_query(topic: str = "topic-0", opaque: int = 1) -> RemotingCommand:
-    return replace(a_route_request(topic), opaque=opaque)
-
-
-def run(test: Callable[[NativeRig], Awaitable[None]], **rig: Any) -> None:
-    """On the event loop that the product has, with a broker."""
-
-    async def main() -> None:
-        native = NativeRig(**rig)
-        native.rig.ask(native.rig.connect(), REGISTRATION)
-        async with native.served():
-            await test(native)
-
-    uvloop.run(main())
-
-
-async def handed_over(native: NativeRig, *topics: str) -> SocketPeer:
-    """A peer that has asked for the topics, and whose connection the lane has."""
-    peer = await native.connect()
-    before = native.lane.connections
-    for topic in topics or ("topic-0",):
-        for _ in range(3):  # the form of the question becomes known, then the answer, which is then given
-            await peer.ask(a_query(topic))
-    assert native.lane.connections == before + 1
-    return peer
-
-
-def pass_time(rig: Rig, duration_ms: int) -> None:
-    for _ in range(duration_ms // TICK_MS):
-        rig.beat()
-        rig.connections.beat(rig.gateway.observed_ms)
-
-
-def test_what_was_answered_before_is_answered_by_the_lane_in_the_same_bytes() -> None:
-    async def test(native: NativeRig) -> None:
-        plain = Rig()
-        plain.talk()
-        plain.ask(plain.connect(), REGISTRATION)
-        peer, other = await handed_over(native, *TOPICS), plain.connect()
-        before = native.by_lane
-        asked = [a_query(topic, opaque) for opaque in (0, 7, 10, 999, 1_000, 2**31 - 1) for topic in TOPICS]
-        for one in asked:
-            assert await peer.ask(one) == [plain.ask(other, one)]
-        assert native.by_lane == before + len(asked)
-        assert native.rig.request_metrics.count(ResponseCode.SUCCESS) >= native.by_lane
-
-    run(test)
-
-
-def test_answers_are_kept_per_address_view_and_a_changed_view_applies_at_once() -> None:
-    async def test(native: NativeRig) -> None:
-        put_view = native.rig.put_view
-        await put_view("outside", listeners=["outside"], mappings=[{"to": "outside:1"}])
-        await put_view("lan", listeners=["lan"], mappings=[{"to": "lan:1"}])
-        peers = {name: await native.connect(name) for name in ("", *LISTENERS)}
-
-        async def told() -> dict[str, bytes]:
-            answers = {name: (await peer.ask(a_query()))[0].body or b"" for name, peer in peers.items()}
-            return {
-                name: body.partition(b'"brokerAddrs":{"0":"')[2].partition(b'"')[0] for name, body in answers.items()
-            }
-
-        async def all_told(expected: dict[str, str]) -> None:
-            for _ in range(4):  # the later answers are the lane's
-                assert await told() == {name: addr.encode() for name, addr in expected.items()}
-            await wait_until(lambda: native.lane.connections == 3)
-
-        await all_told({"": MASTER, "outside": "outside:1", "lan": "lan:1"})
-        before = native.by_lane
-        await told()
-        assert native.by_lane == before + 3
-        await put_view("outside", listeners=["outside"], mappings=[{"to": "moved:2"}])
-        await all_told({"": MASTER, "outside": "moved:2", "lan": "lan:1"})
-        await put_view("loopback", networks=["127.0.0.0/8"], mappings=[{"to": "here:3"}])
-        await all_told({"": "here:3", "outside": "moved:2", "lan": "lan:1"})
-
-    run(test)
-
-
-QUERY = encode_frame(a_query())
-#: What the lane answers, and what it leaves to Python.
-ASKED = (
-    QUERY,
-    encode_frame(a_query("topic-1", 1_000_000)),
-    encode_frame(a_query("NoSuchTopic")),
-    encode_frame(RemotingCommand(RequestCode.GET_BROKER_CLUSTER_INFO, opaque=3)),
-    encode_frame(a_query("topic-0" + "x" * 20_000)),
-)
-#: What closes a connection.
-BROKEN = (
-    QUERY.replace(b"topic-0", b'topic"0'),
-    QUERY.replace(b'"opaque":1,', b'"opaque":-1,').replace(
-        QUERY[:8], struct.pack(">II", len(QUERY) - 3, len(QUERY) - 7)
-    ),
-    QUERY.replace(b'"opaque":1,', b'"opaque":x,'),
-    b"\x00\x00\x00\x02ab",
-    b"\xff\xff\xff\xff",
-)
-
-
-@settings(max_examples=examples(60))
-@given(
-    st.lists(st.sampled_from(ASKED), max_size=8),
-    st.sampled_from((b"", *BROKEN)),
-    st.lists(st.integers(1, 400), max_size=12),
-)
-def test_however_a_stream_is_cut_the_answers_are_those_of_a_server_without_a_lane(
-    asked: list[bytes], last: bytes, sizes: list[int]
-) -> None:
-    parts, stream = [], b"".join(asked) + last
-    for size in sizes:
-        parts.append(stream[:size])
-        stream = stream[size:]
-
-    async def test(native: NativeRig) -> None:
-        plain = Rig()
-        plain.talk()
-        plain.ask(plain.connect(), REGISTRATION)
-        other, peer = plain.connect(), await handed_over(native, "topic-0", "topic-1")
-        for part in (*parts, stream):
-            if part:
-                peer.send(part)
-                await turn()
-            if part and other.protocol is not None:
-                other.deliver(part)
-            for _ in asked:
-                await turn()
-        assert await peer.read(len(other.received)) == other.received
-        if other.is_closing():
-            assert await peer.end() == b""
-        else:
-            (answer,) = await peer.ask(a_query("topic-1", 77))
-            assert answer.opaque == 77
-            await peer.close()
-
-    run(test)
-
-
-def test_a_route_that_changed_is_told_as_soon_as_the_change_is_answered() -> None:
-    async def test(native: NativeRig) -> None:
-        broker = await native.connect()
-        peers = [await handed_over(native, "topic-0", "topic-1") for _ in range(4)]
-        for counter in range(2, 60):
-            topics = {topic: a_topic(queues=counter if topic == "topic-0" else 8) for topic in TOPICS}
-            body = a_body(topics, counter=counter)
-            await broker.ask(a_registration_request("10.0.0.2:1", brokerName="b2", body=body))
-            for peer in peers:
-                changed, same = await peer.ask(a_query("topic-0"), a_query("topic-1"))
-                assert b'"writeQueueNums":%d' % counter in (changed.body or b"")
-                assert b'"writeQueueNums":%d' % counter not in (same.body or b"") or counter == 8
-        assert native.by_lane > 0
-
-    run(test)
-
-
-def test_a_change_of_one_topic_leaves_the_others_known() -> None:
-    async def test(native: NativeRig) -> None:
-        peer = await handed_over(native, *TOPICS)
-        topics = {topic: a_topic(queues=9 if topic == "topic-0" else 8) for topic in TOPICS}
-        native.rig.ask(native.rig.connect(), a_registration_request(body=a_body(topics, counter=2)))
-        before = native.by_lane
-        for topic in TOPICS[1:]:
-            await peer.ask(a_query(topic))
-        assert native.by_lane == before + len(TOPICS) - 1
-        await peer.ask(a_query("topic-0"))
-        assert native.by_lane == before + len(TOPICS) - 1
-
-    run(test)
-
-
-def test_what_is_known_is_bounded_and_the_oldest_make_room() -> None:
-    async def test(native: NativeRig) -> None:
-        peer = await handed_over(native, *TOPICS)
-        assert 5_000 < native.lane.known_bytes <= 6_000
-        before = native.by_lane
-        await peer.ask(a_query(TOPICS[-1]))
-        assert native.by_lane == before + 1
-        for topic in TOPICS:
-            assert (await peer.ask(a_query(topic)))[0].code == ResponseCode.SUCCESS
-        assert native.by_lane == before + 1, "each was forgotten when its turn came"
-        native.lane.forget(None)
-        await peer.ask(a_query(TOPICS[-1]))
-        assert native.by_lane == before + 1
-        assert native.lane.known_bytes < 1_000
-
-    run(test, max_answers_bytes=6_000)
-
-
-def test_a_peer_that_does_not_read_gets_all_in_the_end() -> None:
-    async def test(native: NativeRig) -> None:
-        peer = await handed_over(native)
-        peer.writer.transport.pause_reading()  # type: ignore[attr-defined]  # typeshed knows a WriteTransport only
-        count = 20_000
-        for _ in range(count):
-            peer.send(QUERY)
-        await wait_until(lambda: native.rig.connections.unread_bytes() > 0)
-        assert native.lane.connections == 0
-        peer.writer.transport.resume_reading()  # type: ignore[attr-defined]
-        answers = [await peer.frame() for _ in range(count)]
-        assert len(set(answers)) == 1
-        await wait_until(lambda: native.rig.connections.unread_bytes() == 0)
-        await peer.ask(a_query())
-        assert native.lane.connections == 1
-
-    run(test)
-
-
-def _has_answered(native: NativeRig, before: int) -> bool:
-    return native.by_lane > before or not native.lane.connections
-
-
-def test_an_answer_of_which_a_part_went_out_goes_out_whole() -> None:
-    async def test(native: NativeRig) -> None:
-        broker = native.rig.connect()
-        for number in range(300):
-            address = f"10.1.{number // 256}.{number % 256}:10911"
-            native.rig.ask(broker, a_registration_request(address, brokerName=f"broker-{number}", body=BODY))
-        peer = await handed_over(native)
-        peer.writer.transport.pause_reading()  # type: ignore[attr-defined]
-        asked = 0
-        while native.lane.connections:  # one at a time, so that none is returned because a part of it was read
-            is_answered = partial(_has_answered, native, native.by_lane)
-            peer.send(encode_frame(a_query(opaque=asked)))
-            asked += 1
-            await wait_until(is_answered)
-        assert native.rig.connections.unread_bytes() > 0
-        peer.writer.transport.resume_reading()  # type: ignore[attr-defined]
-        answers = [decode_frame(await peer.frame()) for _ in range(asked)]
-        assert [answer.opaque for answer in answers] == list(range(asked))
-        assert len({answer.body for answer in answers}) == 1
-
-    run(test, max_answers_bytes=10 << 20)
-
-
-@pytest.mark.parametrize("is_reset", [False, True], ids=["end", "reset"])
-def test_a_peer_that_goes_is_gone(is_reset: bool) -> None:
-    async def test(native: NativeRig) -> None:
-        before = len(native.rig.connections)
-        peer = await handed_over(native)
-        sock = peer.writer.get_extra_info("socket")
-        if is_reset:
-            sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
-        await peer.close()
-        await wait_until(lambda: len(native.rig.connections) == before)
-        assert native.lane.connections == 0
-
-    run(test)
-
-
-def test_behind_a_part_of_a_frame_comes_the_rest_of_it() -> None:
-    async def test(native: NativeRig) -> None:
-        peer = await handed_over(native)
-        for byte in QUERY:
-            peer.send(bytes([byte]))
-            await turn()
-        assert (await peer.frame())[4:].startswith(b"{")
-        (answer,) = await peer.ask(REGISTRATION)
-        assert answer.code == ResponseCode.SUCCESS
-        await peer.ask(a_query())
-        assert native.lane.connections == 1
-
-    run(test)
-
-
-def test_traffic_keeps_a_connection_and_silence_ends_it() -> None:
-    async def test(native: NativeRig) -> None:
-        peer = await handed_over(native)
-        for _ in range(3):
-            pass_time(native.rig, 100_000)
-            await peer.ask(a_query())
-        assert native.lane.connections == 1
-        pass_time(native.rig, 121_000)
-        assert await peer.end() == b""
-        assert native.lane.connections == 0
-
-    run(test)
-
-
-def test_a_server_that_stops_answers_the_last_question_of_each() -> None:
-    async def test(native: NativeRig) -> None:
-        asking, silent = await handed_over(native), await handed_over(native)
-        closing = asyncio.ensure_future(native.rig.connections.close_all(0.2))
-        await turn()
-        assert native.lane.connections == 0
-        assert (await asking.ask(a_query()))[0].code == ResponseCode.SUCCESS
-        assert await asking.end() == b""
-        assert await silent.end() == b""
-        await closing
-
-    run(test)
+from tests.support.lane_rig import LaneRig, a_query, handed_over, run
+from tests.support.server_rig import turn
 
 
 def test_a_connection_that_is_closed_while_it_comes_back_sends_what_was_answered() -> None:
-    async def test(native: NativeRig) -> None:
-        peer = await handed_over(native)
-        (connection,) = [c for c in native.rig.connections if c.peer.startswith("127.")]
-        before = native.by_lane
-        peer.send(QUERY + encode_frame(a_query("NoSuchTopic")))
-        while native.by_lane == before:  # it comes back behind our back: the event loop does not turn here
+    async def test(server: LaneRig) -> None:
+        peer = await handed_over(server)
+        (connection,) = [c for c in server.rig.connections if c.peer.startswith("127.")]
+        before = server.by_lane
+        peer.send(encode_frame(a_query()) + encode_frame(a_query("NoSuchTopic")))
+        while server.by_lane == before:  # it comes back behind our back: the event loop does not turn here
             if peer.writer.transport.get_write_buffer_size():
                 await turn()
         connection.close("a test")
         assert (await peer.frame())[4:].startswith(b"{")
         assert await peer.end() == b""
-
-    run(test)
-
-
-def test_while_a_change_waits_for_the_log_its_connection_is_not_lent() -> None:
-    async def test(native: NativeRig) -> None:
-        peer = await handed_over(native)
-        fields = {"namespace": "n", "key": "k", "value": "v"}
-        peer.send(encode_frame(RemotingCommand(RequestCode.PUT_KV_CONFIG, opaque=9, ext_fields=fields)))
-        await wait_until(lambda: bool(native.rig.publisher.unacked))
-        assert (await peer.ask(a_query()))[0].opaque == 1
-        assert native.lane.connections == 0
-        native.rig.publisher.ack()
-        assert decode_frame(await peer.frame()).opaque == 9
-        await peer.ask(a_query())
-        assert native.lane.connections == 1
-
-    run(test)
-
-
-def test_who_asks_what_cannot_be_known_is_not_lent() -> None:
-    async def test(native: NativeRig) -> None:
-        peer = await native.connect()
-        for _ in range(3):
-            await peer.ask(a_query())
-        assert native.lane.connections == 0
-
-    run(test, options=Options(order_message_enable=True))
-    run(test, max_answers_bytes=100)
-
-
-def test_answers_of_many_brokers_are_known_up_to_a_length() -> None:
-    async def test(native: NativeRig) -> None:
-        broker = native.rig.connect()
-        body = a_body({"topic-0": a_topic(), "wide": a_topic()})
-        peer = await handed_over(native)
-        for count in (300, 900):
-            for number in range(count):
-                name = f"broker-{number:04}-with-a-name-that-makes-its-answer-long"
-                address = f"10.1.{number // 256}.{number % 256}:10911"
-                native.rig.ask(broker, a_registration_request(address, brokerName=name, body=body))
-            for _ in range(3):
-                await peer.ask(a_query("wide"))
-            assert native.lane.connections == (count == 300)
-        peer.send(encode_frame(a_query("topic-1")))  # which the first broker alone has
-        assert decode_frame(await peer.frame()).code == ResponseCode.SUCCESS
-
-    run(test, max_answers_bytes=10 << 20)
-
-
-def test_answers_that_do_not_fit_together_go_out_one_after_the_other() -> None:
-    async def test(native: NativeRig) -> None:
-        broker = native.rig.connect()
-        for number in range(100):
-            request = a_registration_request(f"10.1.0.{number}:1", brokerName=f"b{number}", body=BODY)
-            native.rig.ask(broker, request)
-        peer = await handed_over(native)
-        before = native.by_lane
-        asked = [a_query("topic-0", opaque) for opaque in range(100)]
-        assert [answer.opaque for answer in await peer.ask(*asked)] == list(range(100))
-        assert native.by_lane > before + 25, "of some 20 kB each"
-
-    run(test, max_answers_bytes=10 << 20)
-
-
-def test_behind_the_end_all_is_answered_without_the_lane() -> None:
-    async def test(native: NativeRig) -> None:
-        peer, other = await handed_over(native), await native.connect()
-        await other.ask(RemotingCommand(RequestCode.GET_SYSTEM_TOPIC_LIST_FROM_NS))  # of which the lane knows nothing
-        native.stop()
-        for topic in ("topic-0", "topic-1"):
-            for _ in range(3):
-                assert (await other.ask(a_query(topic)))[0].code == ResponseCode.SUCCESS
-        native.rig.ask(native.rig.connect(), a_registration_request(body=BODY))
-        assert native.by_lane > 0
-        await native.rig.connections.close_all(0)
-        assert await peer.end() == b""
-
-    run(test)
-
-
-def test_a_busy_connection_can_be_taken_back() -> None:
-    async def test(native: NativeRig) -> None:
-        peer = await handed_over(native)
-        (connection,) = [c for c in native.rig.connections if c.peer.startswith("127.")]
-        sent = 2_000
-        for _ in range(sent):
-            peer.send(QUERY)
-        await turn()
-        connection.leave()
-        peer.send(QUERY)  # perhaps all others were answered before
-        answers = 0
-        with suppress(ConnectionError):  # it closes behind an answer, whatever else has come
-            while data := await peer.part():
-                answers += data.count(b'"opaque":1,')
-        assert 0 < answers <= sent + 1
-        assert native.lane.connections == 0
-
-    run(test)
-
-
-def test_many_peers_ask_at_once() -> None:
-    async def test(native: NativeRig) -> None:
-        peers = [await handed_over(native, *TOPICS[:3]) for _ in range(50)]
-        for opaque in range(20):
-            asked = [a_query(topic, opaque) for topic in TOPICS[:3]]
-            for answers in await asyncio.gather(*(peer.ask(*asked) for peer in peers)):
-                assert [a.opaque for a in answers] == [opaque] * 3
-        assert native.lane.connections == 50
-
-    run(test)
-
-
-def test_answers_change_while_the_thread_sends_them() -> None:
-    async def test(native: NativeRig) -> None:
-        peers = [await handed_over(native, *TOPICS[:3]) for _ in range(10)]
-        broker = native.rig.connect()
-        for counter in range(2, 300):
-            for peer in peers:
-                peer.send(b"".join(encode_frame(a_query(topic, counter)) for topic in TOPICS[:3]))
-            await turn()
-            topics = {topic: a_topic(queues=counter if topic == "topic-1" else 8) for topic in TOPICS}
-            native.rig.ask(broker, a_registration_request(body=a_body(topics, counter=counter)))
-            assert len(list(native.lane.active())) <= len(peers)
-            for peer in peers:
-                assert [decode_frame(await peer.frame()).opaque for _ in range(3)] == [counter] * 3
-                answers = await peer.ask(a_query("topic-1"))
-                assert b'"writeQueueNums":%d' % counter in (answers[0].body or b"")
-        assert native.by_lane > 1_000
 
     run(test)
 
@@ -480,13 +41,27 @@ def library_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return path
 
 
-def test_a_build_without_the_library_has_no_lane_and_no_fault(library_file: Path) -> None:
-    assert open_lane(RemotingSettings(native_lane="off"))[1].text == "off: advanced.remoting.native_lane says so"
+def test_a_build_without_the_library_has_the_python_lane_and_no_fault(library_file: Path) -> None:
     lane, status = open_lane(RemotingSettings())
-    assert lane is None
+    assert isinstance(lane, PythonLane)
     assert (status.is_active, status.is_fault) == (False, False)
+    assert status.text.startswith("not in this build: ")
+    assert status.text.endswith("; the Python lane answers instead, more slowly")
     with pytest.raises(ConfigError, match=r"remoting\.native_lane: not in this build"):
         open_lane(RemotingSettings(native_lane="on"))
+
+
+def test_the_setting_chooses_the_python_lane_or_none() -> None:
+    says_so = "off: advanced.remoting.native_lane says so"
+    assert open_lane(RemotingSettings(native_lane="off")) == (None, (False, says_so, False))
+    lane, status = open_lane(RemotingSettings(native_lane="python"))
+    assert isinstance(lane, PythonLane)
+    assert status == (False, f"{says_so}; the Python lane answers instead, more slowly", False)
+
+
+def test_without_epoll_there_is_no_python_lane(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delattr("select.epoll")
+    assert open_lane(RemotingSettings(native_lane="python"))[0] is None
 
 
 @pytest.mark.parametrize(
@@ -498,7 +73,7 @@ def test_a_library_that_cannot_be_used_is_a_fault(library_file: Path, of: str, r
     else:
         library_file.symlink_to("/lib/x86_64-linux-gnu/libc.so.6")
     lane, status = open_lane(RemotingSettings())
-    assert lane is None
+    assert isinstance(lane, PythonLane)
     assert status.is_fault
     assert reason in status.text
     found = machine.native_lane(Settings())
@@ -511,9 +86,9 @@ def test_a_library_that_cannot_be_used_is_a_fault(library_file: Path, of: str, r
 
 
 def test_doctor_says_whether_there_is_a_lane(library_file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    off = Settings(remoting=RemotingSettings(native_lane="off"))
     assert machine.native_lane(Settings()).grade is Grade.NOTE
-    assert machine.native_lane(off).grade is Grade.FINE
+    for chosen in ("off", "python"):
+        assert machine.native_lane(Settings(remoting=RemotingSettings(native_lane=chosen))).grade is Grade.FINE
     monkeypatch.undo()
     assert machine.native_lane(Settings()) == fine("native lane", "active")
 

@@ -1,18 +1,23 @@
-"""A whole server with real sockets and a native lane; its log is in memory."""
+"""A whole server with real sockets and a lane; its log is in memory."""
 
 import asyncio
 import os
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager, suppress
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar, Final
+
+import uvloop
 
 from namesrv_stream.remoting.command import RemotingCommand
 from namesrv_stream.remoting.frame import decode_frame, encode_frame
 from namesrv_stream.server.native import lane as library_module
-from namesrv_stream.server.native.lane import NativeLane, load_library
+from namesrv_stream.server.native.lane import Lane, NativeLane, load_library
+from namesrv_stream.server.native.python_lane import PythonLane
 from namesrv_stream.server.net.request_metrics import BOUNDS_NS
+from tests.support.name_server import a_body, a_registration_request, a_route_request, a_topic
 from tests.support.server_rig import Rig
 
 #: Another build of the library, such as one with sanitizers.
@@ -21,6 +26,10 @@ if _library := os.environ.get("NATIVE_LANE_LIBRARY"):
 
 #: Additional listeners, for address views.
 LISTENERS = ("outside", "lan")
+#: Of the broker that every server has.
+TOPICS = [f"topic-{number}" for number in range(50)]
+BODY = a_body({topic: a_topic() for topic in TOPICS})
+REGISTRATION = a_registration_request(body=BODY)
 #: Time limit of every wait, long enough for a busy machine.
 PATIENCE_S = 30.0
 
@@ -67,21 +76,34 @@ class SocketPeer:
             await self.writer.wait_closed()
 
 
-class NativeRig:
-    """One server with a native lane that stores up to ``max_answers_bytes``."""
+def _native_lane(max_answers_bytes: int) -> NativeLane:
+    library = load_library()
+    assert library is not None, "`make setup` compiles it"
+    return NativeLane(library, max_answers_bytes, BOUNDS_NS)
+
+
+#: The lanes, which take the size of their stored answers.
+LANES: Final[Mapping[str, Callable[[int], Lane]]] = {
+    "native": _native_lane,
+    "python": lambda max_answers_bytes: PythonLane(BOUNDS_NS, max_bytes=max_answers_bytes),
+}
+
+
+class LaneRig:
+    """One server with a lane that stores up to ``max_answers_bytes``; ``kind`` is a key of ``LANES``."""
+
+    kind: ClassVar = "native"
 
     def __init__(self, max_answers_bytes: int = 1 << 20, **rig: Any) -> None:
-        library = load_library()
-        assert library is not None, "`make setup` compiles it"
-        self.lane = NativeLane(library, max_answers_bytes, BOUNDS_NS)
-        self.rig = Rig(native_lane=self.lane, **rig)
+        self.lane = LANES[self.kind](max_answers_bytes)
+        self.rig = Rig(lane=self.lane, **rig)
         self.rig.talk()
         self._ports: dict[str, int] = {}
         self._is_stopped = False
         self._peers: list[SocketPeer] = []
 
     @asynccontextmanager
-    async def served(self) -> AsyncIterator["NativeRig"]:
+    async def served(self) -> AsyncIterator["LaneRig"]:
         loop = asyncio.get_running_loop()
         self.lane.start(loop)
         servers = [
@@ -123,3 +145,30 @@ async def wait_until(is_so: Callable[[], bool]) -> None:
     async with asyncio.timeout(PATIENCE_S):
         while not is_so():  # noqa: ASYNC110 - what is waited for happens in another thread, or at the other end
             await asyncio.sleep(0.001)
+
+
+def a_query(topic: str = "topic-0", opaque: int = 1) -> RemotingCommand:
+    return replace(a_route_request(topic), opaque=opaque)
+
+
+def run(test: Callable[[LaneRig], Awaitable[None]], **rig: Any) -> None:
+    """On the event loop that the product has, with a broker."""
+
+    async def main() -> None:
+        server = LaneRig(**rig)
+        server.rig.ask(server.rig.connect(), REGISTRATION)
+        async with server.served():
+            await test(server)
+
+    uvloop.run(main())
+
+
+async def handed_over(server: LaneRig, *topics: str) -> SocketPeer:
+    """A peer that has asked for the topics, and whose connection the lane has."""
+    peer = await server.connect()
+    before = server.lane.connections
+    for topic in topics or ("topic-0",):
+        for _ in range(3):  # the form of the question becomes known, then the answer, which is then given
+            await peer.ask(a_query(topic))
+    assert server.lane.connections == before + 1
+    return peer

@@ -1,0 +1,130 @@
+"""The lane in Python, for servers without the C library: answers known route queries ahead of uvloop's transports.
+
+It watches all connections that were handed over with one ``epoll``, which the event loop watches. So one callback
+serves many connections, with one ``read`` and one ``write`` for each. There is no thread. Whatever is not a complete
+query with a known answer returns the connection, as from the C lane.
+"""
+
+import asyncio
+import os
+import select
+from collections.abc import Iterator, Sequence
+from struct import Struct
+from time import perf_counter_ns
+from typing import Final, Protocol
+
+from namesrv_stream.metrics import Histogram
+from namesrv_stream.server.net.known_answers import MAX_BYTES, KnownAnswers
+
+#: Connections served in one turn of the event loop: a limit, because everything else on the loop waits meanwhile.
+_AT_ONCE: Final = 256
+#: One read of a connection.
+_READ_BYTES: Final = 4 * 1024
+_LENGTH: Final = Struct(">I")
+
+
+class LaneConnection(Protocol):
+    """A connection that can be handed over. Its ``connection_id`` is not 0, and is never used twice."""
+
+    connection_id: int
+    active_ms: int
+
+    def returned(self, unread: bytes, unsent: bytes) -> None:
+        """Continue a connection that the lane returned, with its unanswered bytes and its unsent answers."""
+
+
+class PythonLane(KnownAnswers):
+    """Answers connections that were handed over. Its methods do the same as those of ``NativeLane``."""
+
+    def __init__(self, bounds_ns: Sequence[int], max_bytes: int = MAX_BYTES) -> None:
+        super().__init__(max_bytes)
+        self._epoll = select.epoll()
+        self._loop: asyncio.AbstractEventLoop | None = None  # None before the start and after the end
+        self._fds: dict[int, int] = {}  # by connection id, also of those that are being returned
+        self._handed_over: dict[int, tuple[LaneConnection, int]] = {}  # by file descriptor, with the number of the view
+        self._active: set[LaneConnection] = set()
+        self._answered = Histogram(bounds_ns)
+
+    @property
+    def connections(self) -> int:
+        return len(self._fds)
+
+    def start(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._loop = loop
+        loop.add_reader(self._epoll.fileno(), self._serve, loop)
+
+    def stop(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._loop = None
+        loop.remove_reader(self._epoll.fileno())
+
+    def hand_over(self, connection: LaneConnection, fd: int, frame: bytes, answer: bytes, view: int) -> bytes | None:
+        if self._loop is None or self.match(frame, view) is None:
+            return answer
+        unsent = _write(fd, answer)
+        if unsent:
+            return unsent
+        self._epoll.register(fd, select.EPOLLIN)
+        self._fds[connection.connection_id] = fd
+        self._handed_over[fd] = connection, view
+        return None
+
+    def take_back(self, connection: LaneConnection) -> bool:
+        fd = self._fds.get(connection.connection_id)
+        if fd not in self._handed_over:
+            return False
+        del self._fds[connection.connection_id]
+        self._unwatch(fd)
+        return True
+
+    def release(self, connection: LaneConnection) -> None:
+        if not self.take_back(connection):
+            self._fds.pop(connection.connection_id, None)
+
+    def active(self) -> Iterator[LaneConnection]:
+        active, self._active = self._active, set()
+        return iter(active)
+
+    def answered(self) -> tuple[Sequence[int], float]:
+        return self._answered.counts, self._answered.total
+
+    def _serve(self, loop: asyncio.AbstractEventLoop) -> None:
+        began_ns, answered = perf_counter_ns(), 0
+        for fd, _ in self._epoll.poll(0, _AT_ONCE):
+            connection, view = self._handed_over[fd]
+            try:
+                data = os.read(fd, _READ_BYTES)
+            except BlockingIOError:
+                continue
+            except OSError:
+                data = b""
+            begin, unsent = 0, b""
+            while begin + _LENGTH.size <= len(data) and not unsent:
+                end = begin + _LENGTH.size + _LENGTH.unpack_from(data, begin)[0]
+                known = self.match(data[begin + _LENGTH.size : end], view) if end <= len(data) else None
+                if known is None:
+                    break
+                begin, unsent = end, _write(fd, known[0])
+                answered += 1
+            if begin:
+                self._active.add(connection)
+            if unsent or begin < len(data) or not data:  # no data: the transport finds out whether the peer has closed
+                self._unwatch(fd)
+                loop.call_soon(self._return, connection, data[begin:], unsent)
+        if answered:
+            self._answered.add((perf_counter_ns() - began_ns) / answered, answered)
+
+    def _return(self, connection: LaneConnection, unread: bytes, unsent: bytes) -> None:
+        if self._fds.pop(connection.connection_id, None) is not None:  # it was not released meanwhile
+            connection.returned(unread, unsent)
+
+    def _unwatch(self, fd: int) -> None:
+        self._epoll.unregister(fd)
+        del self._handed_over[fd]
+
+
+def _write(fd: int, data: bytes) -> bytes:
+    """Return what the kernel did not take; the transport finds out the reason."""
+    try:
+        return data[os.write(fd, data) :]
+    except OSError:
+        return data

@@ -1,0 +1,98 @@
+"""Stores answers by their requests' bytes without the ``opaque``, in Python. ``native/answers.c`` does it in C."""
+
+from collections import defaultdict
+from collections.abc import Collection
+from struct import Struct
+from typing import Final, NamedTuple
+
+from namesrv_stream.remoting.command import RequestCode
+from namesrv_stream.remoting.frame import ResponseTemplate, cut_opaque, is_canonical
+from namesrv_stream.route.events import BrokerHeartbeat
+
+MAX_BYTES: Final = 32 << 20
+#: Approximate overhead of an entry in addition to its bytes.
+_ENTRY_BYTES: Final = 500
+_WORD: Final = Struct(">I")
+#: The number of a connection or of an address view, and the request without header word and opaque, in two parts.
+_Key = tuple[int, bytes, bytes]
+
+
+class Effect(NamedTuple):
+    """What else an answered request needs: its code, to be counted, and the event that it causes, if any."""
+
+    code: int
+    heartbeat: BrokerHeartbeat | None
+
+
+ROUTE_READ: Final = Effect(RequestCode.GET_ROUTEINFO_BY_TOPIC, None)
+
+
+class _Entry(NamedTuple):
+    header_bytes: int  # of the request, without the digits of the opaque
+    answer: ResponseTemplate
+    name: str
+    effect: Effect
+    size: int
+
+
+class KnownAnswers:
+    """Answers that depend on the topic or broker with a ``name``; the oldest make room for new ones.
+
+    ``scope`` limits an answer to clients of one address view, or to one connection.
+    """
+
+    def __init__(self, max_bytes: int = MAX_BYTES) -> None:
+        self.known_bytes = 0
+        self._max_bytes = max_bytes
+        self._entries: dict[_Key, _Entry] = {}
+        self._keys_of: defaultdict[str, set[_Key]] = defaultdict(set)
+
+    def find(self, frame: bytes, scope: int) -> bytes | None:
+        """Return the answer, with length prefix, to a request frame without it; None if there is none."""
+        found = self.match(frame, scope)
+        return None if found is None else found[0]
+
+    def match(self, frame: bytes, scope: int) -> tuple[bytes, Effect] | None:
+        """Return the same as ``find``, and the effect of the request."""
+        before, opaque, after = cut_opaque(frame)
+        key = (scope, before[_WORD.size :], after)
+        entry = self._entries.get(key)
+        if (
+            entry is None
+            or not is_canonical(opaque)
+            or _WORD.unpack_from(before)[0] != entry.header_bytes + len(opaque)
+        ):
+            return None
+        return entry.answer.frame(opaque), entry.effect
+
+    def know(self, frame: bytes, name: str, parts: ResponseTemplate, scope: int, effect: Effect = ROUTE_READ) -> None:
+        """Store the answer to a frame that has a template."""
+        before, opaque, after = cut_opaque(frame)
+        key = (scope, before[_WORD.size :], after)
+        size = _ENTRY_BYTES + len(frame) + len(parts.head) + len(parts.tail)
+        self._remove(key)
+        self._entries[key] = _Entry(_WORD.unpack_from(before)[0] - len(opaque), parts, name, effect, size)
+        self._keys_of[name].add(key)
+        self.known_bytes += size
+        while self.known_bytes > self._max_bytes:
+            self._remove(next(iter(self._entries)))
+
+    def forget(self, names: Collection[str] | None) -> None:
+        """Drop the answers that depend on these names; None drops all."""
+        if names is None:
+            self._entries.clear()
+            self._keys_of.clear()
+            self.known_bytes = 0
+        else:
+            for key in [key for name in names for key in self._keys_of.get(name, ())]:
+                self._remove(key)
+
+    def _remove(self, key: _Key) -> None:
+        entry = self._entries.pop(key, None)
+        if entry is None:
+            return
+        self.known_bytes -= entry.size
+        keys = self._keys_of[entry.name]
+        keys.discard(key)
+        if not keys:
+            del self._keys_of[entry.name]
