@@ -67,10 +67,11 @@ METRICS: Final[Mapping[str, Metric]] = {
         "gauge", "1 while the native lane (native code for known route queries) is active, otherwise 0."
     ),
     "rocketmq_namesrv_native_lane_connections": Metric(
-        "gauge", "Remoting connections that the native lane answers; absent where it is not active."
+        "gauge", "Remoting connections that the native lane, or else the Python lane, answers; absent without a lane."
     ),
     "rocketmq_namesrv_native_lane_answers_bytes": Metric(
-        "gauge", "Bytes of the route answers that the native lane keeps; absent where it is not active."
+        "gauge",
+        "Bytes of the route answers that the native lane, or else the Python lane, keeps; absent without a lane.",
     ),
     "rocketmq_namesrv_express_connections": Metric(
         "gauge",

@@ -35,7 +35,7 @@ from tests.bench.rows.bench import Bench
 
 ROWS: Final[dict[str, Callable[[Bench], list[Figure]]]] = {
     "reads": reads.measure,
-    "plain-reads": reads.measure_without_lane,
+    "plain-reads": reads.measure_python_lane,
     "views": views.measure,
     "mixed": mixed.measure,
     "large": large.measure,

@@ -1,4 +1,4 @@
-"""The native lane: a C thread that answers repeated route queries without the interpreter; README.md describes it.
+"""The lanes, which answer repeated route queries: a C thread, and one in Python; README.md describes them.
 
-It contains the C library and its Python side, and no rules for routes. ``server`` and ``tools.doctor`` import it.
+They contain no rules for routes. ``server`` and ``tools.doctor`` import this package.
 """

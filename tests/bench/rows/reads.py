@@ -5,7 +5,7 @@ than its, no errors. 2,000 topics on 4 brokers each, chosen uniformly; one reque
 
 Beside them a server that cannot do anything but answer says what one thread and this load generator could reach.
 
-``measure_without_lane`` does the same with the native lane switched off. Its goal is 0.8 times Java's queries a second.
+``measure_python_lane`` does the same with the Python lane. Its goal is 0.8 times Java's queries a second.
 """
 
 from collections.abc import Sequence
@@ -23,22 +23,22 @@ from tests.support.remoting_client import RemotingClient
 
 CONNECTIONS: Final = (16, 64, 256, 1_024)
 _GOAL_TIMES: Final = 1.5
-_GOAL_TIMES_WITHOUT_LANE: Final = 0.8
+_GOAL_TIMES_OF_PYTHON: Final = 0.8
 
 
-def measure_without_lane(bench: Bench) -> list[Figure]:
-    """Measure our server when Python answers every query."""
-    return measure(bench, has_lane=False)
+def measure_python_lane(bench: Bench) -> list[Figure]:
+    """Measure our server as it is without the native library."""
+    return measure(bench, is_native=False)
 
 
 def measure(
-    bench: Bench, connections: Sequence[int] = CONNECTIONS, shape: Shape | None = None, *, has_lane: bool = True
+    bench: Bench, connections: Sequence[int] = CONNECTIONS, shape: Shape | None = None, *, is_native: bool = True
 ) -> list[Figure]:
     """Measure both Java NameServers, ours, and our server alone."""
     shape = shape or Shape()
     with bench.home() as home, ExitStack() as running:
         contenders = running.enter_context(Contenders(home))
-        ours, alone, _ = contenders.start_ours(remoting__native_lane="on" if has_lane else "off")
+        ours, alone, _ = contenders.start_ours(remoting__native_lane="on" if is_native else "python")
         measured = [contenders.start_java(), ours, contenders.start_java(newest=True), alone]
         reads = Kind("read", write_frames(home / "reads", route_reads(shape.topic_names)), has_body=True)
         brokers: dict[str, Brokers] = {}
@@ -60,9 +60,9 @@ def measure(
                 seen = run_load(bench.program, one.addr, load)
                 return seen, one.server_cpu_s() - before_s
 
-            figures += _figures(count, bench, take_turns(contenders, [*measured, ceiling], bench.rounds, run), has_lane)
+            figures += _figures(count, bench, take_turns(contenders, [*measured, ceiling], bench.rounds, run), is_native)
         memory = {one.name: [one.server_memory_mb()] for one in measured if one is not alone}
-        row = "route reads" if has_lane else "route reads without native lane"
+        row = "route reads" if is_native else "route reads by the Python lane"
         figures.append(compared(row, "memory of the server, MB", memory, OURS, (JAVA, JAVA_NEWEST)))
         return figures
 
@@ -73,9 +73,9 @@ def _body_bytes(addr: str, shape: Shape) -> int:
         return len(client.ask(GET_ROUTEINFO_BY_TOPIC, {"topic": shape.topic_names[0]}).body)
 
 
-def _figures(count: int, bench: Bench, runs: dict[str, list[tuple[Seen, float]]], has_lane: bool) -> list[Figure]:
-    row = f"route reads{'' if has_lane else ' without native lane'}, {count:,} connections"
-    goal_times = _GOAL_TIMES if has_lane else _GOAL_TIMES_WITHOUT_LANE
+def _figures(count: int, bench: Bench, runs: dict[str, list[tuple[Seen, float]]], is_native: bool) -> list[Figure]:
+    row = f"route reads{'' if is_native else ' by the Python lane'}, {count:,} connections"
+    goal_times = _GOAL_TIMES if is_native else _GOAL_TIMES_OF_PYTHON
     peers = (JAVA, JAVA_NEWEST)
     seen = {name: [one for one, _ in of_runs] for name, of_runs in runs.items()}
     # The processor time covers the warm-up as well, whose requests are not counted.
@@ -100,8 +100,8 @@ def _figures(count: int, bench: Bench, runs: dict[str, list[tuple[Seen, float]]]
             {name: [one.kinds["read"].p99_us / 1000 for one in of_runs] for name, of_runs in seen.items()},
             OURS,
             peers,
-            goal="≤ Java" if has_lane else "",
-            is_met=(lambda _, quotients: all(one.median <= 1 for one in quotients)) if has_lane else None,
+            goal="≤ Java" if is_native else "",
+            is_met=(lambda _, quotients: all(one.median <= 1 for one in quotients)) if is_native else None,
             digits=2,
         ),
         compared(row, "server's processor time a query, µs", cost, OURS, peers, digits=1),
