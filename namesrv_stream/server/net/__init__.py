@@ -2,6 +2,6 @@
 
 A request passes ``connection`` and ``inbound`` (bytes to frames), ``requests`` (order), ``session`` (frame to answer)
 and ``processor.dispatch``; the answer takes the same way back. ``response_cache`` answers repeated requests
-(``known_answers`` stores them), ``large_requests`` schedules the large ones, and decodes the largest in another process. Only ``server`` imports this
-package.
+from ``known_answers``, ``large_requests`` schedules the large ones, and decodes the largest in another process. Only
+``server`` imports this package.
 """

@@ -60,7 +60,8 @@ def measure(
                 seen = run_load(bench.program, one.addr, load)
                 return seen, one.server_cpu_s() - before_s
 
-            figures += _figures(count, bench, take_turns(contenders, [*measured, ceiling], bench.rounds, run), is_native)
+            runs = take_turns(contenders, [*measured, ceiling], bench.rounds, run)
+            figures += _figures(count, bench, runs, is_native)
         memory = {one.name: [one.server_memory_mb()] for one in measured if one is not alone}
         row = "route reads" if is_native else "route reads by the Python lane"
         figures.append(compared(row, "memory of the server, MB", memory, OURS, (JAVA, JAVA_NEWEST)))
