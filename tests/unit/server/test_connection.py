@@ -135,7 +135,7 @@ async def test_a_fault_of_ours_in_a_heartbeat_that_comes_again_closes_nothing(
     def fail(accepted: object) -> None:
         raise RuntimeError("a bug")
 
-    monkeypatch.setattr(rig.gateway, "accept", fail)
+    monkeypatch.setattr(rig.gateway, "accept_heartbeat", fail)
     with caplog.at_level(logging.ERROR):
         answer = rig.ask(peer, replace(heartbeat, opaque=77))
     assert (answer.code, answer.opaque) == (ResponseCode.SYSTEM_ERROR, 77)
