@@ -15,7 +15,6 @@ ticks again during the search.
 
 import asyncio
 import fcntl
-import json
 import logging
 import os
 import time
@@ -36,6 +35,7 @@ from namesrv_stream.route.fold.folded_log import FoldedLog
 from namesrv_stream.route.fold.step import Record
 from namesrv_stream.settings import Settings
 from namesrv_stream.table_errors import DuplicateServerId, LogReplaced, LogTruncated, RecordsRemoved
+from namesrv_stream.tables.storage.folder import Folder
 
 logger = logging.getLogger(__name__)
 
@@ -79,31 +79,18 @@ class IdentityFile:
         last_epoch = stored.get("server_epoch", 0)
         identity = Identity(server_id, max(now_ms, (last_epoch if isinstance(last_epoch, int) else 0) + 1))
         try:
-            self._write(identity)
+            # Synced: after a loss of power, an empty file would give the server another id.
+            Folder(self._path.parent).write(self._path.name, orjson.dumps(identity._asdict()))
         except OSError as error:
             raise ConfigError(str(self._path), "data.dir", f"cannot be written: {error.strerror}") from error
         return identity
-
-    def _write(self, identity: Identity) -> None:
-        # Synced: after a loss of power, an empty file would give the server another id.
-        draft = self._path.with_suffix(".draft")
-        with draft.open("w", encoding="utf-8") as file:
-            file.write(json.dumps(identity._asdict()) + "\n")
-            file.flush()
-            os.fsync(file.fileno())
-        draft.replace(self._path)
-        folder = os.open(self._path.parent, os.O_RDONLY | os.O_DIRECTORY)
-        try:
-            os.fsync(folder)
-        finally:
-            os.close(folder)
 
     def close(self) -> None:
         os.close(self._lock)
 
     def _read(self) -> dict[str, object]:
         try:
-            stored = json.loads(self._path.read_text(encoding="utf-8"))
+            stored = orjson.loads(self._path.read_bytes())
         except FileNotFoundError:
             return {}
         except ValueError:  # not JSON, or not even text

@@ -1,5 +1,7 @@
 """The server's identity: stable, exclusive, and with an epoch that only grows."""
 
+import errno
+import os
 from pathlib import Path
 
 import pytest
@@ -47,8 +49,11 @@ def test_two_servers_on_one_directory_are_refused(tmp_path: Path) -> None:
     IdentityFile(tmp_path).close()
 
 
-def test_an_epoch_that_cannot_be_recorded_is_not_begun(tmp_path: Path) -> None:
-    (tmp_path / "identity.draft").mkdir()
+def test_an_epoch_that_cannot_be_recorded_is_not_begun(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(descriptor: int) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(os, "fsync", fail)
     with pytest.raises(ConfigError, match="cannot be written"):
         begin(tmp_path, 1)
 
