@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from enum import IntEnum
+from operator import add
 from typing import Final
 
 from namesrv_stream.metrics import Histogram, Samples
@@ -45,13 +46,11 @@ class RequestMetrics:
             by the count above the last bound, and their total nanoseconds.
     """
 
-    __slots__ = ("_by_code", "_lane", "_of_lane", "_route")
+    __slots__ = ("_by_code", "_lane")
 
     def __init__(self, lane: Callable[[], tuple[Sequence[int], float]] | None = None) -> None:
-        self._route = Histogram(BOUNDS_NS)
         self._lane = lane
-        self._of_lane = Histogram(BOUNDS_NS)  # the figures that `lane` returned last
-        self._by_code = {ROUTE: self._route}
+        self._by_code = {ROUTE: Histogram(BOUNDS_NS)}
 
     def answered(self, request_code: int, response_code: int, took_ns: int) -> None:
         """Count an answer, and the time since processing of its request began."""
@@ -62,30 +61,27 @@ class RequestMetrics:
         histogram.add(took_ns)
 
     def count(self, response_code: ResponseCode) -> int:
-        self._add_lane()
-        return sum(sum(found.counts) for (_, response), found in self._by_code.items() if response == response_code)
+        return sum(sum(found.counts) for (_, response), found in self._with_lane().items() if response == response_code)
 
     def sample(self, samples: Samples) -> None:
-        self._add_lane()
         route = Histogram(BOUNDS_NS)
-        for (request_code, response_code), histogram in sorted(self._by_code.items()):
+        for (request_code, response_code), histogram in sorted(self._with_lane().items()):
             request, response = _name(RequestCode, request_code), _name(ResponseCode, response_code)
             kind, result = _TYPE_OF.get(request_code, "admin"), _RESULT_OF.get(response_code, "error")
             samples.add("rocketmq_namesrv_requests_total", sum(histogram.counts), kind, request, response, result)
             samples.add_histogram("rocketmq_rpc_latency", histogram, 1e-6, "nameserver", "remoting", request, response)
             if request_code == RequestCode.GET_ROUTEINFO_BY_TOPIC:
-                route.counts = [a + b for a, b in zip(route.counts, histogram.counts, strict=True)]
-                route.total += histogram.total
+                route = _sum(route, histogram.counts, histogram.total)
         samples.add_histogram("rocketmq_namesrv_route_end_to_end_latency", route, 1e-3)
 
-    def _add_lane(self) -> None:
+    def _with_lane(self) -> Mapping[tuple[int, int], Histogram]:
         if self._lane is None:
-            return
-        counts, total = self._lane()
-        for at, (count, before) in enumerate(zip(counts, self._of_lane.counts, strict=True)):
-            self._route.counts[at] += count - before
-        self._route.total += total - self._of_lane.total
-        self._of_lane = Histogram(BOUNDS_NS, counts, total)
+            return self._by_code
+        return {**self._by_code, ROUTE: _sum(self._by_code[ROUTE], *self._lane())}
+
+
+def _sum(histogram: Histogram, counts: Sequence[int], total: float) -> Histogram:
+    return Histogram(BOUNDS_NS, map(add, histogram.counts, counts), histogram.total + total)
 
 
 _REQUEST_CODES: Final = frozenset(map(int, RequestCode))
