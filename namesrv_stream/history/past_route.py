@@ -13,7 +13,7 @@ import orjson
 from namesrv_stream.history.answer import Extent, Window
 from namesrv_stream.history.database import Past
 from namesrv_stream.instants import COMMAND_LINE, instant, parse_past_instant
-from namesrv_stream.processor.route_body import RouteAnswers, encode_topic_route
+from namesrv_stream.processor.route_body import RouteAnswers, RouteRequest, encode_topic_route
 from namesrv_stream.route import reducer
 from namesrv_stream.route.address_views import VIEWS_NAMESPACE, AddressView, AddressViews
 from namesrv_stream.route.changes import ChangeKind, RouteChange
@@ -177,8 +177,8 @@ def route_as_of(
         raise NotInHistory(f"no route for topic {topic} as of {then}: {_when_known(past, topic)}")
     view = None if address_view is None else _view_as_of(past, address_view, at_ms)
     answers = _answers(table_of(rows), options)
-    route = answers.route(topic, with_order=options.with_order, address_view=view)
-    if route is None and view is not None and answers.route(topic) is not None:
+    route = answers.route(RouteRequest(topic, with_order=options.with_order, address_view=view))
+    if route is None and view is not None and answers.route(RouteRequest(topic)) is not None:
         raise NotInHistory(f"no route for topic {topic} in view {view.name} as of {then}: it left out all addresses")
     if route is None:
         why = f"{last.broker_name} {last.cause} at {instant(last.at_ms, with_ms=True)}"
@@ -198,7 +198,7 @@ def _view_as_of(past: Past, name: str, at_ms: int) -> AddressView:
 
 def route_body(table: RouteTable, topic: str, options: RouteOptions) -> bytes | None:
     """Return the route in the form of the HTTP port; None if there is none."""
-    return _answers(table, options).route_body(topic, strict=True, with_order=options.with_order)
+    return _answers(table, options).route_body(RouteRequest(topic, with_order=options.with_order))
 
 
 def _answers(table: RouteTable, options: RouteOptions) -> RouteAnswers:

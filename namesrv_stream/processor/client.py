@@ -10,10 +10,11 @@ Source: rocketmq 5.3.3, ClientRequestProcessor, DefaultRequestProcessor, RouteIn
 """
 
 from collections.abc import Callable, Iterable
+from functools import partial
 
 from namesrv_stream.errors import RequestRefused, TopicNotExist
 from namesrv_stream.processor.name_server import Answer, Call, Dependency, NameServer
-from namesrv_stream.processor.route_body import encode_topic_list
+from namesrv_stream.processor.route_body import RouteRequest, encode_topic_list
 from namesrv_stream.remoting.command import V4_9_4, response_to
 from namesrv_stream.remoting.headers import GetRouteInfoRequestHeader, GetTopicsByClusterRequestHeader
 from namesrv_stream.route.address_views import addrs_for_clients
@@ -30,20 +31,19 @@ def get_route_info_by_topic(server: NameServer, call: Call) -> Answer:
     if options.need_wait_for_service and call.now_ms - server.started_ms < options.wait_seconds_for_service * 1_000:
         raise RequestRefused("name server not ready")
     header = GetRouteInfoRequestHeader.from_ext_fields(call.request.ext_fields)
-    topic, with_order = header.topic, options.order_message_enable
+    topic = header.topic
     if topic is None:
         raise TopicNotExist("null")  # as in Java's remark
     zone_name = header.zone_name if header.zone_mode and (header.zone_name or "").strip() else None
     # RocketMQ's zone filter writes the legacy form, even if the client requested the strict one.
     strict = zone_name is None and (call.request.version >= V4_9_4 or header.accept_standard_json_only)
-    body = server.answers.route_body(
-        topic, strict=strict, with_order=with_order, zone_name=zone_name, address_view=call.view
-    )
+    query = RouteRequest(topic, strict, options.order_message_enable, zone_name, call.view)
+    body = server.answers.route_body(query)
     if body is None:
         raise TopicNotExist(topic)
     server.asked[topic] = call.now_ms
     # The order of queues is a KV value, which can change while the route does not.
-    depends_on = None if with_order else Dependency("topic", topic)
+    depends_on = None if query.with_order else Dependency("topic", topic)
     return Answer(response_to(call.request, body=body), depends_on=depends_on)
 
 
@@ -91,21 +91,6 @@ def get_system_topic_list(server: NameServer, call: Call) -> Answer:
     return _topic_list(call, names, broker_addr=min(addrs, default=None))
 
 
-def get_unit_topic_list(server: NameServer, call: Call) -> Answer:
-    """Answer 311: topics of a unit."""
-    return _topics_where(server, call, lambda flag: bool(flag & FLAG_UNIT))
-
-
-def get_has_unit_sub_topic_list(server: NameServer, call: Call) -> Answer:
-    """Answer 312: topics with subscriptions of a unit."""
-    return _topics_where(server, call, lambda flag: bool(flag & FLAG_UNIT_SUB))
-
-
-def get_has_unit_sub_un_unit_topic_list(server: NameServer, call: Call) -> Answer:
-    """Answer 313: topics that have subscriptions of a unit but belong to none."""
-    return _topics_where(server, call, lambda flag: flag & (FLAG_UNIT | FLAG_UNIT_SUB) == FLAG_UNIT_SUB)
-
-
 def _require(enabled: bool) -> None:
     if not enabled:
         raise RequestRefused("disable")
@@ -117,6 +102,16 @@ def _topics_where(server: NameServer, call: Call, is_wanted: Callable[[int], boo
     table = server.table
     flags = ((topic, next(table.queue_data_of(topic))[1].topic_sys_flag) for topic in table.topics())
     return _topic_list(call, (topic for topic, flag in flags if is_wanted(flag)))
+
+
+#: Answer 311: topics of a unit.
+get_unit_topic_list = partial(_topics_where, is_wanted=lambda flag: bool(flag & FLAG_UNIT))
+#: Answer 312: topics with subscriptions of a unit.
+get_has_unit_sub_topic_list = partial(_topics_where, is_wanted=lambda flag: bool(flag & FLAG_UNIT_SUB))
+#: Answer 313: topics that have subscriptions of a unit but belong to none.
+get_has_unit_sub_un_unit_topic_list = partial(
+    _topics_where, is_wanted=lambda flag: flag & (FLAG_UNIT | FLAG_UNIT_SUB) == FLAG_UNIT_SUB
+)
 
 
 def _topic_list(call: Call, topics: Iterable[str], broker_addr: str | None = None) -> Answer:

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, NamedTuple
 
 from namesrv_stream.remoting.fastjson import JavaMap, dumps_legacy, dumps_strict
 from namesrv_stream.remoting.headers import ORDER_TOPIC_CONFIG
@@ -127,6 +127,23 @@ def _mapping(info: TopicQueueMappingInfo) -> dict[str, Any]:
     }
 
 
+class RouteRequest(NamedTuple):
+    """A query for the route of ``topic``.
+
+    Attributes:
+        strict: Whether the body is strict JSON; otherwise the legacy form.
+        with_order: Whether to add the order of queues from the KV table.
+        zone_name: Removes the brokers of other zones.
+        address_view: The view of the client, which determines the brokers' addresses.
+    """
+
+    topic: str
+    strict: bool = True
+    with_order: bool = False
+    zone_name: str | None = None
+    address_view: AddressView | None = None
+
+
 class RouteAnswers:
     """Encodes every body on request, without a cache; with ``support_acting_master`` a slave replaces a missing one."""
 
@@ -134,42 +151,20 @@ class RouteAnswers:
         self.support_acting_master = support_acting_master
         self._view = view
 
-    def route(
-        self,
-        topic: str,
-        *,
-        with_order: bool = False,
-        zone_name: str | None = None,
-        address_view: AddressView | None = None,
-    ) -> TopicRoute | None:
-        """Return the route of ``topic``; None if there is none.
-
-        Args:
-            topic: The topic.
-            with_order: Whether to add the order of queues from the KV table.
-            zone_name: Removes the brokers of other zones.
-            address_view: The view of the client, which determines the brokers' addresses.
-        """
+    def route(self, query: RouteRequest) -> TopicRoute | None:
+        """Return the route; None if there is none."""
         table = self._view.table
-        route = pickup_topic_route(table, topic, support_acting_master=self.support_acting_master)
-        if route is not None and zone_name is not None:
-            route = in_zone(route, zone_name)
-        if route is not None and address_view is not None and is_for_clients(topic):
-            route = in_view(route, table, address_view)
-        return route if route is None else replace(route, order_topic_conf=self.order_conf(topic, with_order))
+        route = pickup_topic_route(table, query.topic, support_acting_master=self.support_acting_master)
+        if route is not None and query.zone_name is not None:
+            route = in_zone(route, query.zone_name)
+        if route is not None and query.address_view is not None and is_for_clients(query.topic):
+            route = in_view(route, table, query.address_view)
+        return route if route is None else replace(route, order_topic_conf=self.order_conf(query))
 
-    def route_body(
-        self,
-        topic: str,
-        *,
-        strict: bool,
-        with_order: bool = False,
-        zone_name: str | None = None,
-        address_view: AddressView | None = None,
-    ) -> bytes | None:
+    def route_body(self, query: RouteRequest) -> bytes | None:
         """Return the encoded ``route``; None if there is none."""
-        route = self.route(topic, with_order=with_order, zone_name=zone_name, address_view=address_view)
-        return None if route is None else encode_topic_route(route, strict=strict)
+        route = self.route(query)
+        return None if route is None else encode_topic_route(route, strict=query.strict)
 
     def cluster_info_body(self, address_view: AddressView | None = None) -> bytes:
         """Return the encoded brokerAddrTable and clusterAddrTable."""
@@ -178,6 +173,6 @@ class RouteAnswers:
     def forget_views(self) -> None:
         """Drop what is cached of address views, because they changed."""
 
-    def order_conf(self, topic: str, with_order: bool) -> str | None:
+    def order_conf(self, query: RouteRequest) -> str | None:
         """Return the order of the topic's queues; None if there is none, or if it is not wanted."""
-        return self._view.table.kv.get(ORDER_TOPIC_CONFIG, {}).get(topic) if with_order else None
+        return self._view.table.kv.get(ORDER_TOPIC_CONFIG, {}).get(query.topic) if query.with_order else None

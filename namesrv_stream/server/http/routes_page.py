@@ -20,6 +20,7 @@ from namesrv_stream.clock import Clock
 from namesrv_stream.errors import ConfigError, NamesrvStreamError, StoreUnreachable, SystemBusy
 from namesrv_stream.logs import safe
 from namesrv_stream.processor.name_server import NameServer
+from namesrv_stream.processor.route_body import RouteRequest
 from namesrv_stream.server.http.answers import (
     BrokerProcess,
     Clusters,
@@ -175,7 +176,7 @@ class RoutesPage:
         view = None if query.view is None else self._server.views.by_name.get(query.view)
         if query.view is not None and view is None:
             raise Problem(404, f"no address view {query.view}")
-        body = self._server.answers.route_body(topic, strict=True, address_view=view)
+        body = self._server.answers.route_body(RouteRequest(topic, address_view=view))
         if body is None:
             of_view = f" with an address in view {query.view}" if view else ""
             raise Problem(404, f"no route for topic {topic}: no known broker{of_view} offers it")

@@ -9,7 +9,13 @@ object. ``route_body`` encodes the parts. Encoding the route of a topic on four 
 from collections.abc import Mapping
 from typing import Final, NamedTuple
 
-from namesrv_stream.processor.route_body import RouteAnswers, encode_broker_data, encode_order_conf, encode_queue_data
+from namesrv_stream.processor.route_body import (
+    RouteAnswers,
+    RouteRequest,
+    encode_broker_data,
+    encode_order_conf,
+    encode_queue_data,
+)
 from namesrv_stream.route.address_views import AddressView
 from namesrv_stream.route.group import BrokerGroup
 from namesrv_stream.route.model import PERM_WRITE, QueueData
@@ -93,20 +99,11 @@ class CachedRouteAnswers(RouteAnswers):
         self._parts_in_view: dict[tuple[AddressView, bool], dict[str, _BrokerParts]] = {}
         self._cluster_info: dict[AddressView | None, tuple[object, bytes]] = {}
 
-    def route_body(
-        self,
-        topic: str,
-        *,
-        strict: bool,
-        with_order: bool = False,
-        zone_name: str | None = None,
-        address_view: AddressView | None = None,
-    ) -> bytes | None:
+    def route_body(self, query: RouteRequest) -> bytes | None:
         table = self._view.table
+        topic, strict, _, zone_name, address_view = query
         if not table.is_plain(topic):
-            return super().route_body(
-                topic, strict=strict, with_order=with_order, zone_name=zone_name, address_view=address_view
-            )
+            return super().route_body(query)
         if address_view is None or not is_for_clients(topic):
             address_view, of_form = None, self._parts[strict]
         else:
@@ -129,7 +126,7 @@ class CachedRouteAnswers(RouteAnswers):
             queue_datas.append(parts.queues(queue_data))
         if not is_registered or (is_left_out and not broker_datas):
             return None
-        order_conf = self.order_conf(topic, with_order)
+        order_conf = self.order_conf(query)
         order = b"" if order_conf is None else b',"orderTopicConf":' + encode_order_conf(order_conf, strict=strict)
         written = (b",".join(broker_datas), order, b",".join(queue_datas))
         return b'{"brokerDatas":[%b],"filterServerTable":{}%b,"queueDatas":[%b]}' % written

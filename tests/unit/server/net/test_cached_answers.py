@@ -8,7 +8,7 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from namesrv_stream.processor.route_body import encode_cluster_info, encode_topic_route
+from namesrv_stream.processor.route_body import RouteRequest, encode_cluster_info, encode_topic_route
 from namesrv_stream.remoting.headers import ORDER_TOPIC_CONFIG
 from namesrv_stream.route.address_views import AddressView, parse_view
 from namesrv_stream.route.group import BrokerGroup, is_nothing
@@ -72,9 +72,9 @@ def test_a_body_of_parts_is_the_body_encoded_at_once_whatever_changes(
         for topic in ("t1", "t2", "rmq_sys_SYNC_BROKER_MEMBER_b"):
             for strict in (True, False):
                 options: dict[str, Any] = {"with_order": with_order, "zone_name": zone, "address_view": address_view}
-                route = answers.route(topic, **options)
+                route = answers.route(RouteRequest(topic, **options))
                 expected = None if route is None else encode_topic_route(route, strict=strict)
-                assert answers.route_body(topic, strict=strict, **options) == expected
+                assert answers.route_body(RouteRequest(topic, strict=strict, **options)) == expected
         assert answers.cluster_info_body(address_view) == encode_cluster_info(view.table, address_view)
 
 
@@ -85,9 +85,9 @@ def test_routes_with_filter_servers_or_static_mappings_are_encoded_in_general(fo
     for group in found:
         view.table.replace_group(group)
     for topic in [*view.table.topics()]:
-        route = answers.route(topic)
+        route = answers.route(RouteRequest(topic))
         expected = None if route is None else encode_topic_route(route, strict=True)
-        assert answers.route_body(topic, strict=True) == expected
+        assert answers.route_body(RouteRequest(topic)) == expected
 
 
 def test_a_group_that_is_again_what_it_was_is_told_as_it_was() -> None:
@@ -98,7 +98,7 @@ def test_a_group_that_is_again_what_it_was_is_told_as_it_was() -> None:
     view.table.replace_group(BrokerGroup("b2", broker_addrs={0: "b"}, topics={"t1": QueueData(1, 1, 6)}))
 
     def body(topic: str) -> bytes | None:
-        return answers.route_body(topic, strict=True)
+        return answers.route_body(RouteRequest(topic))
 
     view.table.replace_group(both)
     before = body("t1")
@@ -122,7 +122,7 @@ def test_no_group_is_kept_that_the_table_has_no_more() -> None:
         view.table.replace_group(BrokerGroup("b1", broker_addrs={0: "a"}, topics=topics))
         topics = Topics({f"t{number}": QueueData(1, 1, 6)})  # so that each has brokers of its own
         view.table.replace_group(BrokerGroup(f"c{number}", broker_addrs={0: "a"}, topics=topics))
-        assert answers.route_body(f"t{number}", strict=True)
+        assert answers.route_body(RouteRequest(f"t{number}"))
     del topics
     gc.collect()
 
@@ -135,7 +135,7 @@ def test_what_is_kept_is_bounded_by_the_brokers_there_are() -> None:
     for number in range(3_000):
         group = BrokerGroup(f"b{number}", broker_addrs={0: "a"}, topics={"t": QueueData(1, 1, 6)})
         view.table.replace_group(group)
-        assert answers.route_body("t", strict=True)
+        assert answers.route_body(RouteRequest("t"))
         view.table.replace_group(BrokerGroup(group.broker_name))
     assert len(vars(answers)["_parts"][True]) <= 102
 
@@ -146,7 +146,7 @@ def test_shapes_of_one_broker_are_bounded() -> None:
     topics = {f"t{n}": QueueData(n, n, 6) for n in range(2_500)}
     view.table.replace_group(BrokerGroup("b", broker_addrs={0: "a"}, topics=topics))
     for number, topic in enumerate(topics):
-        body = answers.route_body(topic, strict=True)
+        body = answers.route_body(RouteRequest(topic))
         assert body is not None
         assert b'"readQueueNums":%d,' % number in body
     parts = vars(answers)["_parts"][True]["b"]
