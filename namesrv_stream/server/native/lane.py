@@ -141,10 +141,10 @@ class NativeLane:
         return answer[sent:]
 
     def take_back(self, connection: LaneConnection) -> bool:
-        """Take a connection back before the thread reads more; False if it is being returned or is not in the lane."""
+        """Take a connection back, if it is handed over, before the thread reads more; False if it is being returned."""
         key = connection.connection_id
         if key not in self._handed_over:
-            return False
+            return True
         _, fd = self._handed_over[key]
         is_back = bool(self._library.lane_take_back(self._lane, fd, key))
         if is_back:

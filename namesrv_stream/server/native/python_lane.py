@@ -70,11 +70,11 @@ class PythonLane(KnownAnswers):
 
     def take_back(self, connection: LaneConnection) -> bool:
         fd = self._fds.get(connection.connection_id)
-        if fd not in self._handed_over:
-            return False
-        del self._fds[connection.connection_id]
-        self._unwatch(fd)
-        return True
+        if fd in self._handed_over:
+            del self._fds[connection.connection_id]
+            self._unwatch(fd)
+            return True
+        return fd is None
 
     def release(self, connection: LaneConnection) -> None:
         if not self.take_back(connection):

@@ -16,7 +16,7 @@ from namesrv_stream.processor.name_server import Peer
 from namesrv_stream.route.events import BrokerHeartbeat
 from namesrv_stream.server.net.connections import STOPPING
 from namesrv_stream.server.net.inbound import Inbound, host_of
-from namesrv_stream.server.net.requests import HandOver, Pause, Reading, Requests
+from namesrv_stream.server.net.requests import Pause, Reading, Requests
 from namesrv_stream.server.net.response_cache import is_route_query
 from namesrv_stream.server.net.session import Services, Session
 
@@ -60,7 +60,8 @@ class RemotingConnection(asyncio.Protocol):
         self._inbound = Inbound(self._transport, services.tls, limits.max_frame_bytes)
         self._reading = Reading(self, self._transport, services)
         self._requests = Requests(self._session, self._reading, services, self._write, self._answer_waiting)
-        self._hand_over = HandOver(self._owner.lane, self, self._transport)
+        sock = transport.get_extra_info("socket")
+        self._fd: int | None = None if sock is None else sock.fileno()
         if address := transport.get_extra_info("peername"):
             self.host, self.peer = host_of(address[0]), f"{address[0]}:{address[1]}"
         self._session.caller = Peer(self.host, False, self.host, self._listener)
@@ -107,7 +108,6 @@ class RemotingConnection(asyncio.Protocol):
     def connection_lost(self, exc: Exception | None) -> None:
         self._phase = Phase.CLOSED
         self._requests.end()
-        self._hand_over.release()
         self._owner.closed(self)
         self._reading.end()
         self._inbound.end()
@@ -132,17 +132,24 @@ class RemotingConnection(asyncio.Protocol):
 
     def _write(self, answers: bytes, request: bytes) -> None:
         """Write answers; hand an idle, plain connection to the lane if the only request was a route query."""
+        lane = self._owner.lane
         if (
-            is_route_query(request)
+            lane is not None
+            and self._fd is not None
+            and is_route_query(request)
             and self._reading.is_free
             and self._requests.is_empty
             and not self._session.changes
             and self._phase is Phase.OPEN
             and self._inbound.is_plain
+            and not self.unread_bytes
         ):
-            if self._hand_over.answer(request, answers, self._session.view_number):
+            unsent = lane.hand_over(self, self._fd, request, answers, self._session.view_number)
+            if unsent is None:
                 self._reading.pause(Pause.LANE)
-        elif self._phase is not Phase.CLOSED:
+                return
+            answers = unsent
+        if self._phase is not Phase.CLOSED:
             self._transport.write(answers)
 
     def settled(self, answer: bytes | None) -> None:
@@ -154,7 +161,6 @@ class RemotingConnection(asyncio.Protocol):
 
     def returned(self, unread: bytes, unsent: bytes) -> None:
         """Continue after the lane returned the connection."""
-        self._hand_over.is_handed_over = False
         self.active_ms = self._services.gateway.observed_ms
         try:
             if unsent:
@@ -174,7 +180,7 @@ class RemotingConnection(asyncio.Protocol):
         """Close once all answers are sent and no operator's change waits for the log."""
         self._end(reason)
         # While the lane is returning the connection, ``returned`` closes it.
-        if self._hand_over.take_back() and not self._session.changes:
+        if self._owner.take_back(self) and not self._session.changes:
             self._transport.close()
 
     def leave(self) -> None:
@@ -185,13 +191,13 @@ class RemotingConnection(asyncio.Protocol):
         if self._phase is Phase.OPEN:
             self._phase = Phase.LEAVING
             self._requests.has_answered = False
-        if self._hand_over.take_back():
+        if self._owner.take_back(self):
             self._reading.resume(Pause.LANE)
 
     def abort(self, reason: str) -> None:
         """Close at once, without waiting for unsent answers, which the peer may never read."""
         self._end(reason)
-        self._hand_over.release()
+        self._owner.release(self)
         self._transport.abort()
 
     def broker_expired(self) -> None:

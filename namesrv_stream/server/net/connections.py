@@ -104,6 +104,7 @@ class Connection(Hashable, Protocol):
     def unread_bytes(self) -> int: ...
 
     def heartbeats(self) -> Iterator[BrokerHeartbeat]: ...
+    def returned(self, unread: bytes, unsent: bytes) -> None: ...
     def settled(self, answer: bytes | None) -> None: ...
     def broker_expired(self) -> None: ...
     def leave(self) -> None: ...
@@ -161,6 +162,7 @@ class Connections:
     def closed(self, connection: Connection) -> None:
         if self._open.pop(connection.connection_id, None) is not None:
             self._addresses.leave(connection.host)
+        self.release(connection)
         self._stalled.pop(connection, None)
         self.partial_frames.forget(connection)
         if not self._open:
@@ -192,6 +194,15 @@ class Connections:
 
     def flows(self, connection: Connection) -> None:
         self._stalled.pop(connection, None)
+
+    def take_back(self, connection: Connection) -> bool:
+        """Take a connection back from the lane, if it is there; False while the lane is returning it."""
+        return self.lane is None or self.lane.take_back(connection)
+
+    def release(self, connection: Connection) -> None:
+        """End the hand-over of a connection that is closed, or closes at once."""
+        if self.lane is not None:
+            self.lane.release(connection)
 
     # ---- called by the server ----
 

@@ -12,8 +12,6 @@ from typing import Final
 
 from namesrv_stream.errors import RemotingError
 from namesrv_stream.processor.name_server import DecodedBody
-from namesrv_stream.server.native.lane import Lane
-from namesrv_stream.server.native.python_lane import LaneConnection
 from namesrv_stream.server.net.connections import Connection
 from namesrv_stream.server.net.large_requests import LARGE_BYTES
 from namesrv_stream.server.net.session import LargeRequest, Services, Session
@@ -106,48 +104,6 @@ class Reading:
     def end(self) -> None:
         self._services.large_requests.forget(self)
         self._services.gateway.backlog.read_again(self._connection)
-
-
-class HandOver:
-    """Controls whether the transport or the lane owns the socket of one plain connection.
-
-    While it ``is_handed_over``, the lane owns the socket or is returning it. The transport does not use it then.
-    """
-
-    def __init__(self, lane: Lane | None, connection: LaneConnection, transport: asyncio.Transport) -> None:
-        self.is_handed_over = False
-        self._lane = lane
-        self._connection = connection
-        self._transport = transport
-        sock = transport.get_extra_info("socket")
-        self._fd: int | None = None if sock is None else sock.fileno()
-
-    def answer(self, frame: bytes, answer: bytes, view: int) -> bool:
-        """Answer a query that arrived alone. Return whether the connection was handed over for the next ones.
-
-        ``view`` is the number of the client's address view.
-        """
-        transport = self._transport
-        if self._lane is not None and self._fd is not None and not transport.get_write_buffer_size():
-            rest = self._lane.hand_over(self._connection, self._fd, frame, answer, view)
-            if rest is None:
-                self.is_handed_over = True
-                return True
-            answer = rest
-        transport.write(answer)
-        return False
-
-    def take_back(self) -> bool:
-        """Take the connection back; False while the lane is returning it."""
-        if self.is_handed_over and self._lane is not None:
-            self.is_handed_over = not self._lane.take_back(self._connection)
-        return not self.is_handed_over
-
-    def release(self) -> None:
-        """End the hand-over of a connection that is closed or closes at once."""
-        if self.is_handed_over and self._lane is not None:
-            self.is_handed_over = False
-            self._lane.release(self._connection)
 
 
 #: Answers are collected up to this size before they are written.
