@@ -149,7 +149,7 @@ class TlsProtocol(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._records = self._tls.accept_http(cast(asyncio.Transport, transport))
-        self._inner.connection_made(self._records)
+        self._inner.connection_made(cast(asyncio.Transport, self._records))
 
     def data_received(self, data: bytes) -> None:
         assert self._records is not None

@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import Callable
 from ipaddress import IPv6Address, ip_address
-from typing import Final
+from typing import Final, cast
 
 from namesrv_stream.errors import TlsBroken
 from namesrv_stream.remoting.frame import FrameBuffer
@@ -76,7 +76,8 @@ class Inbound:
     def _feed_first(self, data: bytes) -> list[bytes]:
         """Choose TLS or plain by the first byte after the preamble."""
         if data[0] == _TLS_HANDSHAKE:
-            self.transport = self._records = self._tls.accept(self.transport)
+            self._records = self._tls.accept(self.transport)
+            self.transport = cast(asyncio.Transport, self._records)
             self.feed = self._feed_records
         else:
             self._tls.refuse_plain()

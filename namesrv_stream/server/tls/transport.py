@@ -20,12 +20,11 @@ _MAX_HANDSHAKE_BYTES: Final = 64 * 1024
 _WRITTEN_BYTES: Final = 256 * 1024  # limit for one encryption or decryption
 
 
-class TlsTransport(asyncio.Transport):
+class TlsTransport:
     """The server's side of one TLS connection; it ``is_established`` once the handshake is complete."""
 
     def __init__(self, below: asyncio.Transport, context: ssl.SSLContext) -> None:
         """Wait for a handshake on ``below``; a later reload of the certificate does not change ``context``."""
-        super().__init__()
         self.is_established = False
         self._below = below
         self._context = context
@@ -107,35 +106,8 @@ class TlsTransport(asyncio.Transport):
             self._flush()
         self._below.close()
 
-    def abort(self) -> None:
-        self._below.abort()
-
-    def is_closing(self) -> bool:
-        return self._below.is_closing()
-
-    def pause_reading(self) -> None:
-        self._below.pause_reading()
-
-    def resume_reading(self) -> None:
-        self._below.resume_reading()
-
-    def is_reading(self) -> bool:
-        return self._below.is_reading()
-
-    def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None:
-        self._below.set_write_buffer_limits(high=high, low=low)
-
-    def get_write_buffer_size(self) -> int:
-        return self._below.get_write_buffer_size()
-
     def can_write_eof(self) -> bool:
         return False
-
-    def set_protocol(self, protocol: asyncio.BaseProtocol) -> None:
-        self._below.set_protocol(protocol)
-
-    def get_protocol(self) -> asyncio.BaseProtocol:
-        return self._below.get_protocol()
 
     def get_extra_info(self, name: str, default: Any = None) -> Any:
         if name == "sslcontext":
@@ -143,6 +115,9 @@ class TlsTransport(asyncio.Transport):
         if name == "ssl_object":
             return self._tls
         return self._below.get_extra_info(name, default)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._below, name)
 
 
 def _reason_of(error: ssl.SSLError) -> str:
