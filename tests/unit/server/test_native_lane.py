@@ -1,13 +1,16 @@
-"""Which lane a server has, and what says so."""
+"""Which lane a server has, what says so, and what only one of the lanes does."""
 
 import time
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
 
 from namesrv_stream.errors import ConfigError
-from namesrv_stream.remoting.frame import encode_frame
+from namesrv_stream.remoting.command import ResponseCode
+from namesrv_stream.remoting.frame import decode_frame, encode_frame
 from namesrv_stream.server.native import lane as lane_module
+from namesrv_stream.server.native import python_lane
 from namesrv_stream.server.native.lane import open_lane
 from namesrv_stream.server.native.python_lane import PythonLane
 from namesrv_stream.settings import RemotingSettings, Settings
@@ -29,6 +32,25 @@ def test_a_connection_that_is_closed_while_it_comes_back_sends_what_was_answered
         connection.close("a test")
         assert (await peer.frame())[4:].startswith(b"{")
         assert await peer.end() == b""
+
+    run(test)
+
+
+def test_the_python_lane_serves_a_limited_number_of_connections_in_a_turn(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(python_lane, "_AT_ONCE", 2)
+    monkeypatch.setattr(LaneRig, "kind", "python")
+
+    async def test(server: LaneRig) -> None:
+        peers = [await handed_over(server) for _ in range(7)]
+        answered = [server.by_lane]
+        for peer in peers:
+            peer.send(encode_frame(a_query()))
+        while answered[-1] < answered[0] + len(peers):
+            await turn()
+            answered.append(server.by_lane)
+        assert max(after - before for before, after in pairwise(answered)) <= 2
+        for peer in peers:
+            assert decode_frame(await peer.frame()).code == ResponseCode.SUCCESS
 
     run(test)
 
