@@ -1,6 +1,6 @@
 """Stores answers by their requests' bytes without the ``opaque``, in Python. ``native/answers.c`` does it in C."""
 
-from collections import defaultdict
+from collections import OrderedDict, defaultdict
 from collections.abc import Collection
 from struct import Struct
 from typing import Final, NamedTuple
@@ -36,7 +36,7 @@ class _Entry(NamedTuple):
 
 
 class KnownAnswers:
-    """Answers that depend on the topic or broker with a ``name``; the oldest make room for new ones.
+    """Answers that depend on the topic or broker with a ``name``; the least recently used make room for new ones.
 
     ``scope`` limits an answer to clients of one address view, or to one connection.
     """
@@ -44,7 +44,7 @@ class KnownAnswers:
     def __init__(self, max_bytes: int = MAX_BYTES) -> None:
         self.known_bytes = 0
         self._max_bytes = max_bytes
-        self._entries: dict[_Key, _Entry] = {}
+        self._entries: OrderedDict[_Key, _Entry] = OrderedDict()
         self._keys_of: defaultdict[str, set[_Key]] = defaultdict(set)
 
     def find(self, frame: bytes, scope: int) -> bytes | None:
@@ -63,6 +63,7 @@ class KnownAnswers:
             or _WORD.unpack_from(before)[0] != entry.header_bytes + len(opaque)
         ):
             return None
+        self._entries.move_to_end(key)
         return entry.answer.frame(opaque), entry.effect
 
     def know(self, frame: bytes, name: str, parts: ResponseTemplate, scope: int, effect: Effect = ROUTE_READ) -> None:

@@ -259,11 +259,14 @@ def test_a_heartbeat_is_known_of_the_connection_that_brought_it_and_a_route_of_a
 # ---- bounds ----
 
 
-def test_the_oldest_responses_make_room_for_new_ones() -> None:
+def test_who_asks_in_many_ways_takes_the_place_of_what_nobody_uses() -> None:
     server = CachedServer(max_bytes=20_000)
     server.keep(frame_of(ROUTE))
+    abandoned = frame_of(a_route_request("Other"))
+    server.keep(abandoned)
     for number in range(200):
         signed = replace(ROUTE, ext_fields={"topic": "TopicTest", "Signature": f"{number}"})
         server.keep(frame_of(signed))
         assert server.has(frame_of(signed))
-    assert not server.has(frame_of(ROUTE))
+        assert server.has(frame_of(ROUTE)), "it is used"
+    assert not server.has(abandoned)
