@@ -148,6 +148,6 @@ class ServerLink:
 
 
 def _retrieve(connecting: asyncio.Task[RemotingConnection]) -> None:
-    """Retrieve the outcome, in case no caller waits for it any more."""
+    """Read the task's exception, because asyncio logs one that nobody has read, and perhaps no caller waits for it."""
     if not connecting.cancelled():
         connecting.exception()

@@ -35,7 +35,8 @@ class Registered:
         group: The group afterwards; the same object if nothing changed.
         ignored: Why the registration was not applied; None if it was.
         refused: Whether Java answers it with SYSTEM_ERROR "register broker failed" instead of SUCCESS.
-        contradiction: What it changes under the last DataVersion, for people; None if nothing, or if that was known.
+        contradiction: What differs although the DataVersion is the last one, for people; None if nothing differs, or if
+            this was noted before.
     """
 
     group: BrokerGroup

@@ -132,7 +132,7 @@ def read_log_tail(settings: Settings, view: RouteView, clock: Clock) -> None:
 
 
 def _behind(extents: Mapping[int, tuple[int, int]], next_offsets: Mapping[int, int]) -> dict[int, tuple[int, int]]:
-    """Return the offsets to read: partition → first offset and end, as ``extents`` has them of Kafka's log."""
+    """Return the offsets to read: partition → first offset and end. ``extents`` has those of Kafka's partitions."""
     found: dict[int, tuple[int, int]] = {}
     for partition, (first, end) in extents.items():
         begin = next_offsets.get(partition, 0)

@@ -147,7 +147,7 @@ def locked(folder: Path) -> Iterator[None]:
 
 
 def _is_own(settings: Settings) -> bool:
-    """Whether this machine's server is followed; its certificate does not contain the loopback address."""
+    """Whether this machine's server is followed, at the loopback address, which its certificate does not contain."""
     return not settings.webhook.servers
 
 

@@ -201,7 +201,8 @@ def test_captured_response_headers_are_the_same_when_written_again() -> None:
             assert header_class.from_ext_fields(response.ext_fields).to_ext_fields() == response.ext_fields
             compared[request.code] += 1
 
-    assert set(compared) == set(RESPONSE_HEADERS)
+    uncaptured = set(CAPTURED_CODES) & RESPONSE_HEADERS.keys() - set(compared)
+    assert not uncaptured, "add captured exchanges, or take the code out of CAPTURED_CODES"
 
 
 def test_the_answer_to_a_master_has_no_addresses() -> None:
