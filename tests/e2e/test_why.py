@@ -23,7 +23,7 @@ from tests.support.remoting_client import RemotingClient
 from tests.support.rocketmq import Broker, is_listening
 from tests.support.rocketmq_peers import Mqadmin
 
-pytestmark = pytest.mark.timeout(1800)
+pytestmark = pytest.mark.timeout(600)
 #: Longer than clients keep a route.
 OLD_ROUTE_S = 45.0
 _DELETE_TOPIC_IN_BROKER = 215

@@ -23,11 +23,11 @@ from tests.support.stack import Stack
 
 Answer = dict[str, Any]
 SETTLE_S: Final = 60.0
-HISTORY_S: Final = 180.0
+HISTORY_S: Final = 300.0
 #: Between two questions to ``why`` while a test waits for a cause.
 _ASK_EVERY_S: Final = 0.2
 #: Settings of all servers, with which two brokers are many for the guard, and which shorten its hold.
-_GUARD: Final = {"liveness__guard_min_brokers": "2", "liveness__guard_hold_timeouts": "1"}
+_GUARD: Final[dict[str, Any]] = {"liveness__guard_min_brokers": "2", "liveness__guard_hold_timeouts": "1"}
 #: Brokers tell their timeout only in acting-master mode.
 _TIMEOUT: Final = {
     "enableSlaveActingMaster": "true",
@@ -149,7 +149,7 @@ class Site:
     @cached_property
     def strict(self) -> SecondServer:
         """A second server that accepts no brokers of this machine, and soon counts as stale."""
-        limits = {"admin__broker_networks": "10.0.0.0/8", "snapshot__stale_after_ms": "2000"}
+        limits: dict[str, Any] = {"admin__broker_networks": "10.0.0.0/8", "snapshot__stale_after_ms": "2000"}
         return self._running.enter_context(
             SecondServer(self._folder / "strict", self.product, "strict", **limits, **_GUARD)
         )
@@ -169,7 +169,7 @@ class Site:
     @cached_property
     def history(self) -> Process:
         """The process that writes the history once; answers about the past need it, whatever they are about."""
-        conf = self.product.settings.data.run_dir / "effective.toml"
+        conf = str(self.product.settings.data.run_dir / "effective.toml")
         command = [sys.executable, "-m", "namesrv_stream", "history-job", "--once", "--conf", conf]
         process = Process("history-job", command, self._folder / "history-job.log", cwd=REPOSITORY)
         self._running.enter_context(process)
