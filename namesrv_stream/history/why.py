@@ -1,10 +1,14 @@
 """What the tables know about a topic or a broker name, for ``why``; and answers about a moment of the past."""
 
+from collections.abc import Sequence
 from typing import Final
+
+import pyarrow as pa
 
 from namesrv_stream.history.database import Database, Past, open_newest
 from namesrv_stream.history.past_route import table_of
 from namesrv_stream.instants import COMMAND_LINE, instant, parse_past_instant
+from namesrv_stream.route.changes import ChangeKind, RouteChange
 from namesrv_stream.route.why.explain import DEFAULT_TOPIC, explain
 from namesrv_stream.route.why.facts import Facts, Known, Question
 from namesrv_stream.route.why.findings import Explanation
@@ -15,11 +19,31 @@ _END_MS: Final = 253_402_214_400_000
 #: Names with so many different characters are near misses; a short name has too many such neighbours.
 _MOST_DIFFERENT: Final = 2
 _SHORT_CHARS: Final = 4
+_AT_ONCE: Final = 8_192  # strings: about a millisecond
+#: Subject → the kind of the rows that say that a broker has registered the name.
+_KEY_OF: Final = {"topic": ChangeKind.QUEUE_DATA, "broker": ChangeKind.BROKER_LIVE}
 
 
-def read_newest(settings: Settings, question: Question) -> Known:
-    """Return what the tables know now; blocks. Raises the errors of ``Past``."""
-    return _known(open_newest(settings), question, _END_MS)
+def read_newest(settings: Settings, question: Question, names: Sequence[str]) -> Known:
+    """Return what the tables know now; blocks. Raises the errors of ``Past``.
+
+    Args:
+        settings: Names the tables.
+        question: The question.
+        names: The topics or broker names of now. The near misses are some of them, and why TBW102 has no route is read
+            only if it is not among them.
+    """
+    database = open_newest(settings)
+    rows = _rows(database, question, _END_MS)
+    if _has_key(rows, question):
+        return Known(rows)
+    near = _near(database, _table(names), question.name)
+    return Known(rows, near, [] if DEFAULT_TOPIC in names else _default_topic(database, question, _END_MS))
+
+
+def near_misses(names: Sequence[str], name: str) -> Sequence[str]:
+    """Return which of these names differ little from a name; blocks."""
+    return _near(Database(), _table(names), name)
 
 
 def explain_past(
@@ -51,16 +75,37 @@ def explain_past(
     return explain(facts, notes=[reach, *past.extent.notes(at_ms), unknown])
 
 
-def _known(database: Database, question: Question, at_ms: int) -> Known:
-    name, is_topic = question.name, question.subject == "topic"
-    if is_topic:
-        rows = database.changes("route_as_of", topic=name, at_ms=at_ms)
-    else:
-        rows = database.changes("broker_as_of", broker_name=name, at_ms=at_ms)
-    if rows:
+def _known(past: Past, question: Question, at_ms: int) -> Known:
+    rows = _rows(past, question, at_ms)
+    if _has_key(rows, question):
         return Known(rows)
-    kind, most = "queue_data" if is_topic else "broker_live", _MOST_DIFFERENT if len(name) > _SHORT_CHARS else 1
-    near = [row["name"] for row in database.rows("near_names", kind=kind, name=name, at_ms=at_ms, most=most)]
-    has_brokers = bool(near) or bool(database.query("live_before", since_ms=at_ms + 1).num_rows)
-    default_topic = database.changes("route_as_of", topic=DEFAULT_TOPIC, at_ms=at_ms) if is_topic else []
-    return Known((), near, default_topic, has_brokers)
+    near = _near(past, past.query("names_at", kind=_KEY_OF[question.subject], at_ms=at_ms), question.name)
+    has_brokers = bool(past.query("live_before", since_ms=at_ms + 1).num_rows)
+    return Known(rows, near, _default_topic(past, question, at_ms), has_brokers)
+
+
+def _rows(database: Database, question: Question, at_ms: int) -> list[RouteChange]:
+    if question.subject == "topic":
+        return database.changes("route_as_of", topic=question.name, at_ms=at_ms)
+    return database.changes("broker_as_of", broker_name=question.name, at_ms=at_ms)
+
+
+def _has_key(rows: Sequence[RouteChange], question: Question) -> bool:
+    """Whether a broker has registered the name; a topic that no broker has may have an order configuration."""
+    return any(row.kind == _KEY_OF[question.subject] for row in rows)
+
+
+def _default_topic(database: Database, question: Question, at_ms: int) -> list[RouteChange]:
+    return database.changes("route_as_of", topic=DEFAULT_TOPIC, at_ms=at_ms) if question.subject == "topic" else []
+
+
+def _near(database: Database, names: pa.Table, name: str) -> list[str]:
+    database.register("names", names)
+    most = _MOST_DIFFERENT if len(name) > _SHORT_CHARS else 1
+    return [row["name"] for row in database.rows("near_names", name=name, most=most)]
+
+
+def _table(names: Sequence[str]) -> pa.Table:
+    # In pieces, because every conversion keeps the interpreter's lock until it is complete.
+    pieces = (names[begin : begin + _AT_ONCE] for begin in range(0, len(names), _AT_ONCE))
+    return pa.table({"name": pa.chunked_array([pa.array(piece, pa.string()) for piece in pieces], pa.string())})

@@ -74,15 +74,21 @@ def _exists(pid: int) -> bool:
 
 
 def wait_until(
-    predicate: Callable[[], T], timeout_s: float, what: str, *, ignoring: tuple[type[Exception], ...] = ()
+    predicate: Callable[[], T],
+    timeout_s: float,
+    what: str,
+    *,
+    ignoring: tuple[type[Exception], ...] = (),
+    every_s: float = POLL_S,
 ) -> T:
     """Poll until the predicate's value is true.
 
     Args:
-        predicate: Asked every 20 ms, and once more at the deadline.
+        predicate: Asked again and again, and once more at the deadline.
         timeout_s: Seconds to wait at most.
         what: What is awaited, for the message of the failure.
         ignoring: Exceptions of the predicate that mean "not yet".
+        every_s: Pause between two questions; longer for a predicate that takes much processor time.
 
     Returns:
         The first true value.
@@ -102,7 +108,7 @@ def wait_until(
             last = f"{type(error).__name__}: {error}"
         if last_chance:
             raise AssertionError(f"not within {timeout_s:g} s: {what}; last value: {last}")
-        time.sleep(POLL_S)
+        time.sleep(every_s)
 
 
 class Process:

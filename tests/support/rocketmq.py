@@ -192,12 +192,17 @@ class Broker(_RocketmqServer):
         self.broker_id = broker_id
 
     def start(self) -> None:
-        """Start it and wait until it has registered with a name server.
+        """Start it and wait until it has registered with a name server. Raises as ``wait_registered``."""
+        self.process.start()
+        self.wait_registered()
+
+    def wait_registered(self) -> None:
+        """Wait until it is up, and has registered with a name server. Several brokers can start at the same time.
 
         Raises:
             AssertionError: It did not come up, or no name server took its registration; shows the end of its log.
         """
-        self.start_unregistered()
+        self.process.wait_for_log("boot success", START_TIMEOUT_S)
         wait_until(self._is_registered, REGISTRATION_TIMEOUT_S, f"{self.name} registered with a name server")
 
     def start_unregistered(self) -> None:

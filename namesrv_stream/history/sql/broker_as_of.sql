@@ -1,11 +1,11 @@
 -- What is known about a broker name at an instant: the newest row of each process and of the broker name itself, also of
--- those that were gone by then; and the newest row about its topics, which says whether an operator removed the write
--- permission.
+-- those that were gone by then; and the newest row about a topic that it has, which says whether an operator removed the
+-- write permission.
 WITH parts AS (
   SELECT c.*
   FROM changes c
   WHERE c.broker_name = $broker_name AND c.at_ms <= $at_ms
-    AND c.kind IN ('broker_data', 'broker_live', 'queue_data', 'guard')
+    AND (c.kind IN ('broker_data', 'broker_live', 'guard') OR (c.kind = 'queue_data' AND NOT c.gone))
 )
 SELECT p.*
 FROM parts p

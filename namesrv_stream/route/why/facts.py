@@ -43,8 +43,8 @@ class Known:
 
     Attributes:
         rows: The newest row of each key that concerns the name, also of deleted keys.
-        near: Known names that differ little from the name; used only if there are no ``rows``.
-        default_topic: As ``rows``, for the topic TBW102; used only if there are no ``rows``.
+        near: Known names that differ little from the name; used only if no broker has ever registered it.
+        default_topic: As ``rows``, for the topic TBW102; used only if no broker has ever registered the name.
         has_brokers: Whether any broker was registered.
     """
 

@@ -40,6 +40,7 @@ from namesrv_stream.table_errors import NotInHistory, TableSchemaMismatch
 #: An answer must be complete within a second, so another server gets less time.
 _OTHERS_TIMEOUT_S: Final = 0.7
 _MOST_BYTES: Final = 1 << 20
+_MOST_SERVERS_AT_ONCE: Final = 16
 #: Rows that were read before the routes changed do not explain the change, so they are read again.
 _MOST_READS: Final = 3
 #: Brokers accept topics of 127 characters, and names of groups' topics are somewhat longer.
@@ -79,7 +80,7 @@ class WhyPage:
         self._state = state
         self._settings = settings
         self._clock = clock
-        self._threads = ThreadPoolExecutor(4, thread_name_prefix="why-servers")
+        self._threads = ThreadPoolExecutor(_MOST_SERVERS_AT_ONCE, thread_name_prefix="why-servers")
 
     @answers("/why/topics/{topic}", (JSON, Explanation), errors=(404, 503))
     async def topic(self, request: Request, query: WhyQuery) -> Response:
@@ -115,26 +116,7 @@ class WhyPage:
         Raises:
             SystemBusy: Too many queries of the tables are waiting.
         """
-
-        # Imported by the first query, so that servers without such queries do not load it.
-        def read() -> Known:
-            from namesrv_stream.history.why import read_newest
-
-            return read_newest(self._settings, question)
-
-        of_server = list(self._server_findings())
-        try:
-            for _ in range(_MOST_READS):
-                before = self._groups(question)
-                known = await self._past_routes.read(read)
-                after = self._groups(question)
-                if len(before) == len(after) and all(map(is_, before, after)):
-                    break
-        except (NotInHistory, TableSchemaMismatch, StoreUnreachable) as error:
-            known = Known()
-            of_server = [each for each in of_server if each.cause != Why.SERVER_STALE]
-            of_server.append(finding(Why.SERVER_STALE, question.name, [f"the tables cannot be read: {error}"]))
-        elsewhere = await self._elsewhere(question)
+        (known, failure), elsewhere = await asyncio.gather(self._read(question), self._elsewhere(question))
         table = self._server.table  # only now, because the tables may be opened again meanwhile
         facts = Facts(
             question,
@@ -143,12 +125,46 @@ class WhyPage:
             self._clock.now_ms(),
             elsewhere=elsewhere,
             refusals=self._refusals(),
-            of_server=of_server,
+            of_server=[*self._server_findings(failure)],
             late=[*self._late(question)],
             with_order=self._server.options.order_message_enable,
             view=None if question.client is None else self._server.views.view_of("", question.client),
         )
         return explain(facts, server_id=self._state.server_id)
+
+    async def _read(self, question: Question) -> tuple[Known, str]:
+        """Return what the tables know, or what the memory knows, and why the tables cannot be read; "" if they can."""
+        names = [] if self._is_routed(question) else self._names(question.subject)
+
+        # Imported by the first query, so that servers without such queries do not load it.
+        def read() -> Known:
+            from namesrv_stream.history.why import read_newest
+
+            return read_newest(self._settings, question, names)
+
+        def compare() -> Known:
+            from namesrv_stream.history.why import near_misses
+
+            return Known(near=near_misses(names, question.name) if names else ())
+
+        try:
+            for _ in range(_MOST_READS):
+                before = self._groups(question)
+                known = await self._past_routes.read(read)
+                after = self._groups(question)
+                if len(before) == len(after) and all(map(is_, before, after)):
+                    break
+        except (NotInHistory, TableSchemaMismatch, StoreUnreachable) as error:
+            return await self._past_routes.read(compare), str(error)
+        return known, ""
+
+    def _names(self, subject: str) -> list[str]:
+        """Return all topics, or all broker names."""
+        table = self._server.table
+        return list(table.topics()) if subject == "topic" else [g.broker_name for g in table.registered_groups()]
+
+    def _is_routed(self, question: Question) -> bool:
+        return any(group and group.is_registered for group in self._groups(question))
 
     def _groups(self, question: Question) -> list[BrokerGroup | None]:
         """Return the broker groups that the answer depends on; a group is replaced when it changes."""
@@ -165,18 +181,20 @@ class WhyPage:
 
         return await self._past_routes.read(read)
 
-    def _server_findings(self) -> Iterator[Finding]:
-        """Yield what is wrong with this server, from its health."""
+    def _server_findings(self, failure: str) -> Iterator[Finding]:
+        """Yield what is wrong with this server, from its health and the reason why the tables cannot be read."""
         now_ms, waiting_ms = self._clock.now_ms(), self._figures.gateway.status.oldest_age_ms
         since_of = {
             "server": now_ms - waiting_ms if waiting_ms else None,
             "tables": now_ms - self._figures.tables.age_ms,
         }
         for part in self._status.parts():
-            if part.state != "ok" and part.name in ("server", "kafka", "tables"):
+            if part.state != "ok" and part.name in ("server", "kafka", "" if failure else "tables"):
                 why = Why.SERVER_STALE if part.name == "tables" else Why.SERVER_BLIND
                 since_ms = since_of.get(part.name, part.since_ms)
                 yield finding(why, self._state.server_id, [part.reason or part.state], since_ms=since_ms)
+        if failure:
+            yield finding(Why.SERVER_STALE, self._state.server_id, [f"the tables cannot be read: {failure}"])
 
     def _refusals(self) -> dict[str, Refusal]:
         """Return the refused requests, by wall-clock time."""
@@ -195,7 +213,7 @@ class WhyPage:
 
     async def _elsewhere(self, question: Question) -> Sequence[str]:
         """Return the other servers that have a route, if this one has none."""
-        if any(group and group.is_registered for group in self._groups(question)):
+        if self._is_routed(question):
             return ()
         urls, ask_on = self._settings.http.console_servers, asyncio.get_running_loop().run_in_executor
         partitions = self._state.partitions

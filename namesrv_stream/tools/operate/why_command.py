@@ -116,7 +116,7 @@ async def _from_servers(urls: Sequence[str], questions: Sequence[Question], *, i
     found, failures = await ask_each(urls, ask)
     having = [url for url, answer in found.items() if answer.is_routed]
     for url, answer in found.items():
-        is_known_there = answer.findings[0].cause == Why.OTHER_SERVER
+        is_known_there = any(each.cause == Why.OTHER_SERVER for each in answer.findings)
         if having and not (answer.is_routed or is_known_there):
             elsewhere = finding(Why.OTHER_SERVER, answer.name, having)
             found[url] = replace(answer, findings=[elsewhere, *answer.findings])

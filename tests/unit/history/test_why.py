@@ -9,7 +9,7 @@ import pytest
 
 from namesrv_stream.errors import ConfigError
 from namesrv_stream.history.why import explain_past, read_newest
-from namesrv_stream.route.events import KvPut, TopicDeleted
+from namesrv_stream.route.events import KvPut, TopicDeleted, WritePermChanged
 from namesrv_stream.route.why.facts import Question
 from namesrv_stream.route.why.findings import Explanation, Why
 from namesrv_stream.table_errors import NotInHistory
@@ -64,6 +64,31 @@ def test_an_answer_about_the_past(
     assert "as of" in answer.notes[0]
 
 
+def test_an_order_configuration_alone_does_not_make_a_topic_known(tmp_path: Path) -> None:
+    log = a_log()
+    log.say(KvPut(S1, "ORDER_TOPIC_CONFIG", "othre", "broker-b:4"))
+    tables = HistoryOfLogs(tmp_path, log)
+    tables.write_all()
+    question = Question("topic", "othre")
+    assert causes(explain_past(tables.settings, question, "now", log.now_ms, flag="--at")) == [
+        Why.NEAR_MISS,
+        Why.DEFAULT_TOPIC_GONE,
+    ]
+    known = read_newest(tables.settings, question, ["Other", "base"])
+    assert known.near == ["Other"]
+    assert {row.cause for row in known.default_topic if row.gone} == {"unregistered"}
+
+
+def test_a_wiped_permission_is_known_although_a_topic_was_deleted_later(tmp_path: Path) -> None:
+    log = a_log()
+    log.say(WritePermChanged(S1, "broker-b", False, "10.1.1.1"))
+    log.say(TopicDeleted(S1, "Other", None, "10.1.1.1"), after_ms=1_000)
+    tables = HistoryOfLogs(tmp_path, log)
+    tables.write_all()
+    answer = explain_past(tables.settings, Question("broker", "broker-b"), "now", log.now_ms, flag="--at")
+    assert causes(answer) == [Why.WRITE_PERM_WIPED]
+
+
 def test_the_evidence_of_a_deletion(tmp_path: Path) -> None:
     log = a_log()
     tables = HistoryOfLogs(tmp_path, log)
@@ -91,10 +116,10 @@ def test_rows_of_now_need_no_history(tmp_path: Path) -> None:
     tables.log.register(BROKER)
     tables.log.unregister(BROKER)
     tables.commit()
-    known = read_newest(tables.settings, Question("topic", "TopicTest"))
+    known = read_newest(tables.settings, Question("topic", "TopicTest"), [])
     assert {row.cause for row in known.rows if row.gone} == {"unregistered"}
-    assert not read_newest(tables.settings, Question("topic", "Elsewhere")).has_brokers
-    assert read_newest(tables.settings, Question("broker", "broker-a")).rows
+    assert not read_newest(tables.settings, Question("topic", "Elsewhere"), []).rows
+    assert read_newest(tables.settings, Question("broker", "broker-a"), []).rows
     with pytest.raises(NotInHistory):
         explain_past(tables.settings, Question("topic", "TopicTest"), "now", tables.log.now_ms, flag="--at")
 
@@ -106,8 +131,8 @@ def test_reading_ten_thousand_topics_takes_less_than_a_second(tmp_path: Path) ->
         broker = a_registration(f"10.0.0.{number}:10911", broker_name=f"broker-{number}", topics=many)
         tables.log.register(broker, connection=number)
     tables.commit()
-    read_newest(tables.settings, Question("topic", "topic-77"))  # the first query imports DuckDB
+    read_newest(tables.settings, Question("topic", "topic-77"), list(many))  # the first query imports DuckDB
     begun_s = time.monotonic()
-    assert read_newest(tables.settings, Question("topic", "topic-77")).rows
-    assert read_newest(tables.settings, Question("topic", "topci-77")).near[0] == "topic-77"
+    assert read_newest(tables.settings, Question("topic", "topic-77"), list(many)).rows
+    assert read_newest(tables.settings, Question("topic", "topci-77"), list(many)).near[0] == "topic-77"
     print(f"two answers took {time.monotonic() - begun_s:.3f} s")

@@ -56,7 +56,9 @@ async def test_unreadable_tables_leave_an_answer_from_memory(tmp_path: Path) -> 
     async with served.serving():
         found = (await served.get("/why/topics/Gone")).json()
         known = (await served.get("/why/topics/TopicTest")).json()
+        near = (await served.get("/why/topics/topictest")).json()
     assert [each["cause"] for each in found["findings"]] == ["server_stale", "never_registered"]
+    assert [each["cause"] for each in near["findings"]] == ["server_stale", "near_miss", "never_registered"]
     assert "the tables cannot be read" in found["findings"][0]["text"]
     assert known["is_routed"]
 
@@ -128,6 +130,21 @@ async def test_the_command_prints_the_answer(tmp_path: Path) -> None:
     (answer,) = json.loads(as_json.out)["answers"]
     assert (answer["subject"], answer["is_routed"]) == ("broker", True)
     assert f"another name server routes Gone, and this one does not: {other.url}" in both.out
+
+
+async def test_the_command_names_another_server_once(tmp_path: Path) -> None:
+    other = HttpRig()
+    other.commit(_changes(GONE), {0: 1})
+    async with other.serving():
+        values = settings_in(tmp_path).model_dump()
+        values["http"] |= {"console_servers": [other.url]}
+        served = HttpRig(Settings.model_validate(values))  # without tables, so another cause comes first
+        served.rig.talk()
+        async with served.serving():
+            urls = f"{served.url};{other.url}"
+            both = await asyncio.to_thread(run_command, "why", "Gone", "--topic", "--json", "--http", urls)
+    found = [[each["cause"] for each in answer["findings"]] for answer in json.loads(both.out)["answers"]]
+    assert found[0] == ["server_stale", "other_server", "no_brokers"]
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,283 @@
+"""Every cause of ``why`` as a scenario with real brokers, and the installation on which the scenarios take place."""
+
+import json
+import os
+import signal
+import sys
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import Any, Final
+
+from namesrv_stream.route.why.findings import Why
+from tests.support.command_line import run_command
+from tests.support.kafka import REPOSITORY
+from tests.support.processes import Process, wait_until
+from tests.support.rocketmq import Broker
+from tests.support.rocketmq_peers import Mqadmin
+from tests.support.second_server import SecondServer
+from tests.support.stack import Stack
+
+Answer = dict[str, Any]
+SETTLE_S: Final = 60.0
+HISTORY_S: Final = 300.0
+#: Between two questions to ``why`` while a test waits for a cause.
+_ASK_EVERY_S: Final = 0.2
+#: Settings of all servers, with which two brokers are many for the guard, and which shorten its hold.
+_GUARD: Final[dict[str, Any]] = {"liveness__guard_min_brokers": "2", "liveness__guard_hold_timeouts": "1"}
+#: Brokers tell their timeout only in acting-master mode.
+_TIMEOUT: Final = {
+    "enableSlaveActingMaster": "true",
+    "brokerNotActiveTimeoutMillis": "6000",
+    "brokerHeartbeatInterval": "1000",
+}
+
+
+@dataclass(frozen=True)
+class Scenario:
+    """What happens, and the question that has the cause as the first one of its answer.
+
+    Attributes:
+        happens: What is done to the brokers, or to the servers.
+        ask: Arguments of the command.
+        row: Columns of the newest row of the evidence; empty if the cause has none.
+        says: A part of the text.
+        at: The servers that are asked.
+        is_past: Whether the tables alone give the same answer later, with ``--at``.
+    """
+
+    happens: str
+    ask: str
+    row: Mapping[str, object] = field(default_factory=dict)
+    says: str = ""
+    at: str = "first"
+    is_past: bool = True
+
+
+#: In the order of docs/why.md. The tests of test_why.py tell the stories in which they occur.
+SCENARIOS: Final[Mapping[Why, Scenario]] = {
+    Why.NEVER_REGISTERED: Scenario("a broker has TBW102; nobody creates the topic", "Payments"),
+    Why.BROKER_NEVER_REGISTERED: Scenario("other brokers run", "other-broker-x --broker"),
+    Why.AUTO_CREATION_OFF: Scenario("a broker runs with autoCreateTopicEnable=false", "Payments"),
+    Why.DEFAULT_TOPIC_GONE: Scenario(
+        "the broker with TBW102 is stopped", "Payments", {"topic": "TBW102", "gone": True}
+    ),
+    Why.NO_BROKERS: Scenario("no broker has been started", "Payments"),
+    Why.NEAR_MISS: Scenario("the topic is WhyOrders", "whyorder", says="WhyOrders"),
+    Why.TOPIC_DELETED: Scenario(
+        "mqadmin deleteTopic", "WhyDeleted", {"cause": "topic_deleted", "gone": True}, "by 127.0.0.1 at "
+    ),
+    Why.TOPIC_LEFT_OUT: Scenario(
+        "a killed broker returns without its topics.json", "WhyEnds", {"cause": "disconnected"}, "why-b"
+    ),
+    Why.BROKER_EXPIRED: Scenario(
+        "the broker hangs (SIGSTOP)", "WhyEnds", {"cause": "expired", "topic": "WhyEnds", "broker_name": "why-b"}
+    ),
+    Why.BROKER_DISCONNECTED: Scenario(
+        "the broker is killed (SIGKILL)", "WhyEnds", {"cause": "disconnected", "topic": "WhyEnds"}
+    ),
+    Why.BROKER_UNREGISTERED: Scenario(
+        "the broker is stopped (SIGTERM)", "why-b --broker", {"cause": "unregistered", "broker_name": "why-b"}
+    ),
+    Why.BROKER_REMOVED: Scenario(
+        "the only server that hears the broker is killed", "why-b --broker", {"cause": "server_lost"}, "server_lost"
+    ),
+    Why.ONLY_SLAVES: Scenario("the master hangs", "WhyEnds", {"kind": "broker_live", "broker_id": 0, "gone": True}),
+    Why.WRITE_PERM_WIPED: Scenario(
+        "mqadmin wipeWritePerm", "WhyOrders", {"cause": "write_perm_wiped", "topic": "WhyOrders"}, "by 127.0.0.1"
+    ),
+    Why.NO_PERMISSION: Scenario("mqadmin updateTopic -p 0", "WhyPerm0", {"perm": 0}),
+    Why.READ_ONLY: Scenario("mqadmin updateTopic -p 4", "WhyPerm4", {"perm": 4}),
+    Why.WRITE_ONLY: Scenario("mqadmin updateTopic -p 2", "WhyPerm2", {"perm": 2}),
+    Why.OTHER_CLUSTER: Scenario("the broker is in c-a", "WhyOrders --cluster c-b", {"cluster": "c-a"}, "c-a"),
+    Why.OTHER_SERVER: Scenario(
+        "the job hangs, and mqadmin updateTopic reaches one server", "WhySkewed", at="strict and first", is_past=False
+    ),
+    Why.HIDDEN_BY_ZONE: Scenario("the broker is in the zone east", "WhyOrders --zone west", {"zone_name": "east"}),
+    Why.ADDRESS_NOT_MAPPED: Scenario(
+        "the client's view maps nothing", "WhyOrders --client 198.51.100.7", says="left out in view far", is_past=False
+    ),
+    Why.ORDER_NAMES_GONE: Scenario(
+        "mqadmin updateOrderConf names a broker that is not there", "WhyOrdered", {"kind": "kv"}, "why-gone"
+    ),
+    Why.CONTRADICTION: Scenario(
+        "topics.json of a stopped broker is edited", "WhyContradiction", {"kind": "broker_live", "broker_name": "why-a"}
+    ),
+    Why.HELD_BY_GUARD: Scenario("all brokers of a cluster hang", "WhyEnds", {"kind": "guard", "cause": "guard_held"}),
+    Why.HEARTBEAT_LATE: Scenario("the broker hangs for half of its timeout", "why-b --broker", is_past=False),
+    Why.ACCESS_DENIED: Scenario(
+        "the broker is outside admin.broker_networks", "why-b --broker", says="127.0.0.1", at="strict", is_past=False
+    ),
+    Why.CLIENT_CACHE: Scenario("mqadmin updateTopic", "WhyOrders", {"cause": "registered", "topic": "WhyOrders"}),
+    Why.SERVER_STALE: Scenario("the job hangs", "WhySkewed", at="strict", is_past=False),
+    Why.SERVER_BLIND: Scenario("Kafka hangs", "Payments", is_past=False),
+    Why.NOTHING_WRONG: Scenario(
+        "a broker runs for longer than clients keep a route", "why-a --broker", {"broker_name": "why-a", "gone": False}
+    ),
+}
+
+
+class Site:
+    """An installation without other brokers, so that the tests decide which topics have a route.
+
+    Attributes:
+        broker: A master in the zone "east" that creates no topics automatically.
+        ending: A master that creates topics automatically, with a timeout of 6 s. It is started by its test.
+        slave: Its slave, which registers with ``lone``, and tries to register with ``strict``.
+        answers: The answers of the present test.
+        took_s: How long each answer took.
+    """
+
+    def __init__(self, product: Stack, mqadmin: Mqadmin, folder: Path, running: ExitStack) -> None:
+        self.product, self.mqadmin = product, mqadmin
+        self.answers: dict[Why, Answer] = {}
+        self.took_s: list[float] = []
+        self._folder, self._running = folder, running
+        self.at_first = self.why(Why.NO_BROKERS)
+        creates_none = {"autoCreateTopicEnable": "false", "timerWheelEnable": "true"}  # deleteTopic needs the latter
+        east = {"rocketmq.zone": "east"}
+        self.broker = Broker(
+            folder / "a", product.remoting, name="why-a", cluster="c-a", properties=creates_none, system_properties=east
+        )
+        self.ending = Broker(folder / "b", product.remoting, name="why-b", cluster="c-b", properties=_TIMEOUT)
+        running.callback(self.ending.close)
+        running.enter_context(self.broker)
+
+    @cached_property
+    def strict(self) -> SecondServer:
+        """A second server that accepts no brokers of this machine, and soon counts as stale."""
+        limits: dict[str, Any] = {"admin__broker_networks": "10.0.0.0/8", "snapshot__stale_after_ms": "2000"}
+        return self._running.enter_context(
+            SecondServer(self._folder / "strict", self.product, "strict", **limits, **_GUARD)
+        )
+
+    @cached_property
+    def lone(self) -> SecondServer:
+        """A third server, which a test kills."""
+        return self._running.enter_context(SecondServer(self._folder / "lone", self.product, "lone", **_GUARD))
+
+    @cached_property
+    def slave(self) -> Broker:
+        name_servers = f"{self.lone.remoting};{self.strict.remoting}"
+        slave = Broker(self._folder / "s", name_servers, name="why-b", cluster="c-b", broker_id=1, properties=_TIMEOUT)
+        self._running.callback(slave.close)
+        return slave
+
+    @cached_property
+    def history(self) -> Process:
+        """The process that writes the history once; answers about the past need it, whatever they are about."""
+        conf = str(self.product.settings.data.run_dir / "effective.toml")
+        command = [sys.executable, "-m", "namesrv_stream", "history-job", "--once", "--conf", conf]
+        process = Process("history-job", command, self._folder / "history-job.log", cwd=REPOSITORY)
+        self._running.enter_context(process)
+        return process
+
+    @property
+    def installation(self) -> tuple[str, str]:
+        """The flag by which commands find it."""
+        return "--data-dir", str(self.product.data_dir)
+
+    def topic(self, broker: Broker, topic: str, *arguments: str) -> str:
+        """Create a topic with 4 queues, and wait until the tables have it."""
+        create = ("updateTopic", "-n", self.product.remoting, "-b", broker.addr, "-t", topic, "-r", "4", "-w", "4")
+        self.mqadmin.run(*create, *arguments)
+        self.product.wait_change(kind="queue_data", topic=topic, gone=False)
+        return topic
+
+    def command(self, *arguments: str) -> str:
+        """Run a command about the installation, which must succeed."""
+        ran = run_command(*arguments, *self.installation)
+        assert ran.code == 0, ran
+        return ran.out
+
+    def why(self, cause: Why) -> Answer:
+        """Ask the question of a cause with the command, as a user does."""
+        scenario = SCENARIOS[cause]
+        return self.ask(*scenario.ask.split(), at=scenario.at)
+
+    def ask(self, *arguments: str, at: str = "first") -> Answer:
+        """Ask ``why``, and check the exit code."""
+        urls = {"first": self.product.http, "strict": "" if at == "first" else self.strict.http}
+        http = ";".join(urls[server] for server in at.split(" and "))
+        begun_s = time.monotonic()
+        asked = run_command("why", *arguments, "--json", "--http", http)
+        self.took_s.append(time.monotonic() - begun_s)
+        assert '"failures": {}' in asked.out, asked
+        answers: list[Answer] = json.loads(asked.out)["answers"]
+        assert asked.code == (0 if all(map(is_usable, answers)) else 1), asked.err
+        return answers[0]
+
+    def expect(self, cause: Why, timeout_s: float = SETTLE_S) -> Answer:
+        """Wait until the cause is the first one of the answer to its question, and check the finding."""
+        found: list[Answer] = []
+
+        def is_first() -> bool:
+            found[:] = [self.why(cause)]
+            first = found[0]["findings"][0]
+            # What is in memory may not be in the tables yet.
+            return first["cause"] == cause and bool(first["evidence"]) >= bool(SCENARIOS[cause].row)
+
+        wait_until(is_first, timeout_s, f"the cause {cause}", every_s=_ASK_EVERY_S)
+        self.check(cause, found[0])
+        return found[0]
+
+    def check(self, cause: Why, answer: Answer) -> None:
+        """Check the first cause of an answer: its text, its row in the tables, and since when it is true."""
+        scenario, first = SCENARIOS[cause], answer["findings"][0]
+        assert first["cause"] == cause
+        assert scenario.says in first["text"]
+        if scenario.row:
+            newest = first["evidence"][0]
+            (row,) = self.product.changes(**{name: newest[name] for name in ("partition", "offset", "seq")})
+            assert {name: row[name] for name in scenario.row} == scenario.row
+            assert newest["at_ms"] == row["at_ms"]
+            assert first["since_ms"] <= answer["at_ms"]
+        self.answers[cause] = answer
+
+    def wait_history(self) -> None:
+        """Wait until the history process has written its tables."""
+        assert self.history.wait(HISTORY_S) == 0, self.history.log_text()
+
+    def check_past(self) -> None:
+        """Ask the questions of this test about the times of their answers: the tables alone have the same answers."""
+        for cause, answer in self.answers.items():
+            if not SCENARIOS[cause].is_past:
+                continue
+            self.wait_history()
+            at = ("--at", str(answer["at_ms"]), "--json", *self.installation)
+            asked = run_command("why", *SCENARIOS[cause].ask.split(), *at)
+            (past,) = json.loads(asked.out)["answers"]
+            assert causes(past)[0] == cause, asked
+            assert past["findings"][0]["evidence"][:1] == answer["findings"][0]["evidence"][:1], asked
+
+    @contextmanager
+    def frozen(self, part: str) -> Iterator[None]:
+        """Suspend a part of the product."""
+        pid = self.product.pid(part)
+        os.kill(pid, signal.SIGSTOP)
+        try:
+            yield
+        finally:
+            os.kill(pid, signal.SIGCONT)
+
+
+@contextmanager
+def a_site(mqadmin: Mqadmin, folder: Path) -> Iterator[Site]:
+    """Start the installation and a broker, and the history process for once."""
+    with Stack(folder / "data", name_server__order_message_enable="true", **_GUARD) as product, ExitStack() as running:
+        product.wait_job()
+        site = Site(product, mqadmin, folder, running)
+        assert site.history.is_alive
+        yield site
+
+
+def causes(answer: Answer) -> list[str]:
+    return [found["cause"] for found in answer["findings"]]
+
+
+def is_usable(answer: Answer) -> bool:
+    """Whether clients can use the route, new or old."""
+    return causes(answer)[0] in (Why.NOTHING_WRONG, Why.CLIENT_CACHE)
