@@ -27,6 +27,8 @@ from namesrv_stream.settings.layers import (
 from namesrv_stream.settings.sections import Settings
 
 PARTS: Final = ("kafka", "job", "history-job", "serve")
+#: Age of the history's newest data above which it is late in any case; the alert NamesrvHistoryBehind has the same one.
+HISTORY_BEHIND_MS: Final = 900_000
 
 #: ``up`` writes the chosen ports into this run file when it starts.
 PORTS_FILE: Final = "ports.json"
@@ -229,16 +231,20 @@ class Configuration:
 
 
 def late_history(settings: Settings, newest_ms: int, now_ms: int) -> str:
-    """Return why the history tables lag behind, if the job runs on this data directory; "" if they do not.
+    """Return why the history tables lag behind; "" if they do not, or if nothing runs on this data directory.
+
+    A history process that starts with the job has ``late_after_ms`` for its first data. Data that is older than
+    ``HISTORY_BEHIND_MS`` lags behind in any case, also while the process catches up after an outage.
 
     Args:
         newest_ms: The end of their data, epoch milliseconds; 0 if there is none.
         now_ms: This machine's clock, epoch milliseconds.
     """
-    parts = running_parts(settings.data.run_dir)
-    if "job" not in parts:  # it may run elsewhere
-        return ""
-    since_ms = round((settings.data.run_dir / "job.json").stat().st_mtime * 1_000)
-    if now_ms - max(since_ms, newest_ms) <= settings.history.late_after_ms:
-        return ""
-    return "its process does not write" if "history-job" in parts else "its process is not ready"
+    parts, late_after_ms = running_parts(settings.data.run_dir), settings.history.late_after_ms
+    if "job" in parts:  # otherwise it may run elsewhere
+        since_ms = round((settings.data.run_dir / "job.json").stat().st_mtime * 1_000)
+        if now_ms - max(since_ms, newest_ms) > late_after_ms:
+            return "its process does not write" if "history-job" in parts else "its process is not ready"
+    if parts and newest_ms and now_ms - newest_ms > max(HISTORY_BEHIND_MS, late_after_ms):
+        return "it is behind: its process is catching up, or does not write"
+    return ""

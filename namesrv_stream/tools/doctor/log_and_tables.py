@@ -270,8 +270,8 @@ def history_tables(settings: Settings, rows: TableRows | Finding, now_ms: int) -
 
 
 def _history_process(settings: Settings, now_ms: int) -> Iterator[Finding]:
-    """Warn if nothing writes the history, although the job runs here."""
-    if not settings.has_history or "job" not in running_parts(settings.data.run_dir):
+    """Warn if the history lags behind, although something runs here."""
+    if not settings.has_history or not running_parts(settings.data.run_dir):
         return
     try:
         mark = read_mark(tables_of(settings) / HEARTBEAT_MINUTES)
@@ -282,4 +282,4 @@ def _history_process(settings: Settings, now_ms: int) -> Iterator[Finding]:
     if reason := late_history(settings, to_ms, now_ms):
         age = f"the data ends at {instant(to_ms)}" if to_ms else "there is no data"
         remedy = "its log, DATA/logs/history-job.log, has the reason; without one, start it: namesrv-stream history-job"
-        yield warning("history", f"{reason} on this data directory; {age}", remedy)
+        yield warning("history", f"{reason}; {age}", remedy)

@@ -8,10 +8,12 @@ from pathlib import Path
 
 import pytest
 
+from namesrv_stream.clock import SystemClock
 from namesrv_stream.client.commands.query_options import chosen_name_servers
 from namesrv_stream.errors import ConfigError
 from namesrv_stream.settings import load_settings
-from namesrv_stream.settings.installation import Configuration, check_conf
+from namesrv_stream.settings.installation import HISTORY_BEHIND_MS, Configuration, check_conf, late_history
+from namesrv_stream.settings.layers import Flag
 
 
 @pytest.fixture(autouse=True)
@@ -140,3 +142,22 @@ def test_a_directory_that_cannot_be_read_is_named(tmp_path: Path, monkeypatch: p
     monkeypatch.setattr(Path, "read_text", refuse)  # tests may run as root, who may read everything
     with pytest.raises(ConfigError, match="cannot be read by this user"):
         Configuration(data_dir=str(tmp_path)).load()
+
+
+@pytest.mark.parametrize("parts", [("job", "history-job"), ("serve",)])
+def test_a_history_that_is_behind_is_late_even_if_the_job_has_just_been_started(
+    parts: tuple[str, ...], tmp_path: Path, pid: int
+) -> None:
+    settings = load_settings(environ={}, flags=[Flag("test", "data.dir", str(tmp_path))]).settings
+    for part in parts:
+        (tmp_path / "run").mkdir(exist_ok=True)
+        (tmp_path / "run" / f"{part}.json").write_text(json.dumps({"pid": pid}))
+    now_ms = SystemClock().now_ms()
+    assert late_history(settings, now_ms - HISTORY_BEHIND_MS, now_ms) == ""
+    assert late_history(settings, now_ms - HISTORY_BEHIND_MS - 1, now_ms).startswith("it is behind")
+    assert late_history(settings, 0, now_ms) == ""
+
+
+def test_a_history_is_not_late_while_nothing_runs(tmp_path: Path) -> None:
+    settings = load_settings(environ={}, flags=[Flag("test", "data.dir", str(tmp_path))]).settings
+    assert late_history(settings, 1, 2 * HISTORY_BEHIND_MS) == ""
