@@ -16,13 +16,12 @@ from namesrv_stream.errors import KafkaUnreachable
 from namesrv_stream.kafka import bootstrap_servers, ensure_topics
 from namesrv_stream.logs import progress, report_error, writes_json
 from namesrv_stream.processes import PARENT_PID_VARIABLE
-from namesrv_stream.server.tls import calls_context, read_certificate
+from namesrv_stream.server.start.process import require_files
 from namesrv_stream.settings import (
     ENVIRONMENT_PREFIX,
     Settings,
     passed_through_secrets,
     project_home,
-    read_accounts,
     server_secrets,
 )
 from namesrv_stream.tools.webhook.reports import Sender
@@ -108,12 +107,7 @@ def run_up(settings: Settings, command_line: CommandLine = command_line) -> int:
     """
     report = StartReport()
     require_prerequisites(settings)
-    # Only the server reads them, but a mistake in these files is reported at once.
-    read_accounts(settings.admin)
-    if settings.tls.cert_file:
-        read_certificate(settings.tls)
-    if settings.tls.is_for_calls:
-        calls_context(settings.tls)
+    require_files(settings)
     if settings.webhook.is_configured:
         Sender(settings.webhook)
     require_writable(settings.data.dir)

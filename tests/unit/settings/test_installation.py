@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from namesrv_stream.clock import SystemClock
 from namesrv_stream.client.commands.query_options import chosen_name_servers
+from namesrv_stream.clock import SystemClock
 from namesrv_stream.errors import ConfigError
 from namesrv_stream.settings import load_settings
 from namesrv_stream.settings.installation import HISTORY_BEHIND_MS, Configuration, check_conf, late_history
