@@ -29,7 +29,13 @@ from namesrv_stream.server.http.routes_page import PastRoutes
 from namesrv_stream.server.native.lane import open_lane
 from namesrv_stream.server.server_metrics import ServerMetrics
 from namesrv_stream.server.start.identity import IdentityFile, LogGuard, watch_for_rival
-from namesrv_stream.server.start.opening import first_snapshot, has_topics, open_log
+from namesrv_stream.server.start.opening import (
+    first_snapshot,
+    has_topics,
+    open_log,
+    search_missed_tables,
+    watch_missed_tables,
+)
 from namesrv_stream.server.start.process import (
     BACKLOG,
     NameServerAddrs,
@@ -113,6 +119,7 @@ class _Server:
 
         log_held(view.table.held)
         applier = CommitApplier(settings, snapshot, core, self._clock)
+        await search_missed_tables(settings, applier.status)
         http, metrics = self._http_server(core, view, applier, listener)
         remoting = [
             await loop.create_server(partial(core.new_connection, name), sock=sock, backlog=BACKLOG)
@@ -125,6 +132,7 @@ class _Server:
         parts = {
             "beat": self._beat(core, metrics),
             "follow": applier.run(),
+            "tables": watch_missed_tables(settings, applier.status),
             "kafka": self._connect_kafka(core.gateway, guard, has_kafka),
             "ready": self._announce(core.gateway, guard, http, listener, view_listeners),
             "kv-log": self._log_kv(core.name_server),

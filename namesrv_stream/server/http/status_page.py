@@ -80,6 +80,9 @@ def _kafka(gateway: GatewayStatus) -> PartHealth:
 def _tables(tables: TableStatus) -> PartHealth:
     if failure := tables.failure():
         return _part("tables", "degraded", f"they cannot be read: {failure}")
+    if tables.missed_in:
+        text = f"the log shows that the job has committed, but {tables.missed_in} contains no tables: check data.tables"
+        return _part("tables", "failed", f"{text} (without it, data.dir); this server knows its own brokers only")
     if tables.version < 0:
         text = "there are none yet: the job has not created them; this server knows its own brokers"
         return _part("tables", "degraded", text)
@@ -94,10 +97,11 @@ def _tables(tables: TableStatus) -> PartHealth:
 def _job(tables: TableStatus, now_ms: int, *, has_folded: bool) -> PartHealth:
     """Return the job's health; ``has_folded``: whether the served tables contain folded records."""
     job, refused_at_ms = tables.job, tables.refused_at_ms
-    if tables.is_stale and not tables.failure():  # unreadable tables say nothing about the job
+    is_known = not (tables.failure() or tables.missed_in)  # otherwise the tables say nothing about the job
+    if tables.is_stale and is_known:
         text = f"no commit for {tables.age_ms / 1000:.0f} s: no broker expires"
         return _part("job", "degraded", text, now_ms - tables.age_ms)
-    if job is None and not has_folded and not tables.failure():
+    if job is None and not has_folded and is_known:
         return _part("job", "degraded", "no commit yet, it may still be starting: no broker expires")
     if job is not None and refused_at_ms is not None and now_ms - refused_at_ms < REFUSED_SHOWN_MS:
         text = (

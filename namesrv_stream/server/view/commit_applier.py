@@ -41,6 +41,7 @@ class TableStatus:
         failure: Returns why the tables cannot be read; "" if they can.
         job: The job's latest figures; None if it has committed none since this server's start.
         refused_at_ms: When this server last noticed that the job refused a record, epoch milliseconds.
+        missed_in: Where this server finds no tables, although the log shows that the job has committed; "" otherwise.
         resumed_ms: When the tables last moved again after they were stale, epoch milliseconds; 0 if they never were.
     """
 
@@ -49,6 +50,7 @@ class TableStatus:
         self.failure: Callable[[], str] = lambda: ""
         self.job: JobFigures | None = None
         self.refused_at_ms: int | None = None
+        self.missed_in = ""
         self.resumed_ms = 0
         self._stale_after_ms = stale_after_ms
         self._moved_ms = clock.monotonic_ms()
@@ -91,7 +93,7 @@ class TableStatus:
     def _move(self, version: int) -> None:
         if self.is_stale:
             self.resumed_ms = self._clock.now_ms()
-        self.version = version
+        self.version, self.missed_in = version, ""
         self._moved_ms = self._clock.monotonic_ms()
 
     @property

@@ -120,7 +120,8 @@ class Fleet:
             return f"by the KV entry {UNLISTED}/{server.server_id}"
         if server.address:
             return "it is stopping, or not complete yet"
-        return "it advertises no address (remoting.advertised_address), or it has just started"
+        causes = "has just started, or does not find the job's commits (data.tables)"
+        return f"it advertises no address (remoting.advertised_address), {causes}"
 
     def listed_addresses(self) -> list[str]:
         """Return the addresses of the listed name servers, in an order that all servers share."""

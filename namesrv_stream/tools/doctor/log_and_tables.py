@@ -24,7 +24,7 @@ from namesrv_stream.tables.layout import (
 from namesrv_stream.tables.snapshot import TableRows, read_tables
 from namesrv_stream.tables.storage import Storage, tables_of
 from namesrv_stream.text_table import counted
-from namesrv_stream.tools.doctor.finding import Finding, fault, fine, note, warning
+from namesrv_stream.tools.doctor.finding import Finding, Grade, fault, fine, note, warning
 
 _KAFKA_AREA: Final = "Kafka"
 #: A job logs a tick every half second, so while it runs the newest record is no older than this.
@@ -169,7 +169,8 @@ def route_tables(settings: Settings, rows: TableRows | Finding, log: InspectedLo
         log: The log as it was inspected; None if Kafka does not answer.
     """
     if isinstance(rows, Finding):
-        yield rows
+        is_missed = rows.grade is Grade.NOTE and log is not None and log.has_commits
+        yield _missed_tables(settings) if is_missed else rows
         return
     for partition, state in rows.state.fold_states.items():
         try:
@@ -184,6 +185,11 @@ def route_tables(settings: Settings, rows: TableRows | Finding, log: InspectedLo
         yield from _against(log, log.events.topic_id, rows)
     elif log is None and settings.is_kafka_embedded:
         yield from _against_stored_log(settings, rows.topic_id)
+
+
+def _missed_tables(settings: Settings) -> Finding:
+    text = f"there is no {ROUTE_CHANGES} in {tables_of(settings)}, but the log shows that a job has committed"
+    return fault(_AREA, text, "set data.tables to the place of the job's tables; if they are lost, start the job")
 
 
 def _against_stored_log(settings: Settings, topic_id: str) -> Iterator[Finding]:

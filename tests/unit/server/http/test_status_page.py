@@ -4,6 +4,8 @@ import pytest
 
 from namesrv_stream.route.table import RouteTable
 from namesrv_stream.server.native.lane import LaneStatus
+from namesrv_stream.server.start.opening import search_missed_tables
+from namesrv_stream.settings import load_settings
 from namesrv_stream.tables.job_commits import JobFigures
 from tests.support.http_rig import JOB, Answer, HttpRig, a_served_fleet
 
@@ -91,6 +93,27 @@ async def test_a_job_that_has_not_committed_yet_is_degraded() -> None:
     assert before.status == 200
     assert before.json()["reasons"] == ["job: no commit yet, it may still be starting: no broker expires"]
     assert after["state"] == "green"
+
+
+async def test_a_server_is_not_ready_while_it_misses_the_tables_of_a_job_that_has_committed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    served, is_found = HttpRig(), False
+    served.rig.talk()
+    monkeypatch.setattr("namesrv_stream.server.start.opening.shows_commits", lambda _: is_found)
+    settings = load_settings(environ={}).settings
+    async with served.serving():
+        await search_missed_tables(settings, served.tables)
+        before_the_job = await served.get("/readyz")
+        is_found = True
+        await search_missed_tables(settings, served.tables)
+        missed = await served.get("/readyz")
+        served.reload(RouteTable(), {0: 1})
+        found = await served.get("/readyz")
+    assert (before_the_job.status, missed.status, found.status) == (200, 503, 200)
+    (reason,) = missed.json()["reasons"]
+    assert reason.startswith("tables: the log shows that the job has committed, but ")
+    assert f"{settings.data.tables_dir} contains no tables: check data.tables" in reason
 
 
 def _job(answer: Answer) -> dict[str, object]:
