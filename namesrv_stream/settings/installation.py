@@ -5,6 +5,7 @@ settings that it runs with to ``DATA/run/effective.toml``; both are valid while 
 """
 
 import inspect
+import socket
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 from pathlib import Path
@@ -122,6 +123,33 @@ def server_address(settings: Settings, section: str, *, prefer_running: bool) ->
     return _reachable(configured.listen_host, configured.listen_port or _DEFAULT_PORTS[section])
 
 
+def refuse_other_installation(settings: Settings, section: str, address: str) -> None:
+    """Refuse the default address of a part if it can only be that of another installation.
+
+    This is so if something listens there, but nothing runs on this data directory although it contains tables.
+
+    Args:
+        section: ``remoting``, ``http`` or ``embedded_kafka``.
+        address: ``host:port`` on this machine.
+
+    Raises:
+        ConfigError: It is that of another installation.
+    """
+    data = settings.data
+    is_default = getattr(settings, section).listen_port == getattr(Settings(), section).listen_port
+    up = _read(data.run_dir / PORTS_FILE)
+    runs = bool(running_parts(data.run_dir)) or (up is not None and is_writer_alive(up))
+    if runs or not is_default or data.tables or not data.tables_dir.is_dir():
+        return
+    host, _, port = address.rpartition(":")
+    try:
+        socket.create_connection((host.removeprefix("[").removesuffix("]"), int(port)), timeout=1).close()
+    except OSError:
+        return
+    reason = f"nothing runs on {data.dir}, but another installation listens at {address}: name it with --data-dir DIR"
+    raise ConfigError("settings", "data.dir", f"{reason} or {DATA_VARIABLE}, or name addresses (-n, --http)")
+
+
 def _reachable(listen_host: str, port: str | int) -> str:
     host = reachable_host(listen_host)
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
@@ -217,7 +245,7 @@ class Configuration:
         Raises:
             ConfigError: Names the layer and the key.
         """
-        return server_address(self.load().settings, "remoting", prefer_running=self._conf is None)
+        return self._address(self.load().settings, "remoting")
 
     def http_server(self) -> str:
         """``http://host:port`` of its server's HTTP port.
@@ -227,7 +255,13 @@ class Configuration:
         """
         settings = self.load().settings
         scheme = "https" if settings.http.tls else "http"
-        return f"{scheme}://{server_address(settings, 'http', prefer_running=self._conf is None)}"
+        return f"{scheme}://{self._address(settings, 'http')}"
+
+    def _address(self, settings: Settings, section: str) -> str:
+        address = server_address(settings, section, prefer_running=self._conf is None)
+        if self._conf is None:
+            refuse_other_installation(settings, section, address)
+        return address
 
 
 def late_history(settings: Settings, newest_ms: int, now_ms: int) -> str:
