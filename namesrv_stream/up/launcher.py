@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from namesrv_stream.errors import KafkaUnreachable
+from namesrv_stream.errors import KafkaUnreachable, PrerequisiteMissing
 from namesrv_stream.kafka import bootstrap_servers, ensure_topics
 from namesrv_stream.logs import progress, report_error, writes_json
 from namesrv_stream.processes import PARENT_PID_VARIABLE
@@ -170,8 +170,7 @@ async def _start(settings: Settings, parts: _Parts, supervisor: Supervisor, repo
     if settings.is_kafka_embedded:
         report.print_line("starting Kafka")
         supervisor.start(parts.spec("kafka", has_run_file=False))
-        await _wait_listening(settings.embedded_kafka.listen_port, servers)
-    await _ensure_topics(settings)
+    await wait_for_kafka(settings, servers)
     report.print_line(f"Kafka answers at {servers}, its topics are in order")
     job = parts.spec("job")
     serve = parts.spec("serve")
@@ -199,6 +198,24 @@ def _child_environment(environ: Mapping[str, str]) -> dict[str, str]:
         "NAMESRV_STREAM_HOME": str(project_home()),
         "PYTHONUNBUFFERED": "1",
     }
+
+
+async def wait_for_kafka(settings: Settings, servers: str) -> None:
+    """Wait until Kafka listens, if ``up`` has started it, and create and check the topics.
+
+    Raises:
+        PrerequisiteMissing: Kafka does not answer.
+    """
+    try:
+        if settings.is_kafka_embedded:
+            await _wait_listening(settings.embedded_kafka.listen_port, servers)
+        await _ensure_topics(settings)
+    except KafkaUnreachable as error:
+        if not settings.is_kafka_embedded:
+            raise
+        log = settings.data.logs_dir / "kafka.log"
+        remedy = f"see {log}; without an error there, the machine may be slow: start `up` again"
+        raise PrerequisiteMissing(error.name, remedy) from None
 
 
 async def _wait_listening(port: int, servers: str) -> None:
