@@ -36,5 +36,5 @@ async def test_an_own_kafka_that_does_not_answer_is_named_by_its_setting(
         raise KafkaUnreachable(settings.kafka.bootstrap_servers, "refused")
 
     monkeypatch.setattr(launcher, "ensure_topics", refuse)
-    with pytest.raises(KafkaUnreachable, match="correct kafka.bootstrap_servers"):
+    with pytest.raises(KafkaUnreachable, match=r"correct kafka\.bootstrap_servers"):
         await launcher.wait_for_kafka(_settings(tmp_path, "kafka.bootstrap_servers=k:9092"), "k:9092")
