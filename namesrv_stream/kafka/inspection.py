@@ -1,7 +1,8 @@
-"""Inspects Kafka and the two topics without changing anything, for diagnostic commands."""
+"""Inspects Kafka and the two topics without changing anything, for diagnostic commands and starting servers."""
 
 import base64
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, Final
 from uuid import UUID
@@ -10,12 +11,19 @@ from kafka import KafkaAdminClient, KafkaConsumer, TopicPartition
 from kafka.admin import ConfigResource, ConfigResourceType
 from kafka.errors import KafkaConfigurationError, KafkaError
 
-from namesrv_stream.errors import ConfigError, KafkaUnreachable
+from namesrv_stream.errors import ConfigError, EventDecodeError, KafkaUnreachable
 from namesrv_stream.kafka.clients import admin_config, bootstrap_servers, consumer_config, reason_of
 from namesrv_stream.kafka.event_topics import topic_doubts, topic_faults
+from namesrv_stream.kafka.log_reader import LogReader
+from namesrv_stream.route.event_json import decode_record
+from namesrv_stream.route.events import JOB, Tick
 from namesrv_stream.settings import Settings
+from namesrv_stream.table_errors import RecordsRemoved
 
 _NEWEST_TIMEOUT_MS: Final = 3_000
+#: Records at each end of the log that are searched for signs of a commit: some minutes of ticks.
+_SEARCHED_RECORDS: Final = 1_000
+_SEARCH_TIMEOUT_MS: Final = 5_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +64,7 @@ class InspectedLog:
         end: Partition → offset of its next record.
         newest_ms: Partition → LogAppendTime of its newest record, epoch milliseconds; without empty partitions.
         dead_letters_held: Number of records in the dead-letter topic.
+        has_commits: Whether the log shows that a job has committed, as ``shows_commits`` says.
     """
 
     servers: str
@@ -66,6 +75,7 @@ class InspectedLog:
     end: Mapping[int, int]
     newest_ms: Mapping[int, int]
     dead_letters_held: int
+    has_commits: bool = False
 
 
 def inspect_log(settings: Settings) -> InspectedLog:
@@ -96,7 +106,40 @@ def inspect_log(settings: Settings) -> InspectedLog:
     except (KafkaError, OSError) as error:
         raise KafkaUnreachable(servers, reason_of(error)) from None
     held = sum(last.values()) - sum(first.values())
-    return InspectedLog(servers, brokers, events, dead_letters, earliest, end, newest_ms, held)
+    has_commits = events is not None and shows_commits(settings)
+    return InspectedLog(servers, brokers, events, dead_letters, earliest, end, newest_ms, held, has_commits)
+
+
+def shows_commits(settings: Settings) -> bool:
+    """Return whether the first and the newest records of the log show that a job has committed; blocks.
+
+    Two kinds of ticks show it. The job logs ticks only when its tables exist, and a server advertises an address only
+    when it has read the commit of its own start. Both go to every partition, so one is read.
+
+    Raises:
+        KafkaUnreachable: No Kafka broker answers.
+    """
+    with LogReader(settings, timeout_ms=_SEARCH_TIMEOUT_MS) as reader:
+        first, end = reader.extent(0)
+        head = first, min(first + _SEARCHED_RECORDS, end)
+        newest = max(head[1], end - _SEARCHED_RECORDS), end
+        with suppress(RecordsRemoved, TimeoutError):
+            for begin, stop in (newest, head):
+                for batch in reader.batches(0, begin, stop):
+                    if show_commits(record.value for record in batch):
+                        return True
+    return False
+
+
+def show_commits(values: Iterable[bytes]) -> bool:
+    """Return whether one of these records shows that a job has committed."""
+    for value in values:
+        if b'"tick"' in value:  # other records may be large
+            with suppress(EventDecodeError):
+                for event in decode_record(value):
+                    if isinstance(event, Tick) and (event.origin.server_id == JOB or event.address):
+                        return True
+    return False
 
 
 def stored_topic_id(settings: Settings) -> str | None:

@@ -87,7 +87,8 @@ def register_topic_in_namesrv(server: NameServer, call: Call) -> Answer:
     known = list(takewhile(lambda entry: server.table.group(entry[0]).is_registered, entries))
     if len(known) < len(entries) and next(server.table.queue_data_of(topic), None) is None:
         known = []
-    events = [TopicRegistered(call.origin, name, topic, queue_data) for name, queue_data in dict(known).items()]
+    source = who(server.access, call)
+    events = [TopicRegistered(call.origin, name, topic, queues, source) for name, queues in dict(known).items()]
     return operator_change(response_to(call.request), *events)
 
 

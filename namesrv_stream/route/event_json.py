@@ -94,7 +94,8 @@ def _payload(event: Event) -> dict[str, Any]:
         case BrokerDisconnected():
             return broker_fields(event.broker_name, event.live_key) | {"reason": event.reason}
         case TopicRegistered():
-            return {"broker_name": event.broker_name, "topic": event.topic, "queue_data": list(event.queue_data)}
+            queues = list(event.queue_data)
+            return {"broker_name": event.broker_name, "topic": event.topic, "queue_data": queues} | _source(event)
         case TopicDeleted():
             return {"topic": event.topic} | ({"cluster": event.cluster} if event.cluster else {}) | _source(event)
         case WritePermChanged():
@@ -113,7 +114,7 @@ def _payload(event: Event) -> dict[str, Any]:
             return {}
 
 
-def _source(event: TopicDeleted | WritePermChanged) -> dict[str, str]:
+def _source(event: TopicRegistered | TopicDeleted | WritePermChanged) -> dict[str, str]:
     return {"source": event.source} if event.source else {}
 
 
@@ -152,7 +153,11 @@ _DECODERS: Mapping[str, Callable[[Mapping[str, Any], Origin], Event]] = {
         o, require(f, "broker_name", str), live_key_from(f), str(f.get("reason", ""))
     ),
     "topic_registered": lambda f, o: TopicRegistered(
-        o, require(f, "broker_name", str), require(f, "topic", str), queue_data_from(f.get("queue_data"), "queue_data")
+        o,
+        require(f, "broker_name", str),
+        require(f, "topic", str),
+        queue_data_from(f.get("queue_data"), "queue_data"),
+        _source_from(f),
     ),
     "topic_deleted": lambda f, o: TopicDeleted(
         o, require(f, "topic", str), (require(f, "cluster", str) if "cluster" in f else "") or None, _source_from(f)

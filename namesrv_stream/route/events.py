@@ -99,12 +99,17 @@ class BrokerDisconnected:
 
 @dataclass(frozen=True, slots=True)
 class TopicRegistered:
-    """A topic was registered for one broker name (REGISTER_TOPIC_IN_NAMESRV, 217)."""
+    """A topic was registered for one broker name (REGISTER_TOPIC_IN_NAMESRV, 217).
+
+    Attributes:
+        source: Who registered it, for people; "" if unknown.
+    """
 
     origin: Origin
     broker_name: str
     topic: str
     queue_data: QueueData
+    source: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -94,7 +94,8 @@ def apply_event(
         case BrokerDisconnected():
             return Applied(group, Cause.DISCONNECTED)
         case TopicRegistered():
-            return Applied(rules.register_topic(group, event.topic, event.queue_data), Cause.TOPIC_REGISTERED)
+            after = rules.register_topic(group, event.topic, event.queue_data)
+            return Applied(after, Cause.TOPIC_REGISTERED, _by(event))
         case TopicDeleted():
             is_meant = event.cluster is None or event.cluster in group.clusters
             after = rules.delete_topic(group, event.topic) if is_meant else group
@@ -105,8 +106,8 @@ def apply_event(
             return Applied(rules.wipe_write_perm(group), Cause.WRITE_PERM_WIPED, _by(event))
 
 
-def _by(event: TopicDeleted | WritePermChanged) -> str | None:
-    """Return who made an operator's change, for people; None for events of releases that did not record it."""
+def _by(event: TopicRegistered | TopicDeleted | WritePermChanged) -> str | None:
+    """Return who made a change of topics, for people; None for events of releases that did not record it."""
     return f"by {event.source} at {event.origin.server_id}" if event.source else None
 
 

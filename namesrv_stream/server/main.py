@@ -8,7 +8,6 @@ import socket
 from collections.abc import Coroutine, Mapping, Sequence
 from functools import partial
 from itertools import islice
-from pathlib import Path
 from typing import Any, Final
 
 import uvloop
@@ -30,7 +29,13 @@ from namesrv_stream.server.http.routes_page import PastRoutes
 from namesrv_stream.server.native.lane import open_lane
 from namesrv_stream.server.server_metrics import ServerMetrics
 from namesrv_stream.server.start.identity import IdentityFile, LogGuard, watch_for_rival
-from namesrv_stream.server.start.opening import first_snapshot, has_topics, open_log
+from namesrv_stream.server.start.opening import (
+    first_snapshot,
+    has_topics,
+    open_log,
+    search_missed_tables,
+    watch_missed_tables,
+)
 from namesrv_stream.server.start.process import (
     BACKLOG,
     NameServerAddrs,
@@ -39,13 +44,14 @@ from namesrv_stream.server.start.process import (
     exit_code_of,
     keep_all,
     prepare_process,
+    read_views,
+    require_files,
 )
 from namesrv_stream.server.view.client_views import set_configured_views
 from namesrv_stream.server.view.commit_applier import CommitApplier, HistoryAge
 from namesrv_stream.server.view.fleet import Fleet
 from namesrv_stream.server.view.served_state import ServedState
 from namesrv_stream.settings import Settings
-from namesrv_stream.settings.checks import read_view_file
 from namesrv_stream.tables.job_commits import log_held
 from namesrv_stream.tables.storage import tables_of
 
@@ -53,7 +59,6 @@ logger = logging.getLogger(__name__)
 
 Parts = Mapping[str, Coroutine[Any, Any, None]]
 
-_VIEW_FILES: Final = "advanced.remoting.view_files"
 _REFUSAL_POLL_S: Final = 0.2
 _KAFKA_RETRY_S: Final = 1.0
 #: A second in all. All servers read the job's commit at the same time, usually within 0.3 s.
@@ -65,10 +70,11 @@ def serve(settings: Settings) -> int:
     """Run the server until SIGTERM or SIGINT; blocks.
 
     Raises:
-        ConfigError: A port is in use, or the data directory cannot be used.
+        ConfigError: A file in the settings or the data directory cannot be used, or a port is in use.
         KafkaUnreachable: Kafka does not answer, and there are no tables to answer from.
         DuplicateServerId: Another server with the same id is running.
     """
+    require_files(settings)
     prepare_process(settings.remoting.max_connections + settings.http.max_connections)
     identity_file = IdentityFile(settings.data.server_dir)
     try:
@@ -101,9 +107,7 @@ class _Server:
         view = RouteView(snapshot.table, snapshot.next_offsets, partitions=settings.kafka.partitions)
         folded = FoldedLog(snapshot.topic_id, snapshot.progress)
         has_kafka = await open_log(settings, self._identity, view, folded, self._clock)
-        views = {
-            file.stem: read_view_file(file, file.stem, _VIEW_FILES) for file in map(Path, settings.remoting.view_files)
-        }
+        views = read_views(settings)
         listener = bind(settings.remoting.listen_host, settings.remoting.listen_port, "remoting")
         view_listeners = {
             name: bind(settings.remoting.listen_host, port, VIEW_LISTENERS)
@@ -115,6 +119,7 @@ class _Server:
 
         log_held(view.table.held)
         applier = CommitApplier(settings, snapshot, core, self._clock)
+        await search_missed_tables(settings, applier.status)
         http, metrics = self._http_server(core, view, applier, listener)
         remoting = [
             await loop.create_server(partial(core.new_connection, name), sock=sock, backlog=BACKLOG)
@@ -127,6 +132,7 @@ class _Server:
         parts = {
             "beat": self._beat(core, metrics),
             "follow": applier.run(),
+            "tables": watch_missed_tables(settings, applier.status),
             "kafka": self._connect_kafka(core.gateway, guard, has_kafka),
             "ready": self._announce(core.gateway, guard, http, listener, view_listeners),
             "kv-log": self._log_kv(core.name_server),

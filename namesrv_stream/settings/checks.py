@@ -123,6 +123,19 @@ def changed_settings(settings: Settings, logged: Mapping[str, str]) -> dict[str,
     return {n: v for n, v in configured.items() if n in known and setting_text(v) != known[n]}
 
 
+def named_files(settings: Settings) -> Iterator[tuple[str, Path]]:
+    """Yield the key, as users write it, and the path of every file that a setting names."""
+    for section, table in settings.model_dump().items():
+        for key, value in table.items():
+            options = value.items() if key == "extra" else ()
+            named = [(f"{section}.{key}.{name}", option) for name, option in options if name.lower().endswith("file")]
+            if key.endswith("_file"):
+                named = [(public_key(f"{section}.{key}"), value)]
+            elif key == "view_files":
+                named = [(public_key(f"{section}.{key}"), file) for file in value]
+            yield from ((dotted, Path(str(file)).expanduser()) for dotted, file in named if file)
+
+
 def read_view_file(file: Path, name: str, key: str) -> str:
     """Return the document of an address view as JSON, from a file that is JSON or TOML; ``key`` is for errors.
 

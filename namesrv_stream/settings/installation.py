@@ -5,6 +5,7 @@ settings that it runs with to ``DATA/run/effective.toml``; both are valid while 
 """
 
 import inspect
+import socket
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 from pathlib import Path
@@ -27,6 +28,8 @@ from namesrv_stream.settings.layers import (
 from namesrv_stream.settings.sections import Settings
 
 PARTS: Final = ("kafka", "job", "history-job", "serve")
+#: Age of the history's newest data above which it is late in any case; the alert NamesrvHistoryBehind has the same one.
+HISTORY_BEHIND_MS: Final = 900_000
 
 #: ``up`` writes the chosen ports into this run file when it starts.
 PORTS_FILE: Final = "ports.json"
@@ -118,6 +121,33 @@ def server_address(settings: Settings, section: str, *, prefer_running: bool) ->
             host, _, port = str(running[section]).rpartition(":")
             return _reachable(host.removeprefix("[").removesuffix("]"), port)
     return _reachable(configured.listen_host, configured.listen_port or _DEFAULT_PORTS[section])
+
+
+def refuse_other_installation(settings: Settings, section: str, address: str) -> None:
+    """Refuse the default address of a part if it can only be that of another installation.
+
+    This is so if something listens there, but nothing runs on this data directory although it contains tables.
+
+    Args:
+        section: ``remoting``, ``http`` or ``embedded_kafka``.
+        address: ``host:port`` on this machine.
+
+    Raises:
+        ConfigError: It is that of another installation.
+    """
+    data = settings.data
+    is_default = getattr(settings, section).listen_port == getattr(Settings(), section).listen_port
+    up = _read(data.run_dir / PORTS_FILE)
+    runs = bool(running_parts(data.run_dir)) or (up is not None and is_writer_alive(up))
+    if runs or not is_default or data.tables or not data.tables_dir.is_dir():
+        return
+    host, _, port = address.rpartition(":")
+    try:
+        socket.create_connection((host.removeprefix("[").removesuffix("]"), int(port)), timeout=1).close()
+    except OSError:
+        return
+    reason = f"nothing runs on {data.dir}, but another installation listens at {address}: name it with --data-dir DIR"
+    raise ConfigError("settings", "data.dir", f"{reason} or {DATA_VARIABLE}, or name addresses (-n, --http)")
 
 
 def _reachable(listen_host: str, port: str | int) -> str:
@@ -215,7 +245,7 @@ class Configuration:
         Raises:
             ConfigError: Names the layer and the key.
         """
-        return server_address(self.load().settings, "remoting", prefer_running=self._conf is None)
+        return self._address(self.load().settings, "remoting")
 
     def http_server(self) -> str:
         """``http://host:port`` of its server's HTTP port.
@@ -225,20 +255,30 @@ class Configuration:
         """
         settings = self.load().settings
         scheme = "https" if settings.http.tls else "http"
-        return f"{scheme}://{server_address(settings, 'http', prefer_running=self._conf is None)}"
+        return f"{scheme}://{self._address(settings, 'http')}"
+
+    def _address(self, settings: Settings, section: str) -> str:
+        address = server_address(settings, section, prefer_running=self._conf is None)
+        if self._conf is None:
+            refuse_other_installation(settings, section, address)
+        return address
 
 
 def late_history(settings: Settings, newest_ms: int, now_ms: int) -> str:
-    """Return why the history tables lag behind, if the job runs on this data directory; "" if they do not.
+    """Return why the history tables lag behind; "" if they do not, or if nothing runs on this data directory.
+
+    A history process that starts with the job has ``late_after_ms`` for its first data. Data that is older than
+    ``HISTORY_BEHIND_MS`` lags behind in any case, also while the process catches up after an outage.
 
     Args:
         newest_ms: The end of their data, epoch milliseconds; 0 if there is none.
         now_ms: This machine's clock, epoch milliseconds.
     """
-    parts = running_parts(settings.data.run_dir)
-    if "job" not in parts:  # it may run elsewhere
-        return ""
-    since_ms = round((settings.data.run_dir / "job.json").stat().st_mtime * 1_000)
-    if now_ms - max(since_ms, newest_ms) <= settings.history.late_after_ms:
-        return ""
-    return "its process does not write" if "history-job" in parts else "its process is not ready"
+    parts, late_after_ms = running_parts(settings.data.run_dir), settings.history.late_after_ms
+    if "job" in parts:  # otherwise it may run elsewhere
+        since_ms = round((settings.data.run_dir / "job.json").stat().st_mtime * 1_000)
+        if now_ms - max(since_ms, newest_ms) > late_after_ms:
+            return "its process does not write" if "history-job" in parts else "its process is not ready"
+    if parts and newest_ms and now_ms - newest_ms > max(HISTORY_BEHIND_MS, late_after_ms):
+        return "it is behind: its process is catching up, or does not write"
+    return ""

@@ -23,6 +23,8 @@ _SECRET_NAME: Final = re.compile(
     r"pass|pasw|pwd|secret|token|credential|jaas|(account|access|private|api|keystore|encryption|customer)[._-]?key|\bsas\b",
     re.IGNORECASE,
 )
+#: Ends the name of an option with the path of a file, which contains the secret: sasl_plain_password_file.
+_FILE: Final = "_file"
 #: A user's password in a URL: proxy_url, spark.hadoop.fs.defaultFS, …
 _URL_WITH_PASSWORD: Final = re.compile(r"://[^/@\s]*:[^/@\s]*@")
 #: A key itself, whatever it is called.
@@ -41,7 +43,8 @@ def is_secret(name: str, value: object) -> bool:
     if isinstance(value, bool):
         return False
     text = str(value)
-    return bool(_SECRET_NAME.search(name) or _URL_WITH_PASSWORD.search(text)) or _PRIVATE_KEY in text
+    is_named = bool(_SECRET_NAME.search(name)) and not name.lower().endswith(_FILE)
+    return is_named or bool(_URL_WITH_PASSWORD.search(text)) or _PRIVATE_KEY in text
 
 
 def passed_through_secrets(settings: Settings) -> dict[str, str]:

@@ -12,17 +12,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from namesrv_stream.errors import KafkaUnreachable
+from namesrv_stream.errors import KafkaUnreachable, PrerequisiteMissing
 from namesrv_stream.kafka import bootstrap_servers, ensure_topics
 from namesrv_stream.logs import progress, report_error, writes_json
 from namesrv_stream.processes import PARENT_PID_VARIABLE
-from namesrv_stream.server.tls import calls_context, read_certificate
+from namesrv_stream.server.start.process import require_files
 from namesrv_stream.settings import (
     ENVIRONMENT_PREFIX,
     Settings,
     passed_through_secrets,
     project_home,
-    read_accounts,
     server_secrets,
 )
 from namesrv_stream.tools.webhook.reports import Sender
@@ -108,12 +107,7 @@ def run_up(settings: Settings, command_line: CommandLine = command_line) -> int:
     """
     report = StartReport()
     require_prerequisites(settings)
-    # Only the server reads them, but a mistake in these files is reported at once.
-    read_accounts(settings.admin)
-    if settings.tls.cert_file:
-        read_certificate(settings.tls)
-    if settings.tls.is_for_calls:
-        calls_context(settings.tls)
+    require_files(settings)
     if settings.webhook.is_configured:
         Sender(settings.webhook)
     require_writable(settings.data.dir)
@@ -176,8 +170,7 @@ async def _start(settings: Settings, parts: _Parts, supervisor: Supervisor, repo
     if settings.is_kafka_embedded:
         report.print_line("starting Kafka")
         supervisor.start(parts.spec("kafka", has_run_file=False))
-        await _wait_listening(settings.embedded_kafka.listen_port, servers)
-    await _ensure_topics(settings)
+    await wait_for_kafka(settings, servers)
     report.print_line(f"Kafka answers at {servers}, its topics are in order")
     job = parts.spec("job")
     serve = parts.spec("serve")
@@ -205,6 +198,24 @@ def _child_environment(environ: Mapping[str, str]) -> dict[str, str]:
         "NAMESRV_STREAM_HOME": str(project_home()),
         "PYTHONUNBUFFERED": "1",
     }
+
+
+async def wait_for_kafka(settings: Settings, servers: str) -> None:
+    """Wait until Kafka listens, if ``up`` has started it, and create and check the topics.
+
+    Raises:
+        PrerequisiteMissing: Kafka does not answer.
+    """
+    try:
+        if settings.is_kafka_embedded:
+            await _wait_listening(settings.embedded_kafka.listen_port, servers)
+        await _ensure_topics(settings)
+    except KafkaUnreachable as error:
+        if not settings.is_kafka_embedded:
+            raise
+        log = settings.data.logs_dir / "kafka.log"
+        remedy = f"see {log}; without an error there, the machine may be slow: start `up` again"
+        raise PrerequisiteMissing(error.name, remedy) from None
 
 
 async def _wait_listening(port: int, servers: str) -> None:

@@ -69,7 +69,9 @@ class HttpRig:
             generation_of(table_id), rig.view.next_offsets, http.changes_kept_rows, http.changes_kept_bytes
         )
         self.recent_events = RecentEvents(tables_of(settings), rig.clock)
-        self.tables = TableStatus(Snapshot(RouteTable(), {}, -1), rig.core.services.counters, rig.clock)
+        stale_after_ms = settings.snapshot.stale_after_ms
+        counters = rig.core.services.counters
+        self.tables = TableStatus(Snapshot(RouteTable(), {}, -1), counters, rig.clock, stale_after_ms)
         self.tables.failure = lambda: self.failure
         self.state = ServedState(rig.identity, rig.view, self.tables, partitions)
         fleet = Fleet(rig.view, rig.gateway, self.recent_events)

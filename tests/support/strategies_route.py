@@ -128,7 +128,7 @@ def events() -> st.SearchStrategy[Event]:
         st.builds(BrokerHeartbeat, origins, NAMED, keys, st.just(Proof.HEARTBEAT)),
         st.builds(BrokerUnregistered, origins, NAMED, keys, INT64),
         st.builds(BrokerDisconnected, origins, NAMED, keys, TEXT),
-        st.builds(TopicRegistered, origins, NAMED, NAMED, QUEUE_DATA),
+        st.builds(TopicRegistered, origins, NAMED, NAMED, QUEUE_DATA, TEXT),
         st.builds(TopicDeleted, origins, NAMED, st.none() | NAMED, TEXT),
         st.builds(WritePermChanged, origins, NAMED, st.booleans(), TEXT),
         st.builds(KvPut, origins, NAMED, NAMED, TEXT),

@@ -46,7 +46,7 @@ class HttpServer:
         limits, tls = settings.http, sources.tls if settings.http.tls else None
         port = Port(limits, figures.counters, figures.http, sources.peer_log)
         fleet, catch_up = figures.fleet, CatchUp(tables_of(settings), limits.changes_catch_up_rows)
-        status = StatusPage(figures, sources.state, settings.snapshot.stale_after_ms, sources.clock)
+        status = StatusPage(figures, sources.state, sources.clock)
         why = WhyPage(sources.server, sources.past_routes, figures, status, sources.state, settings, sources.clock)
         pages = (
             ConsolePage(sources, fleet, status, why, steps),

@@ -250,7 +250,7 @@ def _broker(broker: Broker) -> BrokerProcess:
         of_end = {name: getattr(broker.ended, name) for name in ("at_ms", "cause", "detail", "partition", "offset")}
         end = EndOfBroker(**of_end, replaced_by=broker.replaced_by)
     hold = HoldOfGuard(**broker.held._asdict()) if broker.held else None
-    names = ("broker_id", "timeout_ms", "expires_after_ms", "age_ms", "since_ms", "servers")
+    names = ("broker_id", "timeout_ms", "expires_after_ms", "age_ms", "since_ms", "is_older", "servers")
     return BrokerProcess(
         cluster=key.live_key.cluster,
         broker_name=key.broker_name,

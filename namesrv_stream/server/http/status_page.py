@@ -77,13 +77,16 @@ def _kafka(gateway: GatewayStatus) -> PartHealth:
     return _part("kafka", "degraded", text, gateway.since_ms)
 
 
-def _tables(tables: TableStatus, stale_after_ms: int) -> PartHealth:
+def _tables(tables: TableStatus) -> PartHealth:
     if failure := tables.failure():
         return _part("tables", "degraded", f"they cannot be read: {failure}")
+    if tables.missed_in:
+        text = f"the log shows that the job has committed, but {tables.missed_in} contains no tables: check data.tables"
+        return _part("tables", "failed", f"{text} (without it, data.dir); this server knows its own brokers only")
     if tables.version < 0:
         text = "there are none yet: the job has not created them; this server knows its own brokers"
         return _part("tables", "degraded", text)
-    if tables.age_ms > stale_after_ms:
+    if tables.is_stale:
         text = (
             f"no commit of the job for {tables.age_ms / 1000:.0f} s: routes have that age, except for what this server"
         )
@@ -91,18 +94,23 @@ def _tables(tables: TableStatus, stale_after_ms: int) -> PartHealth:
     return _part("tables", "ok")
 
 
-def _job(tables: TableStatus, now_ms: int, stale_after_ms: int) -> PartHealth:
+def _job(tables: TableStatus, now_ms: int, *, has_folded: bool) -> PartHealth:
+    """Return the job's health; ``has_folded``: whether the served tables contain folded records."""
     job, refused_at_ms = tables.job, tables.refused_at_ms
-    if tables.age_ms > stale_after_ms and not tables.failure():  # unreadable tables say nothing about the job
+    is_known = not (tables.failure() or tables.missed_in)  # otherwise the tables say nothing about the job
+    if tables.is_stale and is_known:
         text = f"no commit for {tables.age_ms / 1000:.0f} s: no broker expires"
         return _part("job", "degraded", text, now_ms - tables.age_ms)
+    if job is None and not has_folded and is_known:
+        return _part("job", "degraded", "no commit yet, it may still be starting: no broker expires")
     if job is not None and refused_at_ms is not None and now_ms - refused_at_ms < REFUSED_SHOWN_MS:
         text = (
             f"it refused {counted(job.dead_letters, 'record or item', 'records or items')} since its start, the last "
             f"within {REFUSED_SHOWN_MS // 60_000} minutes: `namesrv-stream dead-letters` lists them"
         )
         return _part("job", "degraded", text, refused_at_ms)
-    return _part("job", "ok", since_ms=job.started_ms if job else None)
+    refusals_end_ms = 0 if refused_at_ms is None else refused_at_ms + REFUSED_SHOWN_MS
+    return _part("job", "ok", since_ms=max(job.started_ms, tables.resumed_ms, refusals_end_ms) if job else None)
 
 
 def _address_views(unmapped: UnmappedAddresses) -> list[PartHealth]:
@@ -132,11 +140,10 @@ class PartQuery(PartitionQuery):
 class StatusPage:
     """The endpoints for health, metrics and state. Only one event loop may use it."""
 
-    def __init__(self, figures: ServerMetrics, state: ServedState, stale_after_ms: int, clock: Clock) -> None:
+    def __init__(self, figures: ServerMetrics, state: ServedState, clock: Clock) -> None:
         self._figures = figures
         self._state = state
         self._clock = clock
-        self._stale_after_ms = stale_after_ms
 
     @answers("/healthz", (JSON, Health), _TEXT)
     async def healthz(self, request: Request, query: FormatQuery) -> Response:
@@ -188,9 +195,9 @@ class StatusPage:
             guard = _part("guard", "degraded", text)
         if native_lane.is_fault:
             lane = _part("native_lane", "degraded", native_lane.text)
-        job = _job(tables, self._clock.now_ms(), self._stale_after_ms)
+        job = _job(tables, self._clock.now_ms(), has_folded=any(figures.view.next_offsets.values()))
         others = [guard, *_address_views(figures.unmapped), lane]
-        return [_server(gateway), _kafka(gateway), _tables(tables, self._stale_after_ms), job, *others]
+        return [_server(gateway), _kafka(gateway), _tables(tables), job, *others]
 
     def _health(self, parts: Sequence[PartHealth]) -> dict[str, Any]:
         figures, view = self._figures, self._figures.view

@@ -15,11 +15,14 @@ import socket
 import sys
 from collections.abc import Sequence
 from importlib.abc import MetaPathFinder
+from pathlib import Path
 from typing import Final, NamedTuple
 
 from namesrv_stream.errors import NamesrvStreamError
 from namesrv_stream.ports import listen_fault, reachable_host
-from namesrv_stream.settings import RemotingSettings
+from namesrv_stream.server.tls import calls_context, read_certificate
+from namesrv_stream.settings import RemotingSettings, Settings, read_accounts
+from namesrv_stream.settings.checks import read_view_file
 
 logger = logging.getLogger(__name__)
 
@@ -70,6 +73,30 @@ def _allow_open_files(connections: int) -> None:
         wanted = hard
     if soft != resource.RLIM_INFINITY and soft < wanted:
         resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
+
+
+def require_files(settings: Settings) -> None:
+    """Check the files that the server reads and the settings name, so that a mistake is reported at once; blocks.
+
+    Raises:
+        ConfigError: A file cannot be used.
+    """
+    read_accounts(settings.admin)
+    if settings.tls.cert_file:
+        read_certificate(settings.tls)
+    if settings.tls.is_for_calls:
+        calls_context(settings.tls)
+    read_views(settings)
+
+
+def read_views(settings: Settings) -> dict[str, str]:
+    """Return the documents of the configured address views, by the names of their files; blocks.
+
+    Raises:
+        ConfigError: A file cannot be read, or contains no valid view.
+    """
+    files = map(Path, settings.remoting.view_files)
+    return {file.stem: read_view_file(file, file.stem, "advanced.remoting.view_files") for file in files}
 
 
 class _WithoutNumpy(MetaPathFinder):

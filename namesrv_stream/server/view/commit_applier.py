@@ -41,13 +41,18 @@ class TableStatus:
         failure: Returns why the tables cannot be read; "" if they can.
         job: The job's latest figures; None if it has committed none since this server's start.
         refused_at_ms: When this server last noticed that the job refused a record, epoch milliseconds.
+        missed_in: Where this server finds no tables, although the log shows that the job has committed; "" otherwise.
+        resumed_ms: When the tables last moved again after they were stale, epoch milliseconds; 0 if they never were.
     """
 
-    def __init__(self, snapshot: Snapshot, counters: Counters, clock: Clock) -> None:
+    def __init__(self, snapshot: Snapshot, counters: Counters, clock: Clock, stale_after_ms: int) -> None:
         self.version = snapshot.version
         self.failure: Callable[[], str] = lambda: ""
         self.job: JobFigures | None = None
         self.refused_at_ms: int | None = None
+        self.missed_in = ""
+        self.resumed_ms = 0
+        self._stale_after_ms = stale_after_ms
         self._moved_ms = clock.monotonic_ms()
         self._at_ms = min(snapshot.at_ms.values(), default=0)
         self._behind_ms = 0
@@ -86,13 +91,19 @@ class TableStatus:
         self._at_ms = max(self._at_ms, min(snapshot.at_ms.values(), default=0))
 
     def _move(self, version: int) -> None:
-        self.version = version
+        if self.is_stale:
+            self.resumed_ms = self._clock.now_ms()
+        self.version, self.missed_in = version, ""
         self._moved_ms = self._clock.monotonic_ms()
 
     @property
     def age_ms(self) -> int:
         """Time since the last applied commit; the job commits about once a second."""
         return self._clock.monotonic_ms() - self._moved_ms
+
+    @property
+    def is_stale(self) -> bool:
+        return self.age_ms > self._stale_after_ms
 
     @property
     def lag_ms(self) -> int | None:
@@ -175,7 +186,7 @@ class CommitApplier:
     def __init__(self, settings: Settings, snapshot: Snapshot, core: Core, clock: Clock) -> None:
         generation, http = generation_of(snapshot.table_id), settings.http
         self.feed = ChangeFeed(generation, snapshot.next_offsets, http.changes_kept_rows, http.changes_kept_bytes)
-        self.status = TableStatus(snapshot, core.services.counters, clock)
+        self.status = TableStatus(snapshot, core.services.counters, clock, settings.snapshot.stale_after_ms)
         self.recent_events = RecentEvents(tables_of(settings), clock)
         self._view = core.view
         self._last_heartbeats = core.gateway.last_heartbeats

@@ -49,8 +49,10 @@ class Broker(NamedTuple):
         servers: The servers that receive its heartbeats.
         ended: The row that says why and when the broker was removed; None while it is live.
         replaced_by: The address that has the brokerId of a removed broker now.
-        since_ms: When it came up, epoch milliseconds; None if that was more than a day ago, if this server has not
-            read the recent events yet, or if the broker was removed.
+        since_ms: When it came up, epoch milliseconds; None if that was more than a day ago, if it is unknown, or if the
+            broker was removed. It is unknown until the job has folded the registration, and until this server has read
+            the recent events.
+        is_older: Whether it came up more than a day ago.
         contradictions: Topics of which it reports other content than the routes have; see ``BrokerLive``.
         drained: The drain of its broker name; None if there is none.
     """
@@ -65,6 +67,7 @@ class Broker(NamedTuple):
     ended: RouteChange | None = None
     replaced_by: str | None = None
     since_ms: int | None = None
+    is_older: bool = False
     contradictions: tuple[str, ...] = ()
     drained: Drain | None = None
 
@@ -117,7 +120,8 @@ class Fleet:
             return f"by the KV entry {UNLISTED}/{server.server_id}"
         if server.address:
             return "it is stopping, or not complete yet"
-        return "it advertises no address (remoting.advertised_address), or it has just started"
+        causes = "has just started, or does not find the job's commits (data.tables)"
+        return f"it advertises no address (remoting.advertised_address), {causes}"
 
     def listed_addresses(self) -> list[str]:
         """Return the addresses of the listed name servers, in an order that all servers share."""
@@ -127,11 +131,14 @@ class Fleet:
         """Yield the live processes of groups, on demand. All use the settings, holds and time of the first one."""
         settings, held = self.settings(), dict(self.view.table.held)
         last_heartbeats, observed_ms = self._gateway.last_heartbeats, self._gateway.observed_ms
+        recent_events = self._recent_events
         for group in groups:
+            folded = self.view.committed_group(group.broker_name).live_brokers
             drained = self._drain_of(group)
             ids = {addr: broker_id for broker_id, addr in sorted(group.broker_addrs.items(), reverse=True)}
             for live_key, live in sorted(group.live_brokers.items()):
                 key = LeaseKey(group.broker_name, live_key)
+                since_ms = recent_events.came_ms(key)
                 yield Broker(
                     key,
                     ids.get(live_key.broker_addr),
@@ -140,7 +147,8 @@ class Fleet:
                     last_heartbeats.age_ms(key, observed_ms),
                     tuple(sorted(live.holders)),
                     held.get(key),
-                    since_ms=self._recent_events.came_ms(key),
+                    since_ms=since_ms,
+                    is_older=since_ms is None and live_key in folded and recent_events.is_read,
                     contradictions=live.contradictions,
                     drained=drained,
                 )

@@ -141,6 +141,11 @@ class RecentEvents:
         """Return when a process came up within the last day, epoch milliseconds; None if that was earlier."""
         return self._known.came.get(key)
 
+    @property
+    def is_read(self) -> bool:
+        """Whether the events of the day are known: they were read, and could be."""
+        return self._is_begun and not self.failure
+
     def downs(self, key: LeaseKey) -> int:
         since_ms = self._clock.now_ms() - WINDOW_MS
         return sum(at_ms >= since_ms for at_ms in self._known.downs.get(key, ()))

@@ -82,6 +82,7 @@ def examine(settings: Settings, urls: tuple[str, ...] = ()) -> Iterator[Finding]
     yield machine.packages()
     yield machine.native_lane(settings)
     yield from machine.java_and_jars(settings)
+    yield from machine.files(settings)
     yield machine.memory(settings, machine.memory_limit_bytes())
     yield machine.open_files(settings)
     yield from machine.disk(settings)

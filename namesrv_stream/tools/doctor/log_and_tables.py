@@ -24,7 +24,7 @@ from namesrv_stream.tables.layout import (
 from namesrv_stream.tables.snapshot import TableRows, read_tables
 from namesrv_stream.tables.storage import Storage, tables_of
 from namesrv_stream.text_table import counted
-from namesrv_stream.tools.doctor.finding import Finding, fault, fine, note, warning
+from namesrv_stream.tools.doctor.finding import Finding, Grade, fault, fine, note, warning
 
 _KAFKA_AREA: Final = "Kafka"
 #: A job logs a tick every half second, so while it runs the newest record is no older than this.
@@ -169,7 +169,8 @@ def route_tables(settings: Settings, rows: TableRows | Finding, log: InspectedLo
         log: The log as it was inspected; None if Kafka does not answer.
     """
     if isinstance(rows, Finding):
-        yield rows
+        is_missed = rows.grade is Grade.NOTE and log is not None and log.has_commits
+        yield _missed_tables(settings) if is_missed else rows
         return
     for partition, state in rows.state.fold_states.items():
         try:
@@ -184,6 +185,11 @@ def route_tables(settings: Settings, rows: TableRows | Finding, log: InspectedLo
         yield from _against(log, log.events.topic_id, rows)
     elif log is None and settings.is_kafka_embedded:
         yield from _against_stored_log(settings, rows.topic_id)
+
+
+def _missed_tables(settings: Settings) -> Finding:
+    text = f"there is no {ROUTE_CHANGES} in {tables_of(settings)}, but the log shows that a job has committed"
+    return fault(_AREA, text, "set data.tables to the place of the job's tables; if they are lost, start the job")
 
 
 def _against_stored_log(settings: Settings, topic_id: str) -> Iterator[Finding]:
@@ -270,8 +276,8 @@ def history_tables(settings: Settings, rows: TableRows | Finding, now_ms: int) -
 
 
 def _history_process(settings: Settings, now_ms: int) -> Iterator[Finding]:
-    """Warn if nothing writes the history, although the job runs here."""
-    if not settings.has_history or "job" not in running_parts(settings.data.run_dir):
+    """Warn if the history lags behind, although something runs here."""
+    if not settings.has_history or not running_parts(settings.data.run_dir):
         return
     try:
         mark = read_mark(tables_of(settings) / HEARTBEAT_MINUTES)
@@ -282,4 +288,4 @@ def _history_process(settings: Settings, now_ms: int) -> Iterator[Finding]:
     if reason := late_history(settings, to_ms, now_ms):
         age = f"the data ends at {instant(to_ms)}" if to_ms else "there is no data"
         remedy = "its log, DATA/logs/history-job.log, has the reason; without one, start it: namesrv-stream history-job"
-        yield warning("history", f"{reason} on this data directory; {age}", remedy)
+        yield warning("history", f"{reason}; {age}", remedy)

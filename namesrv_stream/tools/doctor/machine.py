@@ -16,7 +16,10 @@ from namesrv_stream import __version__
 from namesrv_stream.errors import ConfigError, PrerequisiteMissing
 from namesrv_stream.prerequisites import find_java, kafka_jars, spark_jars
 from namesrv_stream.server.native.lane import open_lane
+from namesrv_stream.server.start.process import require_files
 from namesrv_stream.settings import Settings
+from namesrv_stream.settings.checks import named_files
+from namesrv_stream.text_table import counted
 from namesrv_stream.tools.doctor.finding import Finding, fault, fine, note, warning
 
 _DISTRIBUTION = "namesrv-stream"
@@ -96,6 +99,26 @@ def java_and_jars(settings: Settings) -> Iterator[Finding]:
             yield fault(jars.name, missing.name, missing.remedy)
         else:
             yield fine(jars.name, str(jars.folder))
+
+
+def files(settings: Settings) -> Iterator[Finding]:
+    """Check the files that settings name: whether this user can read them, and whether the server can use them."""
+    named, are_readable = list(named_files(settings)), True
+    for key, path in named:
+        try:
+            path.open("rb").close()
+        except OSError as error:
+            are_readable = False
+            yield fault("files", f"{key} = {path}: {error.strerror}", f"correct {key}, or the rights of that file")
+    if not (named and are_readable):
+        return
+    try:
+        require_files(settings)
+    except ConfigError as error:
+        yield fault("files", f"{error.key} = {error.source}: {error.reason}", "correct that file, or the setting")
+    else:
+        text = f"{counted(len(named), 'file')} named by settings can be read"
+        yield fine("files", text)
 
 
 def memory(settings: Settings, limit_bytes: int | None) -> Finding:

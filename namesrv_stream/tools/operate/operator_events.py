@@ -25,6 +25,7 @@ from namesrv_stream.route.fold.folded_log import FoldedLog
 from namesrv_stream.route.model import LeaseKey
 from namesrv_stream.route.table import RouteTable
 from namesrv_stream.settings import Settings
+from namesrv_stream.settings.installation import refuse_other_installation
 from namesrv_stream.table_errors import LogReplaced, LogTruncated
 from namesrv_stream.tables.snapshot import Snapshot, load_snapshot
 from namesrv_stream.tables.snapshot_follower import SnapshotFollower
@@ -96,11 +97,14 @@ def _require_embedded_kafka(settings: Settings) -> None:
     """Fail at once if the embedded Kafka, which is on this machine, does not run.
 
     Raises:
+        ConfigError: Another installation's Kafka listens there.
         PrerequisiteMissing: No process listens there; says how to name the installation.
     """
     if not settings.is_kafka_embedded:
         return
-    host, port = bootstrap_servers(settings).rsplit(":", 1)
+    address = bootstrap_servers(settings)
+    refuse_other_installation(settings, "embedded_kafka", address)
+    host, port = address.rsplit(":", 1)
     try:
         socket.create_connection((host.removeprefix("[").removesuffix("]"), int(port)), timeout=1).close()
     except ConnectionRefusedError:

@@ -63,6 +63,7 @@ class BrokerProcess:
     broker_id: int | None = None
     age_ms: int | None = None
     since_ms: int | None = None
+    is_older: bool = False
     servers: Sequence[str] = ()
     held: Mapping[str, Any] | None = None
     ended: Mapping[str, Any] | None = None

@@ -69,10 +69,9 @@ def print_status(status: Status, now_ms: int, *, everything: bool = False, wide:
     """
     _print_parts(status, now_ms)
     if status.servers:
-        are_tables_read = all(health.version >= 0 for health in status.servers.values())
         live = [broker for broker in status.brokers if broker.condition not in ENDED]
         _print_counts(status.brokers)
-        _print_live(_shown(live, everything), now_ms, are_tables_read=are_tables_read, wide=wide)
+        _print_live(_shown(live, everything), now_ms, wide=wide)
         _print_cut(live, everything)
         _print_ended([b for b in status.brokers if b.condition in ENDED], now_ms, everything=everything, wide=wide)
     for failure in status.failures.values():
@@ -117,13 +116,13 @@ def _print_counts(brokers: Sequence[BrokerProcess]) -> None:
     print(f"\nBroker processes: {', '.join(shown) or 'none'}")
 
 
-def _print_live(brokers: Sequence[BrokerProcess], now_ms: int, *, are_tables_read: bool, wide: bool) -> None:
+def _print_live(brokers: Sequence[BrokerProcess], now_ms: int, *, wide: bool) -> None:
     if not brokers:
         return
     rows = []
     for broker in brokers:
         age = "-" if broker.age_ms is None else duration(broker.age_ms)
-        up = ">1d" if are_tables_read else "-"
+        up = ">1d" if broker.is_older else "-"
         if broker.since_ms is not None:
             up = duration(now_ms - broker.since_ms)
         rows.append([*_names(broker), broker.condition, f"{age} of {duration(broker.expires_after_ms)}", up])

@@ -14,10 +14,11 @@ import polars as pl
 from namesrv_stream.errors import ConfigError, KafkaUnreachable
 from namesrv_stream.history.database import open_history_table
 from namesrv_stream.instants import utc
-from namesrv_stream.kafka import LogReader
+from namesrv_stream.kafka import LogReader, bootstrap_servers
 from namesrv_stream.kafka.log_reader import read_extent
 from namesrv_stream.route.fold.step import Record
 from namesrv_stream.settings import Settings
+from namesrv_stream.settings.installation import refuse_other_installation
 from namesrv_stream.table_errors import NotInHistory, TableSchemaMismatch
 from namesrv_stream.tables.delta.stored_table import StoredTable, reading
 from namesrv_stream.tables.layout import BROKER_EVENTS, TOPIC_ID_PROPERTY
@@ -147,8 +148,11 @@ def open_kafka_log(settings: Settings) -> Iterator[LogSource]:
 
     Raises:
         KafkaUnreachable: No broker answers.
-        ConfigError: There is no such topic, or its number of partitions is not the configured one.
+        ConfigError: There is no such topic, its number of partitions is not the configured one, or the embedded Kafka
+            is that of another installation.
     """
+    if settings.is_kafka_embedded:
+        refuse_other_installation(settings, "embedded_kafka", bootstrap_servers(settings))
     with LogReader(settings) as reader:
         extent = read_extent(settings)
         pieces = {p: (Piece(Store.KAFKA, first, extent.end[p]),) for p, first in extent.earliest.items()}

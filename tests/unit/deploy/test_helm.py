@@ -7,6 +7,7 @@ import kubernetes_validate
 import pytest
 import yaml
 
+from namesrv_stream import __version__
 from tests.support.deployment import CHART, helm_objects, kubernetes_objects, kubernetes_settings, kustomization
 
 _VALUES: dict[str, Any] = yaml.safe_load((CHART / "values.yaml").read_text(encoding="utf-8"))
@@ -87,7 +88,8 @@ def test_values_reach_the_objects() -> None:
     assert (claim["storageClassName"], claim["resources"]["requests"]["storage"]) == ("nfs", "1Ti")
 
 
-def test_the_versions_are_those_of_the_manifests() -> None:
+def test_chart_and_manifests_have_the_version_of_the_package() -> None:
     chart = yaml.safe_load((CHART / "Chart.yaml").read_text(encoding="utf-8"))
     (image,) = kustomization()["images"]
-    assert chart["version"] == chart["appVersion"] == _VALUES["image"]["tag"] == image["newTag"]
+    assert {chart["appVersion"], _VALUES["image"]["tag"], image["newTag"]} == {__version__}
+    assert chart["version"].replace("-dev", ".dev") == __version__

@@ -8,6 +8,7 @@ from typing import Any, Final, NamedTuple
 import pytest
 
 from namesrv_stream.metric_catalogue import METRICS
+from namesrv_stream.settings.installation import HISTORY_BEHIND_MS
 from tests.support.kafka import REPOSITORY
 
 _FOLDER: Final = REPOSITORY / "conf" / "monitoring"
@@ -191,3 +192,8 @@ def test_every_panel_has_a_description() -> None:
     for panel in _panels():
         assert panel["description"].endswith((".", "*")), panel["title"]
         assert all(target["legendFormat"] or panel["type"] == "stat" for target in panel["targets"])
+
+
+def test_commands_call_the_history_late_at_the_age_of_the_alert() -> None:
+    (rule,) = (rule for rule in _rules() if rule.name == "NamesrvHistoryBehind")
+    assert rule.expr.endswith(f"(rocketmq_namesrv_history_age_seconds) > {HISTORY_BEHIND_MS // 1_000}")

@@ -97,8 +97,8 @@ def test_a_topic_is_registered_for_each_broker_of_the_body() -> None:
     answer = register(server, "new", a_queue_data(), a_queue_data("broker-b", perm=4))
 
     events = [
-        TopicRegistered(ORIGIN, "broker-a", "new", QueueData(4, 3, 6, 0)),
-        TopicRegistered(ORIGIN, "broker-b", "new", QueueData(4, 3, 4, 0)),
+        TopicRegistered(ORIGIN, "broker-a", "new", QueueData(4, 3, 6, 0), "127.0.0.1"),
+        TopicRegistered(ORIGIN, "broker-b", "new", QueueData(4, 3, 4, 0), "127.0.0.1"),
     ]
     assert (answer.response.code, answer.response.remark) == (ResponseCode.SUCCESS, None)
     assert (answer.accepted, answer.is_logged_first) == (tuple((e, e) for e in events), True)

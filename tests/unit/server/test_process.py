@@ -2,6 +2,14 @@
 
 import subprocess
 import sys
+from pathlib import Path
+
+import pytest
+
+from namesrv_stream.errors import ConfigError
+from namesrv_stream.server.main import serve
+from namesrv_stream.settings import load_settings
+from namesrv_stream.settings.layers import Flag
 
 _START = """
 import gc, sys
@@ -17,3 +25,11 @@ print(gc.isenabled(), gc.get_freeze_count() > 0)
 def test_a_server_starts_without_large_libraries_and_keeps_them_from_the_collector() -> None:
     run = subprocess.run([sys.executable, "-c", _START], capture_output=True, text=True, check=True)
     assert run.stdout.splitlines() == ["[]", "True True"]
+
+
+def test_files_in_the_settings_are_checked_before_the_data_directory_is_used(tmp_path: Path) -> None:
+    flags = [Flag("test", "data.dir", str(tmp_path / "data")), Flag("test", "admin.accounts_file", str(tmp_path / "a"))]
+    settings = load_settings(environ={}, flags=flags).settings
+    with pytest.raises(ConfigError, match=r"admin\.accounts_file: No such file"):
+        serve(settings)
+    assert not (tmp_path / "data").exists()

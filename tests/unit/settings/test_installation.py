@@ -1,6 +1,7 @@
 """The installation that a command uses: flags, environment, run files, and their priority."""
 
 import json
+import socket
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -9,9 +10,14 @@ from pathlib import Path
 import pytest
 
 from namesrv_stream.client.commands.query_options import chosen_name_servers
+from namesrv_stream.clock import SystemClock
 from namesrv_stream.errors import ConfigError
+from namesrv_stream.route.events import KvPut, Origin
+from namesrv_stream.route.fold.folded_log import FoldedLog
 from namesrv_stream.settings import load_settings
-from namesrv_stream.settings.installation import Configuration, check_conf
+from namesrv_stream.settings.installation import HISTORY_BEHIND_MS, Configuration, check_conf, late_history
+from namesrv_stream.settings.layers import Flag
+from namesrv_stream.tools.operate.operator_events import broadcast
 
 
 @pytest.fixture(autouse=True)
@@ -140,3 +146,45 @@ def test_a_directory_that_cannot_be_read_is_named(tmp_path: Path, monkeypatch: p
     monkeypatch.setattr(Path, "read_text", refuse)  # tests may run as root, who may read everything
     with pytest.raises(ConfigError, match="cannot be read by this user"):
         Configuration(data_dir=str(tmp_path)).load()
+
+
+def test_the_default_address_of_another_installation_is_refused(
+    tmp_path: Path, pid: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[tuple[str, int]] = []
+
+    def listens(address: tuple[str, int], timeout: float) -> socket.socket:
+        asked.append(address)
+        return socket.socket()
+
+    monkeypatch.setattr("namesrv_stream.settings.installation.socket.create_connection", listens)
+    assert Configuration().http_server() == "http://127.0.0.1:9880"  # without tables, it is no installation
+    (tmp_path / "data" / "tables").mkdir(parents=True)
+    for ask in (Configuration().http_server, Configuration(data_dir="data").name_server):
+        with pytest.raises(ConfigError, match=r"nothing runs on .*data, but another installation listens at 127.0.0.1"):
+            ask()
+    with pytest.raises(ConfigError, match="NAMESRV_STREAM_DATA"):
+        broadcast(Configuration().load().settings, KvPut(Origin("", 0), "a", "b", "c"), FoldedLog("", {}))
+    assert asked == [("127.0.0.1", 9880), ("127.0.0.1", 9876), ("127.0.0.1", 9092)]
+    assert Configuration(sets=["http.listen_port=19880"]).http_server() == "http://127.0.0.1:19880"
+    _run(tmp_path / "data", pid)
+    assert Configuration().http_server() == "http://127.0.0.1:19880"
+
+
+@pytest.mark.parametrize("parts", [("job", "history-job"), ("serve",)])
+def test_a_history_that_is_behind_is_late_even_if_the_job_has_just_been_started(
+    parts: tuple[str, ...], tmp_path: Path, pid: int
+) -> None:
+    settings = load_settings(environ={}, flags=[Flag("test", "data.dir", str(tmp_path))]).settings
+    for part in parts:
+        (tmp_path / "run").mkdir(exist_ok=True)
+        (tmp_path / "run" / f"{part}.json").write_text(json.dumps({"pid": pid}))
+    now_ms = SystemClock().now_ms()
+    assert late_history(settings, now_ms - HISTORY_BEHIND_MS, now_ms) == ""
+    assert late_history(settings, now_ms - HISTORY_BEHIND_MS - 1, now_ms).startswith("it is behind")
+    assert late_history(settings, 0, now_ms) == ""
+
+
+def test_a_history_is_not_late_while_nothing_runs(tmp_path: Path) -> None:
+    settings = load_settings(environ={}, flags=[Flag("test", "data.dir", str(tmp_path))]).settings
+    assert late_history(settings, 1, 2 * HISTORY_BEHIND_MS) == ""

@@ -207,6 +207,12 @@ def test_a_key_itself_is_a_secret(name: str, value: str) -> None:
     assert is_secret(name, value)
 
 
-@pytest.mark.parametrize("name", ["ssl_keyfile", "ssl_certfile", "key.serializer", "max_poll_records"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        *("ssl_keyfile", "ssl_certfile", "key.serializer", "max_poll_records"),
+        *("sasl_plain_password_file", "AWS_ACCESS_KEY_ID_FILE", "AWS_SECRET_ACCESS_KEY_FILE"),
+    ],
+)
 def test_where_a_key_is_may_be_seen(name: str) -> None:
     assert not is_secret(name, "/etc/kafka/client.key")

@@ -166,7 +166,7 @@ async def brokers(
 
 def _card(status: str, broker: Broker, recent_events: RecentEvents, now_ms: int) -> dict[str, Any]:
     label, tone = _LABELS[status]
-    lines = list(_ended_lines(broker)) if broker.ended else _live_lines(broker, recent_events, now_ms)
+    lines = list(_ended_lines(broker)) if broker.ended else _live_lines(broker, now_ms)
     downs = recent_events.downs(broker.key)
     if downs > (broker.ended is not None):
         lines.append(f"went down {times(downs)} in the last day")
@@ -196,7 +196,7 @@ def _ended_lines(broker: Broker) -> list[str]:
     return [line for line in (WHY_ENDED.get(ended.cause, ended.cause), back, ended.detail, place) if line]
 
 
-def _live_lines(broker: Broker, recent_events: RecentEvents, now_ms: int) -> list[str]:
+def _live_lines(broker: Broker, now_ms: int) -> list[str]:
     lines = []
     if broker.held is not None:
         hold = broker.held
@@ -206,8 +206,9 @@ def _live_lines(broker: Broker, recent_events: RecentEvents, now_ms: int) -> lis
         others, after = ", ".join(broker.servers), duration(broker.expires_after_ms)
         lines.append(f"no heartbeat at this server since its start, but at {others}; expires after {after} without one")
         return lines
-    came_ms = recent_events.came_ms(broker.key)
-    up = "up for more than a day" if came_ms is None else f"up for {duration(max(0, now_ms - came_ms))}"
+    up = "up for more than a day" if broker.is_older else "start not known yet"
+    if broker.since_ms is not None:
+        up = f"up for {duration(max(0, now_ms - broker.since_ms))}"
     servers = f"heartbeats at {counted(len(broker.servers), 'server')}"
     lines.append("; ".join([up, servers] + ["own timeout"] * (broker.timeout_ms is not None)))
     return lines

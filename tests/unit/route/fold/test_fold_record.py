@@ -170,6 +170,16 @@ def test_an_unchanged_registration_at_another_server_makes_a_second_holder() -> 
     assert [(r.kind, r.server_id, r.cause) for r in rows] == [("holder", "s2", "registered")]
 
 
+@pytest.mark.parametrize(("source", "detail"), [("10.0.0.9", "by 10.0.0.9 at s1"), ("", None)])
+def test_the_row_of_a_registered_topic_says_who_registered_it(source: str, detail: str | None) -> None:
+    log = Log()
+    log.register(broker)
+
+    (row,) = log.say(TopicRegistered(S1, NAME, "of 217", RW, source))
+
+    assert (row.cause, row.detail) == ("topic_registered", detail)
+
+
 def test_setting_delete_topic_applies_to_unchanged_registrations() -> None:
     log = Log()
     log.register(broker)

@@ -5,6 +5,7 @@ import re
 
 import pytest
 
+from namesrv_stream.processor.name_server import Accepted
 from namesrv_stream.route.events import BrokerRegistered, KvPut
 from namesrv_stream.route.liveness_settings import FoldSettings
 from namesrv_stream.route.model import DataVersion
@@ -260,3 +261,23 @@ def test_every_path_is_answered_by_one_endpoint() -> None:
     http: HttpServer = HttpRig().http
     paths = [route.path for route in http.routes]
     assert len(paths) == len(set(paths))
+
+
+async def test_the_start_of_a_broker_is_unknown_until_the_job_has_folded_its_registration() -> None:
+    served, log = HttpRig(), Log()
+    served.rig.talk()
+    old = a_registration("10.0.0.2:1", broker_name="old")
+    served.commit(log.register(old), {0: len(log.records)})  # before the server reads the events of the day
+    new = a_registration("10.0.0.3:1", broker_name="new")
+    served.rig.gateway.accept([Accepted(*[BrokerRegistered(over(S1, 1), new)] * 2)])
+    async with served.serving():
+        before = (await served.get("/brokers?state=any")).json()
+        page = (await served.get("/console/parts/brokers")).body.decode()
+        served.commit(log.register(new), {0: len(log.records)})
+        after = (await served.get("/brokers?state=any")).json()
+    assert [(b["broker_name"], b["since_ms"], b["is_older"]) for b in before] == [
+        ("new", None, False),
+        ("old", None, True),
+    ]
+    assert [(b["since_ms"], b["is_older"]) for b in after] == [(log.now_ms, False), (None, True)]
+    assert "start not known yet; heartbeats at 1 server" in page

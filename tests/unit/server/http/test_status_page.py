@@ -2,9 +2,12 @@
 
 import pytest
 
+from namesrv_stream.route.table import RouteTable
 from namesrv_stream.server.native.lane import LaneStatus
+from namesrv_stream.server.start.opening import search_missed_tables
+from namesrv_stream.settings import load_settings
 from namesrv_stream.tables.job_commits import JobFigures
-from tests.support.http_rig import JOB, HttpRig, a_served_fleet
+from tests.support.http_rig import JOB, Answer, HttpRig, a_served_fleet
 
 
 async def test_a_server_is_not_ready_before_kafka_takes_its_records_and_says_why() -> None:
@@ -68,6 +71,55 @@ async def test_tables_that_stand_still_or_cannot_be_read_turn_health_yellow() ->
     assert "[+] job ok" in unreadable
 
 
+async def test_the_job_is_ok_since_the_commit_that_ended_an_outage() -> None:
+    served, log = a_served_fleet()
+    async with served.serving():
+        before = _job(await served.get("/healthz"))
+        served.rig.clock.advance(60_000)
+        served.rig.beat()
+        served.commit([], {0: len(log.records)}, JOB)
+        after = _job(await served.get("/healthz"))
+    assert (before["since_ms"], after["since_ms"]) == (JOB.started_ms, served.rig.clock.now_ms())
+
+
+async def test_a_job_that_has_not_committed_yet_is_degraded() -> None:
+    served = HttpRig()
+    served.rig.talk()
+    served.reload(RouteTable(), {0: 0})  # the tables exist
+    async with served.serving():
+        before = await served.get("/readyz")
+        served.commit([], {0: 1}, JOB)
+        after = (await served.get("/healthz")).json()
+    assert before.status == 200
+    assert before.json()["reasons"] == ["job: no commit yet, it may still be starting: no broker expires"]
+    assert after["state"] == "green"
+
+
+async def test_a_server_is_not_ready_while_it_misses_the_tables_of_a_job_that_has_committed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    served, is_found = HttpRig(), False
+    served.rig.talk()
+    monkeypatch.setattr("namesrv_stream.server.start.opening.shows_commits", lambda _: is_found)
+    settings = load_settings(environ={}).settings
+    async with served.serving():
+        await search_missed_tables(settings, served.tables)
+        before_the_job = await served.get("/readyz")
+        is_found = True
+        await search_missed_tables(settings, served.tables)
+        missed = await served.get("/readyz")
+        served.reload(RouteTable(), {0: 1})
+        found = await served.get("/readyz")
+    assert (before_the_job.status, missed.status, found.status) == (200, 503, 200)
+    (reason,) = missed.json()["reasons"]
+    assert reason.startswith("tables: the log shows that the job has committed, but ")
+    assert f"{settings.data.tables_dir} contains no tables: check data.tables" in reason
+
+
+def _job(answer: Answer) -> dict[str, object]:
+    return next(part for part in answer.json()["parts"] if part["name"] == "job")
+
+
 async def test_dead_letters_and_held_brokers_turn_health_yellow() -> None:
     served, log = a_served_fleet()
     log.pass_time(121_000)
@@ -112,8 +164,7 @@ async def test_health_is_green_again_when_the_last_refused_record_is_a_quarter_o
             served.rig.clock.advance(minutes * 60_000)
             served.rig.beat()
             served.commit([], {0: len(log.records)}, JobFigures(JOB.started_ms, 2, dead_letters=dead_letters))
-            parts = (await served.get("/healthz")).json()["parts"]
-            return next(part for part in parts if part["name"] == "job")
+            return _job(await served.get("/healthz"))
 
         refused = await health_after(0, 1)
         refused_at_ms = served.rig.clock.now_ms()
@@ -124,7 +175,7 @@ async def test_health_is_green_again_when_the_last_refused_record_is_a_quarter_o
     assert refused["state"] == still["state"] == again["state"] == "degraded"
     assert refused["since_ms"] == still["since_ms"] == refused_at_ms
     assert "it refused 1 record or item since its start, the last within 15 minutes" in str(refused["reason"])
-    assert over == {"name": "job", "state": "ok", "since_ms": JOB.started_ms}
+    assert (over["name"], over["state"]) == ("job", "ok")
     assert found["rocketmq_namesrv_job_dead_letters_total", ()] == 2
 
 

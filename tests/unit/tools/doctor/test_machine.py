@@ -131,3 +131,26 @@ def test_clock_state_of_the_kernel_is_reported() -> None:
 
 def test_a_container_for_one_part_is_not_measured_by_all_of_them(tmp_path: Path) -> None:
     assert machine.memory(_settings(tmp_path), 1 << 30).grade is Grade.NOTE
+
+
+def test_every_file_that_a_setting_names_is_checked(tmp_path: Path) -> None:
+    keys = ("admin.accounts_file", "tls.key_file", "webhook.url_file", "kafka.extra.sasl_plain_password_file")
+    here, absent = tmp_path / "here", tmp_path / "absent"
+    here.touch()
+    for missing in keys:
+        values = {key.replace(".", "__"): str(absent if key == missing else here) for key in keys}
+        found = list(machine.files(_settings(tmp_path, tls__cert_file=str(here), **values)))
+        assert [(f.grade, f.text) for f in found] == [
+            (Grade.FAULT, f"{missing} = {absent}: No such file or directory"),
+        ]
+
+
+def test_files_are_checked_as_the_server_reads_them(tmp_path: Path) -> None:
+    file = tmp_path / "accounts"
+    assert list(machine.files(_settings(tmp_path))) == []
+    file.write_text("operator=secret\n")
+    settings = _settings(tmp_path, admin__accounts_file=str(file))
+    assert [f.grade for f in machine.files(settings)] == [Grade.FINE]
+    file.write_text("operator\n")
+    (found,) = machine.files(settings)
+    assert (found.grade, "is not an account" in found.text) == (Grade.FAULT, True)

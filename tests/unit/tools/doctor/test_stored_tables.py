@@ -56,6 +56,16 @@ def _fault(tables: TablesOfLog, log: InspectedLog | None) -> Finding:
     return found
 
 
+def test_missing_tables_are_a_fault_if_the_log_shows_that_a_job_has_committed(
+    tables: TablesOfLog, tmp_path: Path
+) -> None:
+    settings = settings_in(tmp_path / "elsewhere")
+    (new,) = _examined(settings, _log(tables))
+    (missed,) = _examined(settings, _log(tables, has_commits=True))
+    assert (new.grade, missed.grade) == (Grade.NOTE, Grade.FAULT)
+    assert "data.tables" in missed.remedy
+
+
 def test_tables_that_follow_their_log_are_fine(tables: TablesOfLog) -> None:
     assert {f.grade for f in _examined(tables.settings, _log(tables))} == {Grade.FINE}
 
@@ -223,4 +233,4 @@ def test_a_history_that_nobody_writes_is_a_warning_next_to_a_running_job(
     assert [f.grade for f in _examined_history(settings, late_ms)] == [Grade.FINE]
     found = _examined_history(settings, late_ms + 1_000)
     assert [f.grade for f in found] == [Grade.FINE, Grade.WARNING]
-    assert found[-1].text.startswith("its process is not ready on this data directory; the data ends at 2023-11-14")
+    assert found[-1].text.startswith("its process is not ready; the data ends at 2023-11-14")

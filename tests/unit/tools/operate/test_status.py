@@ -129,7 +129,8 @@ def test_status_shows_parts_brokers_and_recent_removals(
     monkeypatch.setattr("namesrv_stream.clock.SystemClock.now_ms", lambda _: NOW_MS + 192_000)
     brokers = [
         _broker("a", since_ms=NOW_MS),
-        _broker("b", age_ms=31_000),
+        _broker("b", age_ms=31_000, is_older=True),
+        _broker("new"),
         _broker("c", ended=_end("expired")),
         _broker("d", ended=_end("disconnected", replaced_by="10.0.0.9:1")),
     ]
@@ -141,10 +142,11 @@ def test_status_shows_parts_brokers_and_recent_removals(
         ["PART", "STATE", "DETAIL"],
         ["kafka", "degraded", "Kafka", "is", "down"],
         [],
-        ["Broker", "processes:", "1", "down,", "1", "overdue,", "1", "alive,", "1", "replaced"],
+        ["Broker", "processes:", "1", "down,", "1", "overdue,", "2", "alive,", "1", "replaced"],
         ["CLUSTER", "BROKER", "ID", "ADDRESS", "STATE", "HEARTBEAT", "UP"],
         ["east", "a", "0", "10.0.0.1:a", "alive", "1s", "of", "1m", "3m12s"],
         ["east", "b", "0", "10.0.0.1:b", "overdue", "31s", "of", "1m", ">1d"],
+        ["east", "new", "0", "10.0.0.1:new", "alive", "1s", "of", "1m", "-"],
         [],
         ["Ended", "within", "the", "last", "24", "hours"],
         ["CLUSTER", "BROKER", "ID", "ADDRESS", "STATE", "AGO", "CAUSE"],
