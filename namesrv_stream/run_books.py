@@ -12,7 +12,7 @@ class RunBook(StrEnum):
     """A heading of a page of the documentation."""
 
     #: The server is stopping.
-    STOPPING = "docs/operations.md#upgrade-servers-one-after-the-other"
+    STOPPING = "docs/operations.md#what-happens-to-clients-and-brokers"
     #: The server was stalled, or Kafka is slow.
     EVENT_LOOP_STALLS = "docs/operations.md#namesrveventloopstalls"
     #: Kafka does not accept the server's records.

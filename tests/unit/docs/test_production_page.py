@@ -33,7 +33,7 @@ def test_example_is_a_server_of_an_installation_on_several_machines(settings: Se
     assert settings.remoting.advertised_address == "10.20.0.5:9876"
     assert not settings.is_kafka_embedded
     assert settings.data.tables_dir == Path("/mnt/namesrv-tables")
-    assert len(settings.http.console_servers) == 3
+    assert settings.http.console_servers == ("http://10.20.0.6:9880", "http://10.20.0.7:9880")
 
 
 def test_topics_of_the_commands_are_those_that_the_product_creates(settings: Settings) -> None:
