@@ -47,21 +47,24 @@ def as_text(parts: Iterable[PartHealth]) -> str:
     return "".join(f"{marks[p.state]} {p.name} {p.state}{f': {text}' if text else ''}\n" for p, text in texts)
 
 
-def _part(name: str, state: State = "ok", since_ms: int | None = None, detail: str | None = None) -> PartHealth:
-    return PartHealth(name=name, state=state, since_ms=since_ms, detail=detail)
-
-
-def _ill(name: str, state: State, reason: str, run_book: RunBook, since_ms: int | None = None) -> PartHealth:
-    return PartHealth(name=name, state=state, reason=reason, run_book=run_book, since_ms=since_ms)
+def _part(
+    name: str,
+    state: State,
+    reason: str | None = None,
+    run_book: RunBook | None = None,
+    since_ms: int | None = None,
+    detail: str | None = None,
+) -> PartHealth:
+    return PartHealth(name=name, state=state, reason=reason, run_book=run_book, since_ms=since_ms, detail=detail)
 
 
 def _server(gateway: GatewayStatus) -> PartHealth:
     if gateway.is_stopping:
-        return _ill("server", "failed", "it is stopping", RunBook.STOPPING)
+        return _part("server", "failed", "it is stopping", RunBook.STOPPING)
     if gateway.is_connected and gateway.is_blind:
         text = "it was stalled, or Kafka is slow: closed connections remove no broker at the moment"
-        return _ill("server", "degraded", text, RunBook.EVENT_LOOP_STALLS)
-    return _part("server")
+        return _part("server", "degraded", text, RunBook.EVENT_LOOP_STALLS)
+    return _part("server", "ok")
 
 
 def _kafka(gateway: GatewayStatus) -> PartHealth:
@@ -69,7 +72,7 @@ def _kafka(gateway: GatewayStatus) -> PartHealth:
         return _part("kafka", "ok", since_ms=gateway.since_ms)
     if not gateway.has_started:
         text = f"Kafka has accepted no records since this server's start: {gateway.reason}"
-        return _ill("kafka", "failed", text, RunBook.KAFKA_DOWN, gateway.since_ms)
+        return _part("kafka", "failed", text, RunBook.KAFKA_DOWN, gateway.since_ms)
     of_which, expiry = "", "no broker expires"
     if len(gateway.away) < gateway.partitions:
         of_which, expiry = f" of partitions {', '.join(map(str, gateway.away))}", "none of their brokers expires"
@@ -77,34 +80,34 @@ def _kafka(gateway: GatewayStatus) -> PartHealth:
         f"Kafka accepts no records{of_which}: {gateway.reason}; queries are answered from memory, {expiry}, "
         f"registrations wait, operators' changes are refused"
     )
-    return _ill("kafka", "degraded", text, RunBook.KAFKA_DOWN, gateway.since_ms)
+    return _part("kafka", "degraded", text, RunBook.KAFKA_DOWN, gateway.since_ms)
 
 
 def _tables(tables: TableStatus, stale_after_ms: int) -> PartHealth:
     if failure := tables.failure():
-        return _ill("tables", "degraded", f"they cannot be read: {failure}", RunBook.TABLES_UNREADABLE)
+        return _part("tables", "degraded", f"they cannot be read: {failure}", RunBook.TABLES_UNREADABLE)
     if tables.version < 0:
         text = "there are none yet: the job has not created them; this server knows its own brokers"
-        return _ill("tables", "degraded", text, RunBook.JOB_DOWN)
+        return _part("tables", "degraded", text, RunBook.JOB_DOWN)
     if tables.age_ms > stale_after_ms:
         text = (
             f"no commit of the job for {tables.age_ms / 1000:.0f} s: routes have that age, except for what this server"
         )
-        return _ill("tables", "degraded", f"{text} has received since", RunBook.JOB_DOWN)
-    return _part("tables")
+        return _part("tables", "degraded", f"{text} has received since", RunBook.JOB_DOWN)
+    return _part("tables", "ok")
 
 
 def _job(tables: TableStatus, now_ms: int, stale_after_ms: int) -> PartHealth:
     job, refused_at_ms = tables.job, tables.refused_at_ms
     if tables.age_ms > stale_after_ms and not tables.failure():  # unreadable tables say nothing about the job
         text = f"no commit for {tables.age_ms / 1000:.0f} s: no broker expires"
-        return _ill("job", "degraded", text, RunBook.JOB_DOWN, now_ms - tables.age_ms)
+        return _part("job", "degraded", text, RunBook.JOB_DOWN, now_ms - tables.age_ms)
     if job is not None and refused_at_ms is not None and now_ms - refused_at_ms < REFUSED_SHOWN_MS:
         text = (
             f"it refused {counted(job.dead_letters, 'record or item', 'records or items')} since its start, the last "
             f"within {REFUSED_SHOWN_MS // 60_000} minutes: `namesrv-stream dead-letters` lists them"
         )
-        return _ill("job", "degraded", text, RunBook.DEAD_LETTERS, refused_at_ms)
+        return _part("job", "degraded", text, RunBook.DEAD_LETTERS, refused_at_ms)
     return _part("job", "ok", since_ms=job.started_ms if job else None)
 
 
@@ -114,8 +117,8 @@ def _address_views(unmapped: UnmappedAddresses) -> list[PartHealth]:
         return []
     reasons = "; ".join(unmapped.reasons())
     if not reasons:
-        return [_part("address_views")]
-    return [_ill("address_views", "degraded", reasons, RunBook.ADDRESSES_UNMAPPED)]
+        return [_part("address_views", "ok")]
+    return [_part("address_views", "degraded", reasons, RunBook.ADDRESSES_UNMAPPED)]
 
 
 _TEXT = ("text/plain", None)
@@ -187,12 +190,12 @@ class StatusPage:
         """Return the health of all parts of the server, in the order in which an operator would check them."""
         figures, gateway, tables = self._figures, self._figures.gateway.status, self._figures.tables
         held, native_lane = len(figures.view.table.held), figures.native_lane
-        guard, lane = _part("guard"), _part("native_lane", detail=native_lane.text)
+        guard, lane = _part("guard", "ok"), _part("native_lane", "ok", detail=native_lane.text)
         if held:
             text = f"it holds {counted(held, 'broker')} that appear to be dead: see `namesrv-stream guard list`"
-            guard = _ill("guard", "degraded", text, RunBook.BROKERS_HELD)
+            guard = _part("guard", "degraded", text, RunBook.BROKERS_HELD)
         if native_lane.is_fault:
-            lane = _ill("native_lane", "degraded", native_lane.text, RunBook.NATIVE_LANE)
+            lane = _part("native_lane", "degraded", native_lane.text, RunBook.NATIVE_LANE)
         job = _job(tables, self._clock.now_ms(), self._stale_after_ms)
         others = [guard, *_address_views(figures.unmapped), lane]
         return [_server(gateway), _kafka(gateway), _tables(tables, self._stale_after_ms), job, *others]
