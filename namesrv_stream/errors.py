@@ -27,6 +27,7 @@
     ├── RebuildRefused *               exit 1: the new tables would lose or change data of the old ones
     └── PrerequisiteMissing            exit 3: names what is missing and how to get it
         ├── KafkaUnreachable
+        │   └── KafkaRefuses           Kafka answers, and does not permit a request
         └── StoreUnreachable
 """
 
@@ -221,6 +222,16 @@ class KafkaUnreachable(PrerequisiteMissing):
             "start it, or correct kafka.bootstrap_servers",
         )
         self.bootstrap_servers = bootstrap_servers
+
+
+class KafkaRefuses(KafkaUnreachable):
+    """Kafka does not permit a request of this user. Callers treat it as an outage, because an ACL may be granted."""
+
+    def __init__(self, bootstrap_servers: str, reason: str) -> None:
+        super().__init__(bootstrap_servers, reason)
+        self.name = f"Kafka at {bootstrap_servers} does not permit a request ({reason})"
+        self.remedy = "grant this user the operations that docs/production.md lists"
+        self.args = (f"{self.name}: {self.remedy}",)
 
 
 class StoreUnreachable(PrerequisiteMissing):

@@ -184,7 +184,8 @@ class Answer:
         sections: The tables. CSV contains the first one.
         extent: The time that the history covers.
         notes: Further notes for people.
-        counted_to_ms: Time up to which heartbeats are counted, epoch milliseconds; None without such figures.
+        counted_to_ms: Time up to which heartbeats are counted, epoch milliseconds; None without such figures, or if
+            none are counted yet.
     """
 
     since_ms: int

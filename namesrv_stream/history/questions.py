@@ -114,7 +114,10 @@ def _of_brokers(past: Past, question: Question) -> Answer:
 
 def _answer_of(past: Past, window: Window, *sections: Section, counts_heartbeats: bool = False) -> Answer:
     counted_to_ms = past.all_counted_to_ms(window.until_ms) if counts_heartbeats else None
-    return Answer(window.since_ms, window.until_ms, sections, past.extent, _gone_notes(past), counted_to_ms)
+    notes = _gone_notes(past)
+    if counts_heartbeats and counted_to_ms is None:
+        notes = (*notes, "no heartbeats are counted yet")
+    return Answer(window.since_ms, window.until_ms, sections, past.extent, notes, counted_to_ms)
 
 
 def _gone_notes(past: Past) -> tuple[str, ...]:

@@ -39,6 +39,8 @@ def sessions_between(
 ) -> pa.Table:
     """Return the rows of ``sessions.sql`` with the numbers of their replicas; blocks.
 
+    ``heartbeats`` is null for a session of which no heartbeat is counted yet.
+
     Args:
         window: The period. Later starts and ends are ignored.
         cluster: Only this cluster; None for all.
@@ -49,7 +51,15 @@ def sessions_between(
     """
     only = {"cluster": cluster, "broker_name": broker_name}
     found = past.query("sessions", **asdict(window), **only)
-    return with_replicas(found)
+    return with_replicas(_without_uncounted(found, past.counted_to_ms))
+
+
+def _without_uncounted(sessions: pa.Table, counted_to_ms: Mapping[int, int]) -> pa.Table:
+    """Return the sessions with null ``heartbeats`` instead of 0 if they began after the last count."""
+    rows = sessions.select(["heartbeats", "up_ms", "partition"]).to_pylist()
+    is_known = [row["heartbeats"] or row["up_ms"] < counted_to_ms.get(row["partition"], 0) for row in rows]
+    heartbeats = pc.if_else(pa.array([bool(known) for known in is_known]), sessions["heartbeats"], None)
+    return sessions.set_column(sessions.schema.get_field_index("heartbeats"), "heartbeats", heartbeats)
 
 
 def with_replicas(sessions: pa.Table) -> pa.Table:

@@ -10,9 +10,10 @@ Source: kafka-python 3, KafkaClient's configuration; kafka.apache.org/documentat
 from pathlib import Path
 from typing import Any, Final
 
+from kafka.errors import AuthorizationError
 from kafka.net.compat import KafkaNetClient
 
-from namesrv_stream.errors import ConfigError
+from namesrv_stream.errors import ConfigError, KafkaRefuses, KafkaUnreachable
 from namesrv_stream.ports import reachable_host
 from namesrv_stream.processes import read_run_file
 from namesrv_stream.settings import Settings, is_secret
@@ -125,6 +126,12 @@ def _shared(settings: Settings, without: frozenset[str]) -> dict[str, Any]:
 def reason_of(error: BaseException) -> str:
     """Return the text of an error of Kafka's client on one line of at most 200 characters; its class if it has none."""
     return " ".join(str(error).split())[:200] or type(error).__name__
+
+
+def unreachable(settings: Settings, error: BaseException) -> KafkaUnreachable:
+    """Return the product's error for an error of Kafka's client."""
+    kind = KafkaRefuses if isinstance(error, AuthorizationError) else KafkaUnreachable
+    return kind(bootstrap_servers(settings), reason_of(error))
 
 
 _FILE: Final = "_file"

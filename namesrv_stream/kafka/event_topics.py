@@ -30,7 +30,7 @@ from kafka.errors import (
 )
 
 from namesrv_stream.errors import ConfigError, KafkaUnreachable
-from namesrv_stream.kafka.clients import admin_config, bootstrap_servers, consumer_config, producer_config, reason_of
+from namesrv_stream.kafka.clients import admin_config, consumer_config, producer_config, reason_of, unreachable
 from namesrv_stream.route.event_json import encode_event
 from namesrv_stream.route.events import DIRECT, Origin, SettingsChanged
 from namesrv_stream.settings import Settings
@@ -52,19 +52,18 @@ def ensure_topics(settings: Settings) -> None:
         KafkaUnreachable: No Kafka broker answers.
         ConfigError: A topic has unsuitable settings; the text names the topic and Kafka's setting.
     """
-    servers = bootstrap_servers(settings)
     try:
         admin = KafkaAdminClient(**admin_config(settings))
     except KafkaConfigurationError as error:
         raise ConfigError("settings", "kafka.extra", str(error)) from None
     except (KafkaError, OSError) as error:
-        raise KafkaUnreachable(servers, reason_of(error)) from None
+        raise unreachable(settings, error) from None
     try:
         for topic, partitions in _wanted(settings):
             _create(admin, topic, partitions, settings)
             _verify(admin, topic, partitions, settings)
     except KafkaError as error:
-        raise KafkaUnreachable(servers, reason_of(error)) from None
+        raise unreachable(settings, error) from None
     finally:
         admin.close()
 
@@ -87,6 +86,9 @@ def topic_configs(settings: Settings) -> dict[str, str]:
 
 
 def _create(admin: KafkaAdminClient, topic: str, partitions: int, settings: Settings) -> None:
+    # The request to create a topic needs permission even if the topic exists.
+    if admin.describe_topics([topic])[0]["partitions"]:
+        return
     wanted = {
         "num_partitions": partitions,
         "replication_factor": settings.kafka.replication_factor,
@@ -234,7 +236,7 @@ class TopicGrowth:
             raise self._unreachable(error) from None
 
     def _unreachable(self, error: Exception) -> KafkaUnreachable:
-        return KafkaUnreachable(bootstrap_servers(self._settings), reason_of(error))
+        return unreachable(self._settings, error)
 
 
 def log_first_settings(settings: Settings) -> None:

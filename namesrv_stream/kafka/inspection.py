@@ -11,8 +11,8 @@ from kafka import KafkaAdminClient, KafkaConsumer, TopicPartition
 from kafka.admin import ConfigResource, ConfigResourceType
 from kafka.errors import KafkaConfigurationError, KafkaError
 
-from namesrv_stream.errors import ConfigError, EventDecodeError, KafkaUnreachable
-from namesrv_stream.kafka.clients import admin_config, bootstrap_servers, consumer_config, reason_of
+from namesrv_stream.errors import ConfigError, EventDecodeError
+from namesrv_stream.kafka.clients import admin_config, bootstrap_servers, consumer_config, unreachable
 from namesrv_stream.kafka.event_topics import topic_doubts, topic_faults
 from namesrv_stream.kafka.log_reader import LogReader
 from namesrv_stream.route.event_json import decode_record
@@ -104,7 +104,7 @@ def inspect_log(settings: Settings) -> InspectedLog:
     except KafkaConfigurationError as error:
         raise ConfigError("settings", "kafka.extra", str(error)) from None
     except (KafkaError, OSError) as error:
-        raise KafkaUnreachable(servers, reason_of(error)) from None
+        raise unreachable(settings, error) from None
     held = sum(last.values()) - sum(first.values())
     has_commits = events is not None and shows_commits(settings)
     return InspectedLog(servers, brokers, events, dead_letters, earliest, end, newest_ms, held, has_commits)

@@ -14,7 +14,7 @@ from kafka import KafkaAdminClient, KafkaConsumer, TopicPartition
 from kafka.errors import KafkaError, KafkaTimeoutError, OffsetOutOfRangeError
 
 from namesrv_stream.errors import ConfigError, KafkaUnreachable
-from namesrv_stream.kafka.clients import admin_config, bootstrap_servers, consumer_config, reason_of
+from namesrv_stream.kafka.clients import admin_config, consumer_config, unreachable
 from namesrv_stream.route.fold.folded_log import FoldedLog, Place, fingerprint
 from namesrv_stream.route.fold.step import Record
 from namesrv_stream.settings import Settings
@@ -38,7 +38,7 @@ class LogReader:
 
     def __init__(self, settings: Settings, topic: str | None = None, timeout_ms: int | None = None) -> None:
         self._topic = topic or settings.kafka.broker_events_topic
-        self._servers = bootstrap_servers(settings)
+        self._settings = settings
         self._until_s = None if timeout_ms is None else time.monotonic() + timeout_ms / 1000
         # "none" makes records that are removed during the reading an error. Otherwise the gap would be skipped
         # silently.
@@ -165,7 +165,7 @@ class LogReader:
         return {} if left_ms is None else {"timeout_ms": max(1, left_ms)}
 
     def _unreachable(self, error: Exception) -> KafkaUnreachable:
-        return KafkaUnreachable(self._servers, reason_of(error))
+        return unreachable(self._settings, error)
 
 
 @dataclass(frozen=True, slots=True)
@@ -214,7 +214,7 @@ def read_extent(settings: Settings, only: Collection[int] | None = None) -> Topi
         finally:
             consumer.close()
     except (KafkaError, OSError) as error:
-        raise KafkaUnreachable(bootstrap_servers(settings), reason_of(error)) from None
+        raise unreachable(settings, error) from None
     return TopicExtent(str(described["topic_id"]), earliest, end)
 
 

@@ -30,6 +30,12 @@ Value = Annotated[str, typer.Argument(metavar="VALUE", show_default=False)]
 BrokerName = Annotated[str, typer.Argument(metavar="BROKER", show_default=False)]
 
 
+_STILL_AT_BROKERS = (
+    "A broker that still has the topic registers it again within half a minute. `mqadmin deleteTopic` also deletes it"
+    " at the brokers, with its messages."
+)
+
+
 def register(app: typer.Typer, kv_app: typer.Typer) -> None:
     """Add the groups of commands to ``app``, and the commands of the KV table to their group."""
     for name, command in (
@@ -145,10 +151,12 @@ def topic_delete(
 ) -> None:
     """Delete the route of a topic.
 
-    A broker that still has the topic registers it again.
+    A broker that still has the topic registers it again, within half a minute.
     """
     addrs = target.ask(lambda servers: admin.delete_topic(servers, topic, cluster, TIMEOUT_MS))
     report(f"deleted the route of {topic}", addrs, as_json)
+    if not as_json:
+        emit(f"{_STILL_AT_BROKERS}\n")
 
 
 def config_get(

@@ -48,6 +48,7 @@ class PartHealth(Answer):
     name: str
     state: Literal["ok", "degraded", "failed"]
     reason: str | None = Field(None, description="why it is not ok, and what that means")
+    run_book: str | None = Field(None, description="page and heading of the documentation that says what to do")
     since_ms: Ms | None = None
     detail: str | None = Field(None, description="what it does, where there is a choice")
 

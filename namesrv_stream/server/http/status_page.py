@@ -18,6 +18,7 @@ from namesrv_stream.client.server_states import PartitionParts, PartRows, Server
 from namesrv_stream.clock import Clock
 from namesrv_stream.metrics import CONTENT_TYPE
 from namesrv_stream.route.digest import Part
+from namesrv_stream.run_books import RunBook, with_run_book
 from namesrv_stream.server.gateway.gateway import GatewayStatus
 from namesrv_stream.server.http.answers import Health, PartHealth, Problem, Readiness
 from namesrv_stream.server.http.operation import JSON, Query, answers
@@ -42,22 +43,27 @@ def worst(parts: Iterable[PartHealth]) -> State:
 def as_text(parts: Iterable[PartHealth]) -> str:
     """Return one line per part, for people and for the logs of probes."""
     marks = {"ok": "[+]", "degraded": "[~]", "failed": "[-]"}
-    texts = ((part, part.reason or part.detail) for part in parts)
+    texts = ((part, with_run_book(part.reason, part.run_book) if part.reason else part.detail) for part in parts)
     return "".join(f"{marks[p.state]} {p.name} {p.state}{f': {text}' if text else ''}\n" for p, text in texts)
 
 
 def _part(
-    name: str, state: State, reason: str | None = None, since_ms: int | None = None, detail: str | None = None
+    name: str,
+    state: State,
+    reason: str | None = None,
+    run_book: RunBook | None = None,
+    since_ms: int | None = None,
+    detail: str | None = None,
 ) -> PartHealth:
-    return PartHealth(name=name, state=state, reason=reason, since_ms=since_ms, detail=detail)
+    return PartHealth(name=name, state=state, reason=reason, run_book=run_book, since_ms=since_ms, detail=detail)
 
 
 def _server(gateway: GatewayStatus) -> PartHealth:
     if gateway.is_stopping:
-        return _part("server", "failed", "it is stopping")
+        return _part("server", "failed", "it is stopping", RunBook.STOPPING)
     if gateway.is_connected and gateway.is_blind:
         text = "it was stalled, or Kafka is slow: closed connections remove no broker at the moment"
-        return _part("server", "degraded", text)
+        return _part("server", "degraded", text, RunBook.EVENT_LOOP_STALLS)
     return _part("server", "ok")
 
 
@@ -66,7 +72,7 @@ def _kafka(gateway: GatewayStatus) -> PartHealth:
         return _part("kafka", "ok", since_ms=gateway.since_ms)
     if not gateway.has_started:
         text = f"Kafka has accepted no records since this server's start: {gateway.reason}"
-        return _part("kafka", "failed", text, gateway.since_ms)
+        return _part("kafka", "failed", text, RunBook.KAFKA_DOWN, gateway.since_ms)
     of_which, expiry = "", "no broker expires"
     if len(gateway.away) < gateway.partitions:
         of_which, expiry = f" of partitions {', '.join(map(str, gateway.away))}", "none of their brokers expires"
@@ -74,23 +80,24 @@ def _kafka(gateway: GatewayStatus) -> PartHealth:
         f"Kafka accepts no records{of_which}: {gateway.reason}; queries are answered from memory, {expiry}, "
         f"registrations wait, operators' changes are refused"
     )
-    return _part("kafka", "degraded", text, gateway.since_ms)
+    return _part("kafka", "degraded", text, RunBook.KAFKA_DOWN, gateway.since_ms)
 
 
 def _tables(tables: TableStatus) -> PartHealth:
     if failure := tables.failure():
-        return _part("tables", "degraded", f"they cannot be read: {failure}")
+        return _part("tables", "degraded", f"they cannot be read: {failure}", RunBook.TABLES_UNREADABLE)
     if tables.missed_in:
         text = f"the log shows that the job has committed, but {tables.missed_in} contains no tables: check data.tables"
-        return _part("tables", "failed", f"{text} (without it, data.dir); this server knows its own brokers only")
+        text = f"{text} (without it, data.dir); this server knows its own brokers only"
+        return _part("tables", "failed", text, RunBook.TABLES_UNREADABLE)
     if tables.version < 0:
         text = "there are none yet: the job has not created them; this server knows its own brokers"
-        return _part("tables", "degraded", text)
+        return _part("tables", "degraded", text, RunBook.JOB_DOWN)
     if tables.is_stale:
         text = (
             f"no commit of the job for {tables.age_ms / 1000:.0f} s: routes have that age, except for what this server"
         )
-        return _part("tables", "degraded", f"{text} has received since")
+        return _part("tables", "degraded", f"{text} has received since", RunBook.JOB_DOWN)
     return _part("tables", "ok")
 
 
@@ -100,15 +107,16 @@ def _job(tables: TableStatus, now_ms: int, *, has_folded: bool) -> PartHealth:
     is_known = not (tables.failure() or tables.missed_in)  # otherwise the tables say nothing about the job
     if tables.is_stale and is_known:
         text = f"no commit for {tables.age_ms / 1000:.0f} s: no broker expires"
-        return _part("job", "degraded", text, now_ms - tables.age_ms)
+        return _part("job", "degraded", text, RunBook.JOB_DOWN, now_ms - tables.age_ms)
     if job is None and not has_folded and is_known:
-        return _part("job", "degraded", "no commit yet, it may still be starting: no broker expires")
+        text = "no commit yet, it may still be starting: no broker expires"
+        return _part("job", "degraded", text, RunBook.JOB_DOWN)
     if job is not None and refused_at_ms is not None and now_ms - refused_at_ms < REFUSED_SHOWN_MS:
         text = (
             f"it refused {counted(job.dead_letters, 'record or item', 'records or items')} since its start, the last "
             f"within {REFUSED_SHOWN_MS // 60_000} minutes: `namesrv-stream dead-letters` lists them"
         )
-        return _part("job", "degraded", text, refused_at_ms)
+        return _part("job", "degraded", text, RunBook.DEAD_LETTERS, refused_at_ms)
     refusals_end_ms = 0 if refused_at_ms is None else refused_at_ms + REFUSED_SHOWN_MS
     return _part("job", "ok", since_ms=max(job.started_ms, tables.resumed_ms, refusals_end_ms) if job else None)
 
@@ -118,7 +126,9 @@ def _address_views(unmapped: UnmappedAddresses) -> list[PartHealth]:
     if not unmapped.is_relevant:
         return []
     reasons = "; ".join(unmapped.reasons())
-    return [_part("address_views", "degraded" if reasons else "ok", reasons or None)]
+    if not reasons:
+        return [_part("address_views", "ok")]
+    return [_part("address_views", "degraded", reasons, RunBook.ADDRESSES_UNMAPPED)]
 
 
 _TEXT = ("text/plain", None)
@@ -192,9 +202,9 @@ class StatusPage:
         guard, lane = _part("guard", "ok"), _part("native_lane", "ok", detail=native_lane.text)
         if held:
             text = f"it holds {counted(held, 'broker')} that appear to be dead: see `namesrv-stream guard list`"
-            guard = _part("guard", "degraded", text)
+            guard = _part("guard", "degraded", text, RunBook.BROKERS_HELD)
         if native_lane.is_fault:
-            lane = _part("native_lane", "degraded", native_lane.text)
+            lane = _part("native_lane", "degraded", native_lane.text, RunBook.NATIVE_LANE)
         job = _job(tables, self._clock.now_ms(), has_folded=any(figures.view.next_offsets.values()))
         others = [guard, *_address_views(figures.unmapped), lane]
         return [_server(gateway), _kafka(gateway), _tables(tables), job, *others]

@@ -8,6 +8,7 @@ from namesrv_stream.errors import ConfigError, NamesrvStreamError, StoreUnreacha
 from namesrv_stream.instants import instant
 from namesrv_stream.kafka.inspection import InspectedLog, InspectedTopic, stored_topic_id
 from namesrv_stream.route.fold.state import decode_state
+from namesrv_stream.run_books import RunBook
 from namesrv_stream.settings import Settings
 from namesrv_stream.settings.installation import late_history, running_parts
 from namesrv_stream.table_errors import RESTORE_OR_NEW_TABLES, StateFromNewerVersion
@@ -287,5 +288,7 @@ def _history_process(settings: Settings, now_ms: int) -> Iterator[Finding]:
     to_ms = mark.newest_ms if mark is not None else 0
     if reason := late_history(settings, to_ms, now_ms):
         age = f"the data ends at {instant(to_ms)}" if to_ms else "there is no data"
-        remedy = "its log, DATA/logs/history-job.log, has the reason; without one, start it: namesrv-stream history-job"
-        yield warning("history", f"{reason}; {age}", remedy)
+        remedy = (
+            f"its log, DATA/logs/history-job.log, has the reason; without one, start it; see {RunBook.HISTORY_BEHIND}"
+        )
+        yield warning("history", f"{reason} on this data directory; {age}", remedy)

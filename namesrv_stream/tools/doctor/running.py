@@ -12,6 +12,7 @@ from namesrv_stream.client.server_states import BadAnswer, ServerUnreachable, fe
 from namesrv_stream.clock import SystemClock
 from namesrv_stream.errors import ConfigError
 from namesrv_stream.ports import require_free
+from namesrv_stream.run_books import FAULTS
 from namesrv_stream.settings import AdminSettings, Settings
 from namesrv_stream.settings.installation import running_parts, server_address
 from namesrv_stream.tools.doctor.finding import Finding, fault, fine, note, warning
@@ -82,10 +83,9 @@ def processes(settings: Settings) -> Iterator[Finding]:
         return
     yield fine("processes", ", ".join(f"{part} (pid {fields['pid']})" for part, fields in here.items()))
     if "serve" in here and "job" not in here:
-        remedy = "wait if it has just been started; otherwise start it: namesrv-stream job (its log: DATA/logs/job.log)"
-        yield warning(
-            "processes", "no job is ready on this data directory: servers answer, but no broker expires", remedy
-        )
+        # It may run on another machine. The server's answer says whether one commits.
+        text = "no job is ready on this data directory: without one elsewhere, no broker expires"
+        yield note("processes", text, "if it belongs here: namesrv-stream job (its log: DATA/logs/job.log)")
 
 
 def ports(settings: Settings) -> Iterator[Finding]:
@@ -170,12 +170,12 @@ def _readiness(area: str, reply: Reply) -> Finding:
     try:
         answer: dict[str, Any] = orjson.loads(reply.body)
         ready, reasons = bool(answer["ready"]), "; ".join(map(str, answer["reasons"]))
+        places = {str(part["run_book"]): None for part in answer.get("parts", ()) if "run_book" in part}
     except (orjson.JSONDecodeError, KeyError, TypeError):
         return fault(area, "another program answers there, not a namesrv-stream server", "correct the address")
+    remedy = f"see {', '.join(places) or 'docs/operations.md'}"
     if not ready:
-        return fault(area, f"not ready: {reasons}", "see the run book of each reason in docs/operations.md")
-    return (
-        warning(area, f"ready, but: {reasons}", "see the run book of each reason in docs/operations.md")
-        if reasons
-        else fine(area, "ready")
-    )
+        return fault(area, f"not ready: {reasons}", remedy)
+    if not reasons:
+        return fine(area, "ready")
+    return (warning if FAULTS.isdisjoint(places) else fault)(area, f"ready, but: {reasons}", remedy)

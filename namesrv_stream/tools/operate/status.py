@@ -28,12 +28,15 @@ _UNREGISTERED: Final = "unregistered"  # the cause
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """A part of a server's health: ``state`` is ok, degraded or failed; ``reason`` says why it is not ok."""
+    """A part of a server's health: ``state`` is ok, degraded or failed; ``reason`` says why it is not ok, and
+    ``run_book`` where to read what to do.
+    """
 
     name: str
     state: str
     reason: str = ""
     since_ms: int | None = None
+    run_book: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,6 +18,7 @@ from namesrv_stream.clock import SystemClock
 from namesrv_stream.errors import ConfigError, NamesrvStreamError
 from namesrv_stream.instants import instant
 from namesrv_stream.logs import report_error, safe
+from namesrv_stream.run_books import RunBook, with_run_book
 from namesrv_stream.settings import Settings
 from namesrv_stream.settings.installation import Configuration, configured, late_history, running_parts
 from namesrv_stream.tables.storage import tables_of
@@ -92,7 +93,8 @@ def _print_parts(status: Status, now_ms: int) -> None:
         to_ms, age = status.history_to_ms, ""
         if to_ms is not None:
             age = f"data up to {instant(to_ms)}, {duration(now_ms - to_ms)} ago"
-        detail = "; ".join(filter(None, (status.history.reason, age)))
+        reason = with_run_book(status.history.reason, status.history.run_book)
+        detail = "; ".join(filter(None, (age, reason)))
         _add_part(table, ["-"] if has_many else [], status.history, detail)
     print_table(table)
 
@@ -104,7 +106,7 @@ def _add_part(table: Table, head: list[str], part: Part, detail: str) -> None:
 
 def _detail(part: Part, health: Health, now_ms: int) -> str:
     if part.reason:
-        return part.reason
+        return with_run_book(part.reason, part.run_book)
     if part.name == "tables":
         return f"version {health.version}, last commit {duration(health.age_ms)} ago"
     return "" if part.since_ms is None else f"for {duration(now_ms - part.since_ms)}"
@@ -261,9 +263,9 @@ def _add_history(status: Status, settings: Settings) -> None:
     try:
         mark = read_mark(tables_of(settings) / HEARTBEAT_MINUTES)
     except (NamesrvStreamError, OSError) as error:
-        status.history = Part("history", "degraded", str(error))
+        status.history = Part("history", "degraded", str(error), run_book=RunBook.HISTORY_BEHIND)
         return
     status.history_to_ms = (mark.newest_ms if mark else 0) or None
     status.history = Part("history", "ok", "" if status.history_to_ms else "no data yet")
     if reason := late_history(settings, status.history_to_ms or 0, SystemClock().now_ms()):
-        status.history = Part("history", "degraded", f"{reason}: see its log")
+        status.history = Part("history", "degraded", reason, run_book=RunBook.HISTORY_BEHIND)

@@ -7,6 +7,8 @@ from typing import Final
 
 import pytest
 
+from namesrv_stream.run_books import RunBook
+
 _ROOT: Final = Path(__file__).resolve().parents[3]
 _DOCUMENTS: Final = sorted(
     path.relative_to(_ROOT)
@@ -48,6 +50,11 @@ def _leads_nowhere(document: Path, link: str) -> str:
     if anchor and target.suffix == ".md" and anchor not in _anchors(target.read_text(encoding="utf-8")):
         return f"{link}: it has no such heading"
     return ""
+
+
+@pytest.mark.parametrize("run_book", RunBook)
+def test_run_books_that_the_product_names_exist(run_book: RunBook) -> None:
+    assert _leads_nowhere(Path("README.md"), run_book) == ""
 
 
 def test_documents_are_found() -> None:

@@ -79,3 +79,8 @@ def test_the_java_and_the_python_of_the_page_are_those_that_are_required() -> No
     versions = {row.what: row.version for row in _rows(_PAGE)}
     assert f"JAVA_MAJOR: Final = {versions['Java']} " in (_ROOT / "namesrv_stream/prerequisites.py").read_text("utf-8")
     assert f'requires-python = ">={versions["Python"]}"' in (_ROOT / "pyproject.toml").read_text("utf-8")
+
+
+def test_every_release_says_how_to_upgrade() -> None:
+    releases = re.split(r"^## ", (_ROOT / "CHANGELOG.md").read_text(encoding="utf-8"), flags=re.MULTILINE)[1:]
+    assert [r.partition("\n")[0] for r in releases if "**Upgrade:** " not in r.partition("\n### ")[0]] == []

@@ -11,7 +11,8 @@ from pathlib import Path
 import pytest
 
 from namesrv_stream.cli import main
-from tests.support.builders import BEGIN_MS
+from namesrv_stream.tables.layout import HEARTBEAT_MINUTES
+from tests.support.builders import BEGIN_MS, Log, a_registration
 from tests.support.history_tables import HistoryOfLogs
 
 Run = Callable[..., tuple[int, str, str]]
@@ -104,6 +105,44 @@ def test_all_output_formats_have_the_same_content(ask: Run) -> None:
     assert [row["cause"] or "" for row in of_json] == [row["cause"] for row in of_csv]
     assert [row["heartbeats"] for row in of_json] == [int(row["heartbeats"]) for row in of_csv]
     assert of_csv[0]["down"].startswith("2023-11-14T23:14:5")
+
+
+def test_heartbeats_before_the_first_count_are_unknown_and_not_zero(run: Run, tmp_path: Path) -> None:
+    log = Log()
+    log.register(a_registration())
+    log.pass_time(90_000)
+    tables = HistoryOfLogs(tmp_path, log)
+    tables.write_all()
+    question = (
+        "history",
+        "broker-a",
+        "--data-dir",
+        str(tmp_path),
+        "--since",
+        str(BEGIN_MS),
+        "--until",
+        str(log.now_ms),
+    )
+    counted = json.loads(run(*question, "--json")[1])
+    shutil.rmtree(tables.settings.data.tables_dir / HEARTBEAT_MINUTES)
+    before, text = json.loads(run(*question, "--json")[1]), run(*question)[1]
+    assert [s["heartbeats"] for s in (*counted["sessions"], *before["sessions"])] == [1, None]
+    assert "no heartbeats are counted yet" in text
+    assert "no heartbeats are counted yet" not in " ".join(counted["notes"])
+
+
+def test_heartbeats_of_a_session_after_the_last_count_are_unknown(run: Run, tmp_path: Path) -> None:
+    log = Log()
+    log.register(a_registration())
+    log.pass_time(90_000)
+    counted_to = {0: log.state.next_offset}
+    log.register(a_registration(broker_name="broker-b"), connection=2)
+    tables = HistoryOfLogs(tmp_path, log)
+    tables.write_all()
+    tables.write_minutes(counted_to)
+    until = str(log.now_ms + 1_000)
+    _, out, _ = run("history", "--data-dir", str(tmp_path), "--since", str(BEGIN_MS), "--until", until, "--json")
+    assert {b["broker_name"]: b["heartbeats"] for b in json.loads(out)["brokers"]} == {"broker-a": 1, "broker-b": None}
 
 
 def test_a_topics_changes_are_listed(ask: Run) -> None:

@@ -1,8 +1,13 @@
 """Faults of topics that others have created."""
 
-import pytest
+from collections.abc import Mapping
+from typing import Any
 
-from namesrv_stream.errors import ConfigError
+import pytest
+from kafka.errors import TopicAuthorizationFailedError
+
+from namesrv_stream.errors import ConfigError, KafkaRefuses
+from namesrv_stream.kafka import event_topics
 from namesrv_stream.kafka.event_topics import ensure_topics, topic_configs, topic_doubts, topic_faults
 from namesrv_stream.settings import Settings, load_settings, parse_set_flag
 
@@ -56,3 +61,36 @@ def test_created_topic_with_three_replicas_needs_two_in_sync(factor: int, in_syn
 @pytest.mark.parametrize(("replicas", "in_sync", "doubts"), [(1, "1", 0), (2, "1", 0), (3, "1", 1), (3, "2", 0)])
 def test_three_replicas_of_which_one_acknowledges_are_doubtful(replicas: int, in_sync: str, doubts: int) -> None:
     assert len(topic_doubts({"min.insync.replicas": in_sync}, replicas)) == doubts
+
+
+class _AdminWithoutCreate:
+    """Kafka's admin client, for a user that may describe topics and not create them."""
+
+    existing: frozenset[str] = frozenset()
+
+    def __init__(self, **_: object) -> None:
+        return
+
+    def describe_topics(self, topics: list[str]) -> list[dict[str, Any]]:
+        return [{"partitions": [{"replica_nodes": [1]}] if topic in self.existing else []} for topic in topics]
+
+    def describe_configs(self, resources: list[Any], **_: object) -> dict[str, Any]:
+        values = {name: {"value": value} for name, value in topic_configs(Settings()).items()}
+        return {"topic": {resource.name: values for resource in resources}}
+
+    def create_topics(self, topics: Mapping[str, object], **_: object) -> None:
+        raise TopicAuthorizationFailedError(f"creation of {list(topics)}")
+
+    def close(self) -> None:
+        return
+
+
+def test_existing_topics_are_used_without_the_right_to_create_topics(monkeypatch: pytest.MonkeyPatch) -> None:
+    kafka = Settings().kafka
+    monkeypatch.setattr(event_topics, "KafkaAdminClient", _AdminWithoutCreate)
+    monkeypatch.setattr(_AdminWithoutCreate, "existing", {kafka.broker_events_topic, kafka.dead_letter_topic})
+    ensure_topics(Settings())
+    monkeypatch.setattr(_AdminWithoutCreate, "existing", {kafka.broker_events_topic})
+    with pytest.raises(KafkaRefuses, match=r"does not permit a request .*dead-letters.*docs/production\.md") as refusal:
+        ensure_topics(Settings())
+    assert "does not answer" not in str(refusal.value)

@@ -6,6 +6,7 @@ from typing import Any, Final
 
 from namesrv_stream.clock import Clock
 from namesrv_stream.instants import duration
+from namesrv_stream.run_books import with_run_book
 from namesrv_stream.server.http.answers import PartHealth
 from namesrv_stream.server.http.console.brokers import LIVE, FleetSnapshot
 from namesrv_stream.server.http.console.query import Tone
@@ -27,9 +28,15 @@ TONES: Final[dict[str, Tone]] = {"ok": "good", "degraded": "warn", "failed": "ba
 
 def pipeline(figures: ServerMetrics, parts: Sequence[PartHealth], clock: Clock) -> dict[str, Any]:
     refused: Tone = next((TONES[part.state] for part in parts if part.name == "job" and part.reason), "calm")
-    texts = [(part, TONES[part.state], part.reason or part.detail or _MEANING.get(part.name, "")) for part in parts]
+    texts = [(part, TONES[part.state], _text(part)) for part in parts]
     shown = [*_own_figures(figures), *_job_figures(figures.tables.job, refused, clock.now_ms())]
     return {"parts": texts, "figures": shown}
+
+
+def _text(part: PartHealth) -> str:
+    if part.reason:
+        return with_run_book(part.reason, part.run_book)
+    return part.detail or _MEANING.get(part.name, "")
 
 
 def _figure(label: str, value: object, note: str, *, warn: bool = False) -> dict[str, Any]:
@@ -86,7 +93,7 @@ def summary(figures: ServerMetrics, fleet: FleetSnapshot, parts: Sequence[PartHe
         "tone": "warn" if state == "ok" and attention else TONES[state],
         "verdict": _verdict(state, attention),
         "sentence": _sentence(figures, fleet, names),
-        "reasons": [part.reason for part in parts if part.reason],
+        "reasons": [with_run_book(part.reason, part.run_book) for part in parts if part.reason],
         "tiles": _tiles(figures, fleet),
         "clusters": [_cluster(fleet, name) for name in names[:_MOST_CLUSTERS]],
         "more_clusters": max(0, len(names) - _MOST_CLUSTERS),

@@ -189,6 +189,16 @@ async def test_port_out_of_range_is_reported(run: Run) -> None:
     assert "port 99999 is out of range" in (await run("clusters", "-n", "127.0.0.1:99999"))[2]
 
 
+async def test_deletion_of_a_topic_says_that_brokers_register_it_again(run: Run) -> None:
+    async with ScriptedNameServer() as server:
+        code, out, _ = await run("topic", "delete", "t", "-n", server.addr)
+        assert (code, out.splitlines()[0]) == (0, f"deleted the route of t at {server.addr}")
+        assert "registers it again" in out
+        assert "`mqadmin deleteTopic`" in out
+        _, as_json, _ = await run("topic", "delete", "t", "-n", server.addr, "--json")
+        assert json.loads(as_json) == {"name_servers": [server.addr]}
+
+
 @pytest.mark.parametrize("command", [["agent", "--help"], ["kv", "list", "--help"], ["--help"], ["serve", "--help"]])
 async def test_help_fits_80_columns_and_truncates_no_option(
     run: Run, monkeypatch: pytest.MonkeyPatch, command: list[str]

@@ -32,6 +32,7 @@ async def test_a_server_that_loses_kafka_stays_ready_and_says_since_when_it_is_b
     assert (ready.status, health["state"], health["kafka"]) == (200, "yellow", "down")
     assert kafka["since_ms"] == served.rig.clock.now_ms()
     assert "no broker answers" in kafka["reason"]
+    assert kafka["run_book"] == "docs/operations.md#namesrvkafkadown"
 
 
 async def test_a_server_that_loses_one_partition_says_which() -> None:
@@ -66,7 +67,7 @@ async def test_tables_that_stand_still_or_cannot_be_read_turn_health_yellow() ->
         unreadable = (await served.get("/healthz?format=text")).body.decode()
     assert green["state"] == "green"
     assert "[~] tables degraded: no commit of the job for 60 s" in stale
-    assert "[~] job degraded: no commit for 60 s: no broker expires" in stale
+    assert "[~] job degraded: no commit for 60 s: no broker expires; see docs/operations.md#namesrvjobdown\n" in stale
     assert "[~] tables degraded: they cannot be read: a file is gone" in unreadable
     assert "[+] job ok" in unreadable
 

@@ -1,5 +1,6 @@
 """Address views at the HTTP port: routes in a view, and the addresses for which it has no mapping."""
 
+from namesrv_stream.run_books import RunBook
 from namesrv_stream.server.view.client_views import UnmappedAddresses
 from tests.support.http_rig import JOB, HttpRig
 from tests.support.name_server import MASTER, a_registration_request
@@ -44,7 +45,8 @@ async def test_unmapped_addresses_are_counted_and_shown() -> None:
         await served.rig.core.unmapped.refresh()
         after, samples_after = (await served.get("/healthz")).json(), await served.samples()
     reason = "address view outside has no mapping for other 0 10.0.0.9:10911: passed on unchanged"
-    assert {"name": "address_views", "state": "degraded", "reason": reason} in health["parts"]
+    part = {"name": "address_views", "state": "degraded", "reason": reason, "run_book": RunBook.ADDRESSES_UNMAPPED}
+    assert part in health["parts"]
     assert health["state"] == "yellow"
     assert f"address_views: {reason}" in ready.json()["reasons"]
     assert reason.encode() in console.body

@@ -16,6 +16,7 @@ import pytest
 
 from namesrv_stream.clock import SystemClock
 from namesrv_stream.processes import write_run_file
+from namesrv_stream.run_books import RunBook
 from namesrv_stream.settings import load_settings
 from namesrv_stream.settings.layers import Flag
 from namesrv_stream.tools.doctor.finding import Finding, Grade
@@ -25,6 +26,7 @@ from tests.support.processes import free_port
 from tests.support.tables import settings_in
 
 _READY = b'{"ready":true,"reasons":[]}'
+_JOB_DOWN = RunBook.JOB_DOWN.encode()
 
 
 @contextmanager
@@ -69,6 +71,7 @@ def _grades(found: Iterator[Finding]) -> list[Grade]:
     [
         (_READY, 200, Grade.FINE),
         (b'{"ready":true,"reasons":["kafka: away"]}', 200, Grade.WARNING),
+        (b'{"ready":true,"reasons":["job: silent"],"parts":[{"run_book":"%b"}]}' % _JOB_DOWN, 200, Grade.FAULT),
         (b'{"ready":false,"reasons":["loading"]}', 503, Grade.FAULT),
         (b"<html>", 200, Grade.FAULT),
         (b"[]", 200, Grade.FAULT),
@@ -77,6 +80,14 @@ def _grades(found: Iterator[Finding]) -> list[Grade]:
 def test_health_page_of_a_server_is_used(tmp_path: Path, body: bytes, status: int, grade: Grade) -> None:
     with _server(body, status) as url:
         assert _grades(servers(settings_in(tmp_path), (url,))) == [grade]
+
+
+def test_finding_about_a_server_names_the_run_book_of_each_reason_once(tmp_path: Path) -> None:
+    parts = [{"run_book": RunBook.JOB_DOWN}, {"state": "ok"}, {"run_book": RunBook.JOB_DOWN}]
+    parts.append({"run_book": RunBook.BROKERS_HELD})
+    with _server(json.dumps({"ready": True, "reasons": ["tables: old"], "parts": parts}).encode()) as url:
+        (found,) = servers(settings_in(tmp_path), (url,))
+    assert found.remedy == f"see {RunBook.JOB_DOWN}, {RunBook.BROKERS_HELD}"
 
 
 @pytest.mark.parametrize("ahead_s", [-60, 60])
@@ -144,13 +155,13 @@ def _ours() -> Iterator[int]:
         process.communicate()
 
 
-def test_a_server_without_a_job_is_a_warning(tmp_path: Path) -> None:
+def test_a_server_without_a_job_on_its_machine_is_worth_a_note(tmp_path: Path) -> None:
     settings = settings_in(tmp_path)
     settings.data.run_dir.mkdir(parents=True)
     with _ours() as pid:
         (settings.data.run_dir / "serve.json").write_text(json.dumps({"http": "127.0.0.1:1", "pid": pid}))
         found = list(processes(settings))
-    assert [f.grade for f in found] == [Grade.FINE, Grade.WARNING]
+    assert [f.grade for f in found] == [Grade.FINE, Grade.NOTE]
     assert _grades(processes(settings)) == [Grade.NOTE]
 
 

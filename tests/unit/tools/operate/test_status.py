@@ -14,6 +14,7 @@ import pytest
 from namesrv_stream.cli import main
 from namesrv_stream.ports import choose_port
 from namesrv_stream.processes import write_run_file
+from namesrv_stream.run_books import RunBook
 from namesrv_stream.tools.operate.status import BrokerProcess, Condition, find_status
 from namesrv_stream.tools.operate.status_command import duration
 from tests.support.tables import settings_in
@@ -207,7 +208,7 @@ def test_history_is_degraded_when_it_is_later_than_its_intervals_allow(
             lines.append((code, next(line.split(None, 2) for line in out.splitlines() if line.startswith("history"))))
     assert lines == [
         (0, ["history", "ok", "no data yet"]),
-        (1, ["history", "degraded", "its process is not ready: see its log"]),
+        (1, ["history", "degraded", f"its process is not ready; see {RunBook.HISTORY_BEHIND}"]),
     ]
 
 
