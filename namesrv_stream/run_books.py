@@ -19,6 +19,8 @@ class RunBook(StrEnum):
     KAFKA_DOWN = "docs/operations.md#namesrvkafkadown"
     #: The tables are damaged, or their storage does not answer.
     TABLES_UNREADABLE = "docs/operations.md#namesrvtablesunreadable"
+    #: The server reads other tables than the job writes.
+    SERVER_BEHIND = "docs/operations.md#namesrvserverbehind"
     #: The server sees no commit of the job.
     JOB_DOWN = "docs/operations.md#namesrvjobdown"
     #: The job refused records.

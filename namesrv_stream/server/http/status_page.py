@@ -88,8 +88,8 @@ def _tables(tables: TableStatus) -> PartHealth:
         return _part("tables", "degraded", f"they cannot be read: {failure}", RunBook.TABLES_UNREADABLE)
     if tables.missed_in:
         text = f"the log shows that the job has committed, but {tables.missed_in} contains no tables: check data.tables"
-        text = f"{text} (without it, data.dir); this server knows its own brokers only"
-        return _part("tables", "failed", text, RunBook.TABLES_UNREADABLE)
+        text += " (without it, data.dir); this server knows its own brokers only"
+        return _part("tables", "failed", text, RunBook.SERVER_BEHIND)
     if tables.version < 0:
         text = "there are none yet: the job has not created them; this server knows its own brokers"
         return _part("tables", "degraded", text, RunBook.JOB_DOWN)
