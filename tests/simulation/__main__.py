@@ -4,7 +4,7 @@ import argparse
 import os
 import sys
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import ExitStack
 from multiprocessing import get_context
@@ -29,7 +29,7 @@ def main() -> int:
             outcome = simulate(args.seed, shape, write)
         return report([outcome])
     seeds = range(args.first, args.first + args.seeds)
-    return report(list(run_all(seeds, shape, args.processes)))
+    return report(run_all(seeds, shape, args.processes))
 
 
 def run_all(seeds: range, shape: Shape, processes: int) -> Iterator[Outcome]:
@@ -41,23 +41,25 @@ def run_all(seeds: range, shape: Shape, processes: int) -> Iterator[Outcome]:
         yield from pool.map(simulate, seeds, [shape] * len(seeds), chunksize=4)
 
 
-def report(outcomes: list[Outcome]) -> int:
+def report(found: Iterable[Outcome]) -> int:
     """Print what was simulated. Return the exit code."""
     faults, checks, figures = Counter[str](), Counter[str](), Counter[str]()
-    for outcome in outcomes:
+    outcomes = []
+    for outcome in found:
+        outcomes.append(outcome)
         faults += outcome.faults
         checks += outcome.checks
         figures.update(outcome.figures)
         for name, detail in outcome.failures:
-            print(f"seed {outcome.seed}: {name}: {detail}")
+            print(f"seed {outcome.seed}: {name}: {detail}", flush=True)
         if outcome.failures:
             print(f"  again: .venv/bin/python -m tests.simulation --seed {outcome.seed}")
     seconds, cpu_s = sum(o.seconds for o in outcomes), sum(o.cpu_s for o in outcomes)
     failed = [o.seed for o in outcomes if o.failures]
     print(f"seeds: {len(outcomes)}, simulated: {seconds / 86_400:.2f} days, {seconds / cpu_s:,.0f} times real time a core")
-    for title, found in (("faults", faults), ("checks", checks), ("fleet", figures)):
-        print(f"{title}: {sum(found.values()):,}")
-        for name, count in sorted(found.items()):
+    for title, counts in (("faults", faults), ("checks", checks), ("fleet", figures)):
+        print(f"{title}: {sum(counts.values()):,}")
+        for name, count in sorted(counts.items()):
             print(f"  {count:>12,}  {name}")
     print(f"failing seeds: {failed or 'none'}")
     return 1 if failed else 0

@@ -1,7 +1,7 @@
 """What must be true: the checks that run every second of virtual time, and those at the end of a run."""
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Final
 
 from namesrv_stream.route import reducer
@@ -12,17 +12,22 @@ from namesrv_stream.route.fold.state import FoldState
 from namesrv_stream.route.fold.step import FoldOutput, GroupDict, Record
 from namesrv_stream.route.model import LeaseKey
 from namesrv_stream.route.table import RouteTable
+from namesrv_stream.table_errors import DuplicateServerId, TablesTakenOver
 from namesrv_stream.tables.change_rows import decode_changes
 from namesrv_stream.tables.snapshot import load_snapshot
 from namesrv_stream.tables.storage import tables_of
 from namesrv_stream.tables.stored_changes import StoredChanges
 from tests.simulation.fleet import Death, Fleet, Life
-from tests.simulation.operators import NAMESPACE, Clients, Operators
+from tests.simulation.operators import NAMESPACE, Clients, Entry, Operators
 from tests.simulation.scheduler import MS, SECOND
 from tests.simulation.world import EXPECTED, Part, World
 
 #: Time for commits, ticks and queries, in addition to the timeout, until all servers have forgotten a dead broker.
 SLACK: Final = 20 * SECOND
+#: Within this time, one of two servers with the same id notices the other one and ends.
+_REFUSAL: Final = 150 * SECOND
+#: A frozen server notices a close late, and the guard may hold a broker before it goes.
+_EVIDENCE: Final = 1_000 * SECOND
 _GUARD_HOLD: Final = 2  # liveness.guard_hold_timeouts
 
 
@@ -58,6 +63,14 @@ class Checks:
             if part.is_working and part.core is not None:
                 self._living_are_routed(part, now)
                 self._dead_are_gone(part, now)
+                self._own_start_knows_changes(part)
+
+    def _own_start_knows_changes(self, part: Part) -> None:
+        """A server that was started while nothing was wrong knows what was acknowledged before its start."""
+        calm = self.world.calm_since
+        if part.core is None or calm is None or part.since < calm or not part.core.gateway.is_connected:
+            return
+        self._has_acknowledged(part, lambda entry: entry.at < part.since, "a started server knows what was acknowledged")
 
     def _living_are_routed(self, part: Part, now: int) -> None:
         """A broker that the server hears is in the server's routes."""
@@ -82,11 +95,9 @@ class Checks:
     def _dead_are_gone(self, part: Part, now: int) -> None:
         """A dead broker is gone after its timeout, a hold of the guard and some seconds without faults."""
         assert part.core is not None
-        calm = self.world.calm_since
-        if calm is None:
-            return
         for life in self.fleet.lives[self._forgotten :]:
-            if life.ended is None or now - max(life.ended, calm, part.since) <= self._bound(life, calm):
+            calm = self.world.calm_for(life.slot.broker_name)
+            if calm is None or life.ended is None or now - max(life.ended, calm, part.since) <= self._bound(life, calm):
                 continue
             if any(other.is_alive or (other.ended or 0) > life.ended for other in self.fleet.of_key(life.key)):
                 continue
@@ -116,6 +127,10 @@ class Checks:
         self.done["nothing hangs"] += self.operators.acked + self.clients.answers
         self.done["own writes are read"] += self.operators.acked
         self.done["nothing ends by itself"] += 1
+        self._guests_are_refused()
+        if self.world.kafka.generation and not self.world.job.is_working:
+            self._refused_log_is_served()
+            return
         for part in self.world.parts:
             if not part.is_working:
                 self.fail("all parts work at the end", f"{part.name} does not run: {part.process.memory.get('error')!r}")
@@ -129,6 +144,31 @@ class Checks:
         self._servers_agree(table)
         self._tables_are_the_fold(rows)
         self._nobody_expired_early(rows)
+        self._closes_have_evidence(rows)
+
+    def _guests_are_refused(self) -> None:
+        """A clone of a server ends by itself; a second job that could not commit has logged no settings."""
+        for guest in self.world.guests:
+            process, error = guest.process, guest.process.memory.get("error")
+            self.done["a guest is refused"] += 1
+            if guest.name != "job":
+                lived = guest.ran[0][1] or self.world.scheduler.now
+                if not isinstance(error, DuplicateServerId) and lived - guest.since > _REFUSAL:
+                    self.fail("a guest is refused", f"a second {guest.name} ran for {(lived - guest.since) / SECOND} s")
+            elif isinstance(error, TablesTakenOver) and self._has_logged(b"119999"):
+                self.fail("a guest is refused", f"a second job that never committed has logged its settings: {process.name}")
+
+    def _has_logged(self, needle: bytes) -> bool:
+        kafka, partitions = self.world.kafka, self.world.plan.partitions
+        return any(needle in record.value for p in range(partitions) for record in kafka.log(p).records)
+
+    def _refused_log_is_served(self) -> None:
+        """After Kafka has lost folded records, servers route to whom they hear, and acknowledge no change."""
+        error = self.world.job.process.memory.get("error")
+        self.done["a lost log is refused"] += 1
+        if type(error).__name__ not in ("LogTruncated", "LogReplaced", "ConfigError", "StateMissing"):
+            self.fail("a lost log is refused", f"the job ended with {error!r}")
+        self._acknowledged_is_there()
 
     def _unexpected_exits(self) -> Iterator[str]:
         for at, part, code, error in self.world.exits:
@@ -143,15 +183,18 @@ class Checks:
     def _acknowledged_is_there(self) -> None:
         """What an operator was told to be done is in the routes of every server."""
         for part in self.world.servers:
-            assert part.core is not None
-            kv = part.core.name_server.table.kv.get(NAMESPACE, {})
-            for key, entry in self.operators.entries.items():
-                if not entry.is_known or entry.generation != self.world.kafka.generation:
-                    continue
-                self.done["acknowledged change is there"] += 1
-                if kv.get(key) not in (entry.value, *entry.possible):
-                    text = f"{part.name} has {key}={kv.get(key)}, acknowledged was {entry.value} or {entry.possible}"
-                    self.fail("acknowledged change is there", text)
+            self._has_acknowledged(part, lambda _: True, "acknowledged change is there")
+
+    def _has_acknowledged(self, part: Part, is_expected: Callable[[Entry], bool], name: str) -> None:
+        assert part.core is not None
+        kv = part.core.name_server.table.kv.get(NAMESPACE, {})
+        for key, entry in self.operators.entries.items():
+            if not entry.is_known or entry.generation != self.world.kafka.generation or not is_expected(entry):
+                continue
+            self.done[name] += 1
+            if kv.get(key) not in (entry.value, *entry.possible):
+                text = f"{part.name} has {key}={kv.get(key)}, acknowledged was {entry.value} or {entry.possible}"
+                self.fail(name, text, (part.name, key, part.since))
 
     def _living_are_routed_everywhere(self) -> None:
         """At the end every server routes to exactly the brokers that live."""
@@ -222,6 +265,17 @@ class Checks:
                     if life.acked_between(part.name, since, at) and part.ran_between(since, at):
                         text = f"{life.addr} expired at {at / SECOND:.3f} s although {part.name} heard it"
                         self.fail("nobody expires early", text)
+
+
+    def _closes_have_evidence(self, rows: list[RouteChange]) -> None:
+        """A broker is gone by a closed connection only if it or the network has closed one."""
+        for row in rows:
+            if row.kind == ChangeKind.BROKER_LIVE and row.gone and row.cause == Cause.DISCONNECTED:
+                key, at = lease_key(row), self.world.kafka.log(row.partition).at(row.offset).at
+                host = key.live_key.broker_addr.partition(":")[0]
+                self.done["a close is evidence"] += 1
+                if not self.world.network.was_closed(host, at - _EVIDENCE, at):
+                    self.fail("a close is evidence", f"nobody closed a connection of {host} before {at / SECOND:.3f} s")
 
 
 def _is_connected(life: Life, server: str) -> bool:

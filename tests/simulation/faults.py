@@ -7,6 +7,7 @@ from typing import Final
 
 from tests.simulation.fleet import Death, Fleet, Slot
 from tests.simulation.kafka_model import EVENTS
+from tests.simulation.remoting_peer import Peer, connect
 from tests.simulation.scheduler import MS, SECOND, Machine
 from tests.simulation.world import Part, World
 
@@ -30,6 +31,7 @@ class Faults:
         self.world, self.fleet = world, fleet
         self.draws: random.Random = world.scheduler.random
         self.counts: Counter[str] = Counter()
+        self.leaderless = 0  # the partition that had no leader last
         self._kinds = kinds
         self._ends: dict[int, tuple[str, End]] = {}
         self._numbers = iter(range(1 << 30))
@@ -53,14 +55,14 @@ class Faults:
     def inject(self, kind: str) -> None:
         if kind in self.active:
             return
-        end = KINDS[kind](self)
+        end = (KINDS | LAST)[kind](self)
         if end is None:
             return
         self.world.scheduler.trace(f"fault {kind}")
         self.counts[kind] += 1
         number = next(self._numbers)
         self._ends[number] = (kind, end)
-        self.world.disturbed()
+        self._disturb(kind)
         self.world.scheduler.after(self._duration(), lambda: self._end(number))
 
     def _duration(self) -> int:
@@ -72,9 +74,17 @@ class Faults:
         if found is not None:
             self.world.scheduler.trace(f"fault {found[0]} ends")
             found[1]()
-            self.world.disturbed()
-            if not self._ends:
-                self.world.calm()
+            self._disturb(found[0])
+            if all(kind == "partition without leader" for kind in self.active):
+                self.world.calm(self._leaderless() if self.active else None)
+
+    def _disturb(self, kind: str) -> None:
+        """A partition without a leader disturbs no other one."""
+        is_one = kind == "partition without leader"
+        self.world.disturbed(self._leaderless() if is_one else None)
+
+    def _leaderless(self) -> int:
+        return self.leaderless
 
     def end_all(self) -> None:
         for number in list(self._ends):
@@ -199,9 +209,31 @@ def _no_leader(faults: Faults) -> End | None:
     kafka = faults.world.kafka
     if EVENTS not in kafka.topics:
         return None
-    log = faults.draws.choice(kafka.topics[EVENTS].logs)
+    faults.leaderless = faults.draws.randrange(len(kafka.topics[EVENTS].logs))
+    log = kafka.log(faults.leaderless)
     log.has_leader = False
     return lambda: setattr(log, "has_leader", True)
+
+
+def _records_lost(faults: Faults) -> End | None:
+    """An unclean election of a leader: Kafka loses records that it has acknowledged."""
+    kafka = faults.world.kafka
+    if EVENTS not in kafka.topics:
+        return None
+    partition = faults.draws.randrange(faults.world.plan.partitions)
+    kafka.lose(partition, faults.draws.choice((1, 3, 30, 300)))
+    kafka.stop()
+    return kafka.start
+
+
+def _topic_recreated(faults: Faults) -> End | None:
+    """Kafka's volume is lost, and the topic is made again while Kafka is away."""
+    kafka = faults.world.kafka
+    if EVENTS not in kafka.topics:
+        return None
+    kafka.recreate()
+    kafka.stop()
+    return kafka.start
 
 
 def _kafka_slow(faults: Faults) -> End | None:
@@ -318,6 +350,61 @@ def _brokers_stall(faults: Faults) -> End | None:
     return end
 
 
+def _registrations_take_long(faults: Faults) -> End | None:
+    """Decoding a large registration takes seconds, as on a machine without a free processor; all brokers restart."""
+    world = faults.world
+    before, world.decode_time = world.decode_time, faults.draws.choice((1, 2, 4)) * SECOND
+    for slot in faults.fleet.slots:
+        life = faults.fleet.now[slot.number]
+        if life.is_alive and slot.padding:
+            life.die(Death.CLOSES)
+            faults.fleet.begin(slot, is_same_address=True)
+    return lambda: setattr(world, "decode_time", before)
+
+
+def _same_id(faults: Faults) -> End | None:
+    """A server is cloned: another one with its server_id starts on another machine."""
+    world = faults.world
+    if world.guests:
+        return None
+    guest = world.add_guest("clone", faults.draws.choice(world.servers).name, {})
+    return guest.crash
+
+
+def _stand_by(faults: Faults) -> End | None:
+    """A second job with an older configuration starts on another machine."""
+    world = faults.world
+    if world.guests:
+        return None
+    guest = world.add_guest("stand-by", "job", {"liveness.default_timeout_ms": "119999"})
+    return guest.crash
+
+
+def _strangers(faults: Faults) -> End | None:
+    """Strangers open connections and send beginnings of requests, until the server closes some."""
+    world, part = faults.world, faults.server()
+    open_ends: list[Peer] = []
+
+    async def come() -> None:
+        for _ in range(40):
+            try:
+                address = (part.machine.host, 9876)
+                peer = await connect(world.network, faults.fleet.process, "10.3.0.1", address)
+            except OSError:
+                return
+            open_ends.append(peer)
+            assert peer.end is not None
+            peer.end.write(b"\x00\x00\xff\xff" + bytes(faults.draws.randrange(3_000)))
+
+    faults.fleet.loop.create_task(come())
+
+    def end() -> None:
+        for peer in open_ends:
+            peer.close()
+
+    return end
+
+
 def _bad_records(faults: Faults) -> End | None:
     kafka = faults.world.kafka
     for value in _bad_values():
@@ -332,20 +419,23 @@ def _bad_values() -> Iterator[bytes]:
 
 
 def _retention(faults: Faults) -> End | None:
-    """Kafka removes old records that the state of the fold covers."""
+    """Kafka removes old records that the state of the fold covers. A backup must not be older than that."""
     world = faults.world
+    if world.backup is not None:
+        return None
     for partition, offset in world.covered_by_state().items():
         world.kafka.remove_until(partition, offset)
     return lambda: None
 
 
 def _restore(faults: Faults) -> End | None:
-    """Somebody restores the tables from a backup while the job stands; servers go on."""
+    """Somebody restores the tables, or only ``route_changes``, from a backup while the job stands; servers go on."""
     world, job = faults.world, faults.world.job
     if not job.process.is_alive or not job.is_wanted or world.backup is None:
         return None
     job.crash()
-    world.disk.restore(_TABLES, world.backup)
+    which = faults.draws.choice((_TABLES, f"{_TABLES}/route_changes"))
+    world.disk.restore(which, {path: files for path, files in world.backup.items() if path.startswith(which)})
     return job.start
 
 
@@ -354,7 +444,9 @@ def _back_up(faults: Faults) -> End | None:
     return lambda: None
 
 
-#: Kind → how it begins. Those of the last line need a person afterwards, so they come last in a run.
+#: Faults after which the job may need a person: they come once, at the end of a run.
+LAST: Final[dict[str, Begin]] = {"acknowledged records lost": _records_lost, "topic recreated": _topic_recreated}
+#: Kind → how it begins.
 KINDS: Final[dict[str, Begin]] = {
     "server killed": _crash_server,
     "server's machine loses power": _server_loses_power,
@@ -377,6 +469,10 @@ KINDS: Final[dict[str, Begin]] = {
     "brokers die": _brokers_die,
     "brokers restart": _brokers_restart,
     "brokers stall": _brokers_stall,
+    "registrations take long": _registrations_take_long,
+    "server with the same id": _same_id,
+    "second job": _stand_by,
+    "strangers": _strangers,
     "unreadable records": _bad_records,
     "records removed by retention": _retention,
     "tables backed up": _back_up,

@@ -52,7 +52,7 @@ class End(asyncio.Transport):
         self.is_closed = False  # the protocol knows, or will know at once
         self._peer = peer
         self._network = network
-        self._is_closing = False
+        self._is_closing = self._is_own_close = False
         self._is_reading = True
         self._unsent = bytearray()  # written, but the peer's window is full
         self._arrived: deque[bytes] = deque()  # received, but not read
@@ -95,11 +95,12 @@ class End(asyncio.Transport):
 
     def close(self) -> None:
         if not self.is_closing() and self.process.is_alive:
-            self._is_closing = True
+            self._is_closing = self._is_own_close = True
             self._send()
 
     def abort(self) -> None:
         if not self.is_closed and self.process.is_alive:
+            self._is_own_close = True
             self.reset(is_told=True)
 
     def _soon(self, callback: Callable[..., None], *args: Any) -> None:
@@ -141,7 +142,6 @@ class End(asyncio.Transport):
         while self._arrived and self._is_reading and not self.is_closed:
             data = self._arrived.popleft()
             self._arrived_size -= len(data)
-            self._network.read(self, data)
             self.protocol.data_received(data)
         if self.other._unsent and not self.other.is_closed:
             self.other._send()
@@ -174,7 +174,7 @@ class End(asyncio.Transport):
     def _end(self, error: Exception | None) -> None:
         if not self.is_closed:
             self.is_closed = True
-            self._network.gone(self)
+            self._network.gone(self, is_evidence=not self._is_own_close)
             self._soon(self.protocol.connection_lost, error)
 
 
@@ -184,6 +184,7 @@ class Network:
     Attributes:
         cut: Pairs of hosts that cannot reach each other, in both orders.
         delays: Pair of hosts → additional delay.
+        closed: Host → when its connections ended other than by the server at the other end.
     """
 
     def __init__(self, scheduler: Scheduler) -> None:
@@ -193,7 +194,7 @@ class Network:
         self.cut: set[tuple[str, str]] = set()
         self.delays: dict[tuple[str, str], int] = {}
         self.delay = 300
-        self.on_read: Callable[[End, bytes], None] = lambda end, data: None
+        self.closed: dict[str, list[int]] = {}
         self._waiting: dict[tuple[str, str], list[Callable[[], None]]] = {}
         self._count = 0
 
@@ -262,11 +263,14 @@ class Network:
             at = sender._latest = max(at, sender._latest)
         self.scheduler.at(at, None, callback)
 
-    def read(self, end: End, data: bytes) -> None:
-        self.on_read(end, data)
-
-    def gone(self, end: End) -> None:
+    def gone(self, end: End, *, is_evidence: bool) -> None:
         self.ends.pop(end, None)
+        if is_evidence:
+            self.closed.setdefault(end.other.host, []).append(self.scheduler.now)
+
+    def was_closed(self, host: str, begin: int, end: int) -> bool:
+        """Return whether a host or the network ended one of the host's connections between two times."""
+        return any(begin <= at <= end for at in self.closed.get(host, ()))
 
     # ---- faults ----
 

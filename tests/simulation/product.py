@@ -15,6 +15,7 @@ from namesrv_stream.server.start.identity import Identity
 from namesrv_stream.settings import Settings, load_settings
 from namesrv_stream.settings.layers import Flag
 from namesrv_stream.tables.storage.folder import Folder
+from tests.simulation.data_files import parquet_of
 from tests.simulation.delta_model import DeltaModel
 from tests.simulation.disk import SimPath, SimWatch, os_of, shutil_of
 from tests.simulation.loop import start_loop
@@ -93,6 +94,7 @@ def _replacements(world: "World") -> Iterator[tuple[str, str, Any]]:
     yield "tables.storage.folder", "os", os_of()
     yield "tables.storage.folder", "shutil", shutil_of()
     yield "tables.storage.folder", "CommitWatch", SimWatch
+    yield from ((module, "pq", parquet_of()) for module in ("tables.delta.data_file", "tables.compaction"))
     for module in ("tables.storage.folder", "tables.delta.table_writer"):
         yield module, "uuid", SimpleNamespace(uuid4=lambda: SimpleNamespace(hex=new_id()))
     for module in ("tables.delta.open_table", "tables.repair"):

@@ -10,7 +10,7 @@ from time import process_time
 from typing import Any, Final
 
 from tests.simulation.checks import Checks
-from tests.simulation.faults import KINDS, Faults
+from tests.simulation.faults import KINDS, LAST, Faults
 from tests.simulation.fleet import Fleet, Kind, Slot
 from tests.simulation.operators import Clients, Operators
 from tests.simulation.product import simulated
@@ -89,7 +89,9 @@ class _Run:
         self.fleet = Fleet(world, _slots(draws, shape.brokers or draws.choice((3, 6, 12, 20))))
         self.operators, self.clients = Operators(self.fleet), Clients(self.fleet)
         self.checks = Checks(world, self.fleet, self.operators, self.clients)
-        kinds = list(shape.kinds if shape.kinds is not None else draws.sample(list(KINDS), draws.randint(1, 8)))
+        kinds = [k for k in shape.kinds or () if k in KINDS] or draws.sample(list(KINDS), draws.randint(1, 8))
+        last = [k for k in shape.kinds or () if k in LAST] or [draws.choice((*LAST, *[None] * 18))]
+        self._last = last[0] if shape.duration_s else None
         self.faults = Faults(world, self.fleet, kinds)
         self._mean_interval = draws.choice((8, 20, 60)) * SECOND
 
@@ -104,6 +106,8 @@ class _Run:
         end = _BEGIN + shape.duration_s * SECOND
         if shape.duration_s:
             self.faults.schedule(_BEGIN, end, self._mean_interval)
+        if self._last is not None:
+            scheduler.at(end - 120 * SECOND, None, lambda: self.faults.inject(self._last or ""))
         self._until(end)
         self.faults.end_all()
         for slot in self.fleet.slots:
@@ -131,6 +135,8 @@ def _plan(draws: random.Random) -> Plan:
         changes["liveness.guard_share_percent"] = "100"  # the guard is off
     if draws.random() < 0.2:
         changes["liveness.server_lost_ms"] = "60000"
+    if draws.random() < 0.3:
+        changes["remoting.partial_frames_bytes"] = "60000"
     if draws.random() < 0.2:
         changes["name_server.support_acting_master"] = "true"
     return Plan(draws.choice((1, 2, 2, 2, 3)), draws.choice((1, 1, 2, 3)), changes)
@@ -143,10 +149,10 @@ def _slots(draws: random.Random, count: int) -> list[Slot]:
         is_slave = number % 4 == 3
         name = f"broker-{number - 1 if is_slave else number}"
         cluster = f"cluster-{number // 8}"
-        timeout_ms = draws.choice((6_000, 10_000, 30_000)) if kind is Kind.BEATS else draws.choice((None, 60_000))
+        timeout_ms = draws.choice((6_000, 10_000, 30_000)) if kind is Kind.BEATS else draws.choice((None, 60_000, 400_000))
         interval_s = draws.choice((10.0, 20.0, 30.0)) if timeout_ms is None or timeout_ms > 30_000 else 10.0
         topics = (f"topic-of-{name}", f"topic-of-{cluster}", "topic-of-all")
-        padding = 30_000 if draws.random() < 0.1 else 0
+        padding = draws.choice((0, 0, 0, 0, 30_000))
         slots.append(Slot(number, cluster, name, int(is_slave), kind, timeout_ms, interval_s, topics, padding))
     return slots
 

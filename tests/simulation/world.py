@@ -1,10 +1,14 @@
 """One simulated installation: machines, Kafka, the disk of the tables, servers and the job, and who restarts them."""
 
+import asyncio
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Final, TypeVar
 
-from namesrv_stream.server.core import Core, build_core
+from namesrv_stream.route.events import partition_of
+from namesrv_stream.route.route_view import RouteView
+from namesrv_stream.server.core import Core, Ports, build_core
+from namesrv_stream.server.net.large_requests import LargeRequests
 from namesrv_stream.server.view.commit_applier import CommitApplier
 from namesrv_stream.settings import Settings
 from namesrv_stream.tables.snapshot import read_newest_state
@@ -20,7 +24,7 @@ from tests.simulation.spark_model import SparkModel
 _T = TypeVar("_T")
 _RESTART: Final = 1 * SECOND
 #: Exit codes with which the parts may end: a failure that they report. A crash by a fault is -9.
-EXPECTED: Final = {"KafkaUnreachable", "LogTruncated", "LogReplaced", "TablesTakenOver", "StateMissing", "RuntimeError"}
+EXPECTED: Final = {"KafkaUnreachable", "LogTruncated", "LogReplaced", "TablesTakenOver", "StateMissing", "RuntimeError", "ConfigError"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +56,7 @@ class Part:
         self.core: Core | None = None
         self.applier: CommitApplier | None = None
         self.since = 0
-        self.is_wanted = False
+        self.is_wanted = self.is_guest = False
         self.identity = SimIdentityFile()
         self.ran: list[tuple[int, int | None]] = []  # start and end of every process
         self._world = world
@@ -97,6 +101,8 @@ class Part:
         error = process.memory.get("error")
         world.scheduler.trace(f"end {self.name} {process.exit_code} {type(error).__name__ if error else ''}")
         world.network.process_ended(process, is_told=not process.memory.get("power"))
+        if self.is_guest:
+            return
         if process.exit_code != -9:
             world.exits.append((world.scheduler.now, self.name, process.exit_code, error))
         if self.is_wanted:
@@ -107,12 +113,26 @@ class Part:
             self.start()
 
 
+class _LargeRequests(LargeRequests):
+    """The large requests of a server, each of which takes some time."""
+
+    def __init__(self, world: "World") -> None:
+        super().__init__()
+        self._world = world
+
+    def _call_soon(self) -> None:
+        if not self._has_turn:
+            self._has_turn = True
+            asyncio.get_running_loop().call_later(self._world.decode_time / SECOND, self._turn)
+
+
 class World:
     """Everything that one seed simulates, except the fleet and the faults.
 
     Attributes:
         exits: (time, part, exit code, error) of all processes that ended by themselves.
-        calm_since: Since when no fault has been active; None while one is.
+        decode_time: How long the decoding of a large registration takes.
+        guests: Processes that should not be there: a clone of a server, or a second job.
         backup: A copy of the tables, for a restore.
     """
 
@@ -125,11 +145,13 @@ class World:
         self.disk = SimDisk(self.scheduler)
         self.clients = Clients(self.kafka)
         self.spark = SparkModel(self.scheduler, self.kafka)
-        self.calm_since: int | None = 0
+        self._calm: dict[int, int | None] = dict.fromkeys(range(plan.partitions), 0)
+        self.decode_time = 0
+        self.guests: list[Part] = []
         self.backup: Folders | None = None
         self.exits: list[tuple[int, str, int | None, BaseException | None]] = []
         self.kafka.on_append = lambda partition: self.spark.wake()
-        changes = {"kafka.partitions": str(plan.partitions)} | plan.changes
+        changes = self._changes = {"kafka.partitions": str(plan.partitions)} | plan.changes
         self.servers: list[Part] = []
         for number in range(1, plan.servers + 1):
             host = f"10.0.0.{number}"
@@ -149,10 +171,10 @@ class World:
     def new_id(self) -> str:
         return f"{self.scheduler.random.getrandbits(128):032x}"
 
-    def build_core(self, *args: Any) -> Core:
+    def build_core(self, settings: Settings, view: RouteView, ports: Ports) -> Core:
         """Build a server's core, and remember it for the checks."""
         part = self._current_part()
-        part.core = build_core(*args)
+        part.core = build_core(settings, view, replace(ports, large_requests=_LargeRequests(self)))
         return part.core
 
     def build_applier(self, *args: Any) -> CommitApplier:
@@ -177,11 +199,26 @@ class World:
 
     # ---- what the faults and the checks need to know ----
 
-    def disturbed(self) -> None:
-        self.calm_since = None
+    def disturbed(self, partition: int | None = None) -> None:
+        """A fault begins or has ended; it concerns one partition or all."""
+        for each in range(self.plan.partitions) if partition is None else (partition,):
+            self._calm[each] = None
 
-    def calm(self) -> None:
-        self.calm_since = self.scheduler.now
+    def calm(self, but: int | None = None) -> None:
+        """No fault is active, or only one that concerns one partition."""
+        for each, since in self._calm.items():
+            if since is None and each != but:
+                self._calm[each] = self.scheduler.now
+
+    def calm_for(self, name: str) -> int | None:
+        """Return since when no fault concerned a broker name; None if one does now."""
+        return self._calm[partition_of(name, self.plan.partitions)]
+
+    @property
+    def calm_since(self) -> int | None:
+        """Since when no fault has been active; None while one is."""
+        found = [since for since in self._calm.values() if since is not None]
+        return max(found) if len(found) == len(self._calm) else None
 
     def was_undisturbed(self, part: Part, since: int) -> bool:
         """Return whether a server worked without faults for some time before ``since`` and until now."""
@@ -193,12 +230,23 @@ class World:
         found = self.as_job(lambda: read_newest_state(tables_of(self.settings)))
         return {partition: state.next_offset for partition, state in found.fold_states.items()}
 
+    def add_guest(self, name: str, like: str, changes: dict[str, str]) -> Part:
+        """Start a server or job with the name, and so the id, of another one on a machine of its own."""
+        number = len(self.guests)
+        machine = Machine(self.scheduler, f"guest-{name}", f"10.0.1.{number + 1}")
+        settings = settings_of(like, machine.host, self._changes | changes)
+        guest = Part(self, like, machine, settings)
+        guest.is_guest = True
+        self.guests.append(guest)
+        guest.start()
+        return guest
+
     def start(self) -> None:
         for part in self.parts:
             part.start()
 
     def end(self) -> None:
         """Kill what still runs, in a fixed order."""
-        for part in self.parts:
+        for part in [*self.parts, *self.guests]:
             part.is_wanted = False
             part.process.kill()
