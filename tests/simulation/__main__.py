@@ -56,7 +56,9 @@ def report(found: Iterable[Outcome]) -> int:
             print(f"  again: .venv/bin/python -m tests.simulation --seed {outcome.seed}")
     seconds, cpu_s = sum(o.seconds for o in outcomes), sum(o.cpu_s for o in outcomes)
     failed = [o.seed for o in outcomes if o.failures]
-    print(f"seeds: {len(outcomes)}, simulated: {seconds / 86_400:.2f} days, {seconds / cpu_s:,.0f} times real time a core")
+    print(
+        f"seeds: {len(outcomes)}, simulated: {seconds / 86_400:.2f} days, {seconds / cpu_s:,.0f} times real time a core"
+    )
     for title, counts in (("faults", faults), ("checks", checks), ("fleet", figures)):
         print(f"{title}: {sum(counts.values()):,}")
         for name, count in sorted(counts.items()):

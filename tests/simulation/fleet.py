@@ -8,12 +8,12 @@ import asyncio
 import json
 import zlib
 from bisect import bisect_left
+from contextlib import suppress
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import Final
 
 from namesrv_stream.route.model import LeaseKey, LiveKey
-from tests.simulation.loop import SimLoop
 from tests.simulation.remoting_peer import (
     BROKER_HEARTBEAT,
     QUERY_DATA_VERSION,
@@ -24,7 +24,8 @@ from tests.simulation.remoting_peer import (
     PeerClosed,
     connect,
 )
-from tests.simulation.scheduler import SECOND, Machine, Process
+from tests.simulation.runtime.loop import SimLoop
+from tests.simulation.runtime.process import SECOND, Machine, Process
 from tests.simulation.world import Part, World
 
 _PORT: Final = 9876
@@ -124,10 +125,8 @@ class Life:
         fleet, link = self._fleet, self.links[part.name]
         await asyncio.sleep(fleet.random.random() * 0.5)
         while True:
-            try:
+            with suppress(OSError, PeerClosed, TimeoutError):
                 await self._stay(part, link)
-            except (OSError, PeerClosed, TimeoutError):
-                pass
             link.is_registered = False
             peer = self.peers.pop(part.name, None)
             if peer is not None:
@@ -145,8 +144,9 @@ class Life:
         )
         next_registration = 0
         while True:
-            while self.is_mute:
+            if self.is_mute:
                 await asyncio.sleep(0.5)
+                continue
             sent, since = world.scheduler.now, part.since
             if sent >= next_registration:
                 await self._register(peer, part)

@@ -15,13 +15,13 @@ from namesrv_stream.server.start.identity import Identity
 from namesrv_stream.settings import Settings, load_settings
 from namesrv_stream.settings.layers import Flag
 from namesrv_stream.tables.storage.folder import Folder
-from tests.simulation.data_files import parquet_of
-from tests.simulation.delta_model import DeltaModel
-from tests.simulation.disk import SimPath, SimWatch, os_of, shutil_of
-from tests.simulation.loop import start_loop
-from tests.simulation.network import SimSocket
-from tests.simulation.scheduler import Process
-from tests.simulation.threads import clock_of, queue_of, threading_of, time_of
+from tests.simulation.models.data_files import parquet_of
+from tests.simulation.models.delta_model import DeltaModel
+from tests.simulation.runtime.loop import start_loop
+from tests.simulation.runtime.network import SimSocket
+from tests.simulation.runtime.paths import SimPath, SimWatch, os_of, shutil_of
+from tests.simulation.runtime.process import Process
+from tests.simulation.runtime.threads import clock_of, queue_of, threading_of, time_of
 
 if TYPE_CHECKING:
     from tests.simulation.world import World

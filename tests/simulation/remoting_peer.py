@@ -1,4 +1,4 @@
-"""One simulated connection to a name server, as RocketMQ's clients use it; its codec shares no code with the product."""
+"""One connection to a name server, as RocketMQ's clients use it; its codec shares no code with the product."""
 
 import asyncio
 import json
@@ -6,8 +6,8 @@ import struct
 from collections.abc import Callable
 from typing import Any, Final, NamedTuple
 
-from tests.simulation.network import Address, End, Network
-from tests.simulation.scheduler import Process
+from tests.simulation.runtime.network import Address, End, Network
+from tests.simulation.runtime.process import Process
 
 PUT_KV: Final = 100
 DELETE_KV: Final = 102

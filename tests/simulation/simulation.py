@@ -10,11 +10,12 @@ from time import process_time
 from typing import Any, Final
 
 from tests.simulation.checks import Checks
-from tests.simulation.faults import KINDS, LAST, Faults
+from tests.simulation.faults import KINDS, Faults
 from tests.simulation.fleet import Fleet, Kind, Slot
 from tests.simulation.operators import Clients, Operators
+from tests.simulation.part_faults import LAST_FAULTS
 from tests.simulation.product import simulated
-from tests.simulation.scheduler import SECOND
+from tests.simulation.runtime.process import SECOND
 from tests.simulation.world import Plan, World
 
 _BEGIN: Final = 30 * SECOND
@@ -62,7 +63,7 @@ class Shape:
     quiet_s: int = _QUIET // SECOND
 
 
-def simulate(seed: int, shape: Shape = Shape(), on_trace: Callable[[str], None] | None = None) -> Outcome:  # noqa: B008
+def simulate(seed: int, shape: Shape = Shape(), on_trace: Callable[[str], None] | None = None) -> Outcome:
     """Run one seed."""
     began = process_time()
     draws = random.Random(f"plan {seed}")
@@ -78,8 +79,12 @@ def simulate(seed: int, shape: Shape = Shape(), on_trace: Callable[[str], None] 
         world.scheduler.now / SECOND,
         process_time() - began,
         world.scheduler.trace_digest(),
-        {"requests refused": run.fleet.refused, "changes acknowledged": run.operators.acked,
-         "changes not acknowledged": run.operators.unknown, "lives": len(run.fleet.lives)},
+        {
+            "requests refused": run.fleet.refused,
+            "changes acknowledged": run.operators.acked,
+            "changes not acknowledged": run.operators.unknown,
+            "lives": len(run.fleet.lives),
+        },
     )
 
 
@@ -90,7 +95,7 @@ class _Run:
         self.operators, self.clients = Operators(self.fleet), Clients(self.fleet)
         self.checks = Checks(world, self.fleet, self.operators, self.clients)
         kinds = [k for k in shape.kinds or () if k in KINDS] or draws.sample(list(KINDS), draws.randint(1, 8))
-        last = [k for k in shape.kinds or () if k in LAST] or [draws.choice((*LAST, *[None] * 18))]
+        last = [k for k in shape.kinds or () if k in LAST_FAULTS] or [draws.choice((*LAST_FAULTS, *[None] * 18))]
         self._last = last[0] if shape.duration_s else None
         self.faults = Faults(world, self.fleet, kinds)
         self._mean_interval = draws.choice((8, 20, 60)) * SECOND
@@ -136,7 +141,7 @@ def _plan(draws: random.Random) -> Plan:
     if draws.random() < 0.2:
         changes["liveness.server_lost_ms"] = "60000"
     if draws.random() < 0.3:
-        changes["remoting.partial_frames_bytes"] = "60000"
+        changes |= {"remoting.max_frame_bytes": "150000", "remoting.partial_frames_bytes": "150000"}
     if draws.random() < 0.2:
         changes["name_server.support_acting_master"] = "true"
     return Plan(draws.choice((1, 2, 2, 2, 3)), draws.choice((1, 1, 2, 3)), changes)
@@ -149,7 +154,9 @@ def _slots(draws: random.Random, count: int) -> list[Slot]:
         is_slave = number % 4 == 3
         name = f"broker-{number - 1 if is_slave else number}"
         cluster = f"cluster-{number // 8}"
-        timeout_ms = draws.choice((6_000, 10_000, 30_000)) if kind is Kind.BEATS else draws.choice((None, 60_000, 400_000))
+        timeout_ms = (
+            draws.choice((6_000, 10_000, 30_000)) if kind is Kind.BEATS else draws.choice((None, 60_000, 400_000))
+        )
         interval_s = draws.choice((10.0, 20.0, 30.0)) if timeout_ms is None or timeout_ms > 30_000 else 10.0
         topics = (f"topic-of-{name}", f"topic-of-{cluster}", "topic-of-all")
         padding = draws.choice((0, 0, 0, 0, 30_000))

@@ -13,18 +13,27 @@ from namesrv_stream.server.view.commit_applier import CommitApplier
 from namesrv_stream.settings import Settings
 from namesrv_stream.tables.snapshot import read_newest_state
 from namesrv_stream.tables.storage import tables_of
-from tests.simulation.disk import Folders, SimDisk
-from tests.simulation.kafka_clients import Clients
-from tests.simulation.kafka_model import SimKafka
-from tests.simulation.network import Network
+from tests.simulation.models.kafka_clients import Clients
+from tests.simulation.models.kafka_model import SimKafka
+from tests.simulation.models.spark_model import SparkModel
 from tests.simulation.product import SimIdentityFile, settings_of, start_job, start_server
-from tests.simulation.scheduler import SECOND, Machine, Process, Scheduler
-from tests.simulation.spark_model import SparkModel
+from tests.simulation.runtime.disk import Folders, SimDisk
+from tests.simulation.runtime.network import Network
+from tests.simulation.runtime.process import SECOND, Machine, Process
+from tests.simulation.runtime.scheduler import Scheduler
 
 _T = TypeVar("_T")
 _RESTART: Final = 1 * SECOND
 #: Exit codes with which the parts may end: a failure that they report. A crash by a fault is -9.
-EXPECTED: Final = {"KafkaUnreachable", "LogTruncated", "LogReplaced", "TablesTakenOver", "StateMissing", "RuntimeError", "ConfigError"}
+EXPECTED: Final = {
+    "KafkaUnreachable",
+    "LogTruncated",
+    "LogReplaced",
+    "TablesTakenOver",
+    "StateMissing",
+    "RuntimeError",
+    "ConfigError",
+}
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,8 +10,9 @@ from contextlib import suppress
 from contextvars import Context
 from typing import Any
 
-from tests.simulation.network import Listener, Network, SimSocket
-from tests.simulation.scheduler import SECOND, Process, Scheduler, Timer
+from tests.simulation.runtime.network import Listener, Network, SimSocket
+from tests.simulation.runtime.process import SECOND, Process
+from tests.simulation.runtime.scheduler import Scheduler, Timer
 
 
 class _SimTimer(TimerHandle):
@@ -186,4 +187,4 @@ def start_loop(
     return loop
 
 
-__all__ = ["Listener", "SimLoop", "start_loop", "asyncio"]
+__all__ = ["Listener", "SimLoop", "asyncio", "start_loop"]

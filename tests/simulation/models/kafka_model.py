@@ -8,7 +8,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
-from tests.simulation.scheduler import MS, Machine, Scheduler, Waiters
+from tests.simulation.runtime.process import MS, Machine
+from tests.simulation.runtime.scheduler import Scheduler, Waiters
 
 EVENTS: Final = "namesrv.broker-events"
 DEAD_LETTERS: Final = "namesrv.broker-events.dead-letters"

@@ -15,7 +15,7 @@ from deltalake.exceptions import DeltaError, TableNotFoundError
 
 from namesrv_stream.tables.delta.commit import LAST_CHECKPOINT, LOG, checkpoint_name, commit_name
 from namesrv_stream.tables.delta.data_file import STATISTICS
-from tests.simulation.disk import SimDisk
+from tests.simulation.runtime.disk import SimDisk
 
 _DAY_MS: Final = 86_400_000
 

@@ -16,8 +16,9 @@ from namesrv_stream.route.fold.step import FoldOutput, GroupDict, Record
 from namesrv_stream.settings import Settings
 from namesrv_stream.streaming.route_table.stateful import encode_dead_letters
 from namesrv_stream.tables.change_rows import changes_to_ipc
-from tests.simulation.kafka_model import EVENTS, SimKafka
-from tests.simulation.scheduler import MS, SECOND, Scheduler, Waiters
+from tests.simulation.models.kafka_model import EVENTS, SimKafka
+from tests.simulation.runtime.process import MS, SECOND
+from tests.simulation.runtime.scheduler import Scheduler, Waiters
 
 _START: Final = 4 * SECOND
 _KAFKA_PATIENCE: Final = 20 * SECOND
@@ -75,7 +76,7 @@ class Query:
             else:
                 found.groups.put(decode_group(content))
 
-    def awaitTermination(self) -> None:  # noqa: N802 (Spark's name)
+    def awaitTermination(self) -> None:
         batch_id, away_since = 0, None
         while True:
             extent = self._read_extent()

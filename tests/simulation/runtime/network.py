@@ -10,7 +10,8 @@ from collections import deque
 from collections.abc import Callable
 from typing import Any, Final
 
-from tests.simulation.scheduler import MS, Process, Scheduler
+from tests.simulation.runtime.process import MS, Process
+from tests.simulation.runtime.scheduler import Scheduler
 
 Address = tuple[str, int]
 
@@ -220,9 +221,7 @@ class Network:
             raise OSError(f"{address} does not answer") from None
         return end, end.protocol
 
-    def _accept(
-        self, future: Any, process: Process, host: str, address: Address, factory: Callable[[], Any]
-    ) -> None:
+    def _accept(self, future: Any, process: Process, host: str, address: Address, factory: Callable[[], Any]) -> None:
         listener = self.listeners.get(address)
 
         def answer() -> None:

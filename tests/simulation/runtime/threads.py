@@ -9,7 +9,8 @@ from collections.abc import Callable
 from types import SimpleNamespace, TracebackType
 from typing import Any, Self
 
-from tests.simulation.scheduler import SECOND, Scheduler, SimThread, Waiters
+from tests.simulation.runtime.process import SECOND
+from tests.simulation.runtime.scheduler import Scheduler, SimThread, Waiters
 
 
 def _us(seconds: float | None) -> int | None:

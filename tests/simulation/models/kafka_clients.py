@@ -11,8 +11,9 @@ from typing import Any, Final
 from kafka import TopicPartition
 from kafka.errors import KafkaTimeoutError, MessageSizeTooLargeError, OffsetOutOfRangeError, TopicAlreadyExistsError
 
-from tests.simulation.kafka_model import SimKafka
-from tests.simulation.scheduler import MS, Process, Waiters
+from tests.simulation.models.kafka_model import SimKafka
+from tests.simulation.runtime.process import MS, Process
+from tests.simulation.runtime.scheduler import Waiters
 
 _RETRY: Final = 100 * MS
 _PATIENCE: Final = 30_000 * MS
@@ -60,7 +61,14 @@ class _Sending:
     __slots__ = ("future", "key", "number", "since", "topic", "value")
 
     def __init__(self, topic: str, key: bytes | None, value: bytes, since: int, number: int, future: SendFuture):
-        self.topic, self.key, self.value, self.since, self.number, self.future = topic, key, value, since, number, future
+        self.topic, self.key, self.value, self.since, self.number, self.future = (
+            topic,
+            key,
+            value,
+            since,
+            number,
+            future,
+        )
 
 
 class Clients:
