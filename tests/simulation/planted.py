@@ -381,11 +381,11 @@ def planted(plant: Plant) -> Iterator[None]:
             setattr(place, attribute, before)
 
 
-def find(plant: Plant, seeds: int, seconds: int = 400) -> tuple[int, Outcome | None]:
+def find(plant: Plant, seeds: int, seconds: int = 240) -> tuple[int, Outcome | None]:
     """Simulate seeds until one fails. Return the number of seeds, and the outcome that shows the fault."""
     with planted(plant):
         for number in range(1, seeds + 1):
-            outcome = simulate(number, Shape(brokers=8, duration_s=seconds, kinds=plant.faults or None))
+            outcome = simulate(number, Shape(6, seconds, plant.faults or None, quiet_s=240, pace_s=8))
             if outcome.failures:
                 return number, outcome
     return seeds, None

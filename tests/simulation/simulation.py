@@ -55,12 +55,15 @@ class Shape:
         brokers: Number of brokers; None to draw it.
         duration_s: Time with faults; 0 for a run without any.
         kinds: The faults; None to draw some of all kinds.
+        quiet_s: Time without faults at the end.
+        pace_s: Mean time between two faults; None to draw it.
     """
 
     brokers: int | None = None
     duration_s: int = 900
     kinds: tuple[str, ...] | None = None
     quiet_s: int = _QUIET // SECOND
+    pace_s: int | None = None
 
 
 def simulate(seed: int, shape: Shape = Shape(), on_trace: Callable[[str], None] | None = None) -> Outcome:
@@ -98,7 +101,7 @@ class _Run:
         last = [k for k in shape.kinds or () if k in LAST_FAULTS] or [draws.choice((*LAST_FAULTS, *[None] * 18))]
         self._last = last[0] if shape.duration_s else None
         self.faults = Faults(world, self.fleet, kinds)
-        self._mean_interval = draws.choice((8, 20, 60)) * SECOND
+        self._mean_interval = (shape.pace_s or draws.choice((8, 20, 60))) * SECOND
 
     def run(self) -> None:
         world, shape = self.world, self._shape
