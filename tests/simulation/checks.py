@@ -215,7 +215,7 @@ class Checks:
             found = {LeaseKey(name, key) for name, group in groups.items() for key in group.live_brokers}
             self.done["living brokers are routed everywhere"] += len(living)
             if not living <= found <= living | dying:
-                text = f"{part.name} lacks {sorted(living - found)[:3]}, has {sorted(found - living - dying)[:3]} in addition"
+                text = f"{part.name} lacks {sorted(living - found)[:3]}, has too many: {sorted(found - living - dying)[:3]}"
                 self.fail("living brokers are routed everywhere", text)
 
     def fold_of_log(self) -> tuple[RouteTable, list[RouteChange]] | None:

@@ -9,7 +9,7 @@ from typing import Final
 import pytest
 
 from tests.simulation.__main__ import run_all
-from tests.simulation.planted import PLANTS, find, planted
+from tests.simulation.planted import ALL_PLANTS, find, planted
 from tests.simulation.simulation import Shape
 
 _SEEDS: Final = range(1, 13)
@@ -44,12 +44,12 @@ def test_a_seed_has_the_same_trace_in_every_process(tmp_path: Path) -> None:
 @pytest.mark.timeout(120)
 @pytest.mark.parametrize("name", _QUICK)
 def test_planted_faults_are_found(name: str) -> None:
-    plant = next(plant for plant in PLANTS if plant.name == name)
+    plant = next(plant for plant in ALL_PLANTS if plant.name == name)
     _, outcome = find(plant, seeds=3, seconds=200)
     assert outcome is not None
 
 
 def test_every_planted_fault_still_fits_the_source() -> None:
-    for plant in PLANTS:
+    for plant in ALL_PLANTS:
         with planted(plant):
             pass
