@@ -11,6 +11,7 @@ class Plant(NamedTuple):
         old: Text of its source.
         new: What it is replaced by.
         faults: Kinds of faults that the runs inject; () for those that the seed draws.
+        also: A second (place, old, new), if the fix was made in two places.
     """
 
     name: str
@@ -18,6 +19,7 @@ class Plant(NamedTuple):
     old: str
     new: str
     faults: tuple[str, ...] = ()
+    also: tuple[str, str, str] | None = None
 
 
 CRASHES: Final = ("power cut of job and tables", "job killed during a write", "server killed")
@@ -45,7 +47,7 @@ AUDIT_PLANTS: Final = (
         "tables.repair:repair_table",
         "if damage is None:",
         "if True:",
-        CRASHES,
+        ("files damaged",),
     ),
     Plant(
         "H2 the fold starts from a state ahead of the changes",
@@ -59,7 +61,12 @@ AUDIT_PLANTS: Final = (
         "kafka.log_reader:check_log",
         "if present:",
         "if False:",
-        ("clock jump", "acknowledged records lost"),
+        ("job killed", "acknowledged records lost"),
+        (
+            "server.start.identity:LogGuard.check",
+            "check_log(self._settings, self._folded(), [partition])",
+            "check_log(self._settings, FoldedLog(), [partition])",
+        ),
     ),
     Plant(
         "H3 a log that ends too early is accepted",

@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Final
 
 from namesrv_stream.route import reducer
@@ -215,7 +216,8 @@ class Checks:
             found = {LeaseKey(name, key) for name, group in groups.items() for key in group.live_brokers}
             self.done["living brokers are routed everywhere"] += len(living)
             if not living <= found <= living | dying:
-                text = f"{part.name} lacks {sorted(living - found)[:3]}, has too many: {sorted(found - living - dying)[:3]}"
+                lacking, surplus = sorted(living - found), sorted(found - living - dying)
+                text = f"{part.name} lacks {lacking[:3]}, has {surplus[:3]} in addition"
                 self.fail("living brokers are routed everywhere", text)
 
     def fold_of_log(self) -> tuple[RouteTable, list[RouteChange]] | None:
@@ -223,11 +225,15 @@ class Checks:
         world, table, rows = self.world, RouteTable(), list[RouteChange]()
         snapshot = world.as_job(lambda: load_snapshot(tables_of(world.settings)))
         for partition in range(world.plan.partitions):
-            log = world.kafka.log(partition)
+            log, covered = world.kafka.log(partition), snapshot.next_offsets.get(partition, 0)
+            self.done["tables cover what is in the log"] += 1
+            if covered > log.end:
+                self.fail("tables cover what is in the log", f"partition {partition}: {covered} of {log.end} records")
+                return None
             if log.first:
                 return None
             state, groups, output = FoldState(partition, world.plan.partitions), GroupDict(), FoldOutput()
-            for offset in range(snapshot.next_offsets.get(partition, 0)):
+            for offset in range(covered):
                 stored = log.at(offset)
                 fold(state, groups, Record(partition, offset, stored.at_ms, stored.value), output)
             rows += output.changes
@@ -252,7 +258,7 @@ class Checks:
         assert isinstance(stored, StoredChanges)
         for partition in range(world.plan.partitions):
             end = stored.next_offsets.get(partition, 0)
-            found = world.as_job(lambda p=partition, e=end: decode_changes(stored.rows(p, 0, e)))
+            found = decode_changes(world.as_job(partial(stored.rows, partition, 0, end)))
             expected = [row for row in rows if row.partition == partition and row.offset < end]
             self.done["rows are those of the fold"] += len(expected)
             if found != expected:

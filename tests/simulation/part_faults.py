@@ -177,6 +177,20 @@ def _disk_full(faults: "Faults") -> End | None:
     return lambda: setattr(faults.world.disk, "is_full", False)
 
 
+def _file_damaged(faults: "Faults") -> End | None:
+    """The disk loses a part of a table's newest commits or of its newest checkpoint while the job stands."""
+    world, job = faults.world, faults.world.job
+    if not job.process.is_alive or not job.is_wanted or any(log.first for log in world.kafka.topics[EVENTS].logs):
+        return None
+    job.crash()
+    table = faults.draws.choice(("route_changes", "route_state"))
+    log = f"{_TABLES}/{table}/_delta_log"
+    names = sorted(name for name in world.disk.folder(log) or {} if not name.startswith("."))
+    for name in faults.draws.sample(names[-4:], min(2, len(names))):
+        world.disk.damage(f"{log}/{name}", faults.draws)
+    return job.start
+
+
 def _slow_job(faults: "Faults") -> End | None:
     spark = faults.world.spark
     before, spark.batch_delay = spark.batch_delay, (2_000 * MS, 12_000 * MS)
@@ -232,6 +246,7 @@ PART_FAULTS: Final[dict[str, Begin]] = {
     "clock jump": _clock_jump,
     "disk full": _disk_full,
     "records removed by retention": _retention,
+    "files damaged": _file_damaged,
     "tables backed up": _back_up,
     "tables restored": _restore,
 }

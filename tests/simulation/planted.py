@@ -9,8 +9,7 @@ import inspect
 import sys
 import textwrap
 from collections.abc import Iterator
-from contextlib import contextmanager
-from types import FunctionType
+from contextlib import ExitStack, contextmanager
 from typing import Any, Final
 
 from tests.simulation.audit_plants import AUDIT_PLANTS, Plant
@@ -23,28 +22,38 @@ ALL_PLANTS: Final = (*AUDIT_PLANTS, *PLANTS)
 @contextmanager
 def planted(plant: Plant) -> Iterator[None]:
     """Plant a fault while simulations run."""
-    module_name, _, name = plant.place.partition(":")
+    with ExitStack() as stack:
+        stack.enter_context(_replaced(plant.place, plant.old, plant.new))
+        if plant.also is not None:
+            stack.enter_context(_replaced(*plant.also))
+        yield
+
+
+@contextmanager
+def _replaced(place: str, old: str, new: str) -> Iterator[None]:
+    """Replace a piece of source text in one function of the product."""
+    module_name, _, name = place.partition(":")
     module = importlib.import_module(f"namesrv_stream.{module_name}")
     owner: Any = module
     *outer, last = name.split(".")
     for part in outer:
         owner = getattr(owner, part)
     before = inspect.getattr_static(owner, last)
-    function = inspect.unwrap(before) if isinstance(before, FunctionType) else before
-    source = textwrap.dedent(inspect.getsource(function))
-    if source.count(plant.old) != 1:
-        raise ValueError(f"{plant.name}: {plant.place} contains the text {source.count(plant.old)} times")
+    source = textwrap.dedent(inspect.getsource(inspect.unwrap(before)))
+    if source.count(old) != 1:
+        raise ValueError(f"{place} contains {old!r} {source.count(old)} times")
     found: dict[str, Any] = {}
-    exec(compile(source.replace(plant.old, plant.new), f"<planted: {plant.name}>", "exec"), vars(module), found)
-    users = [m for key, m in sorted(sys.modules.items()) if key.startswith("namesrv_stream.")]
-    places = [(m, last) for m in users if not outer and vars(m).get(last) is before] if not outer else [(owner, last)]
-    for place, attribute in places:
-        setattr(place, attribute, found[last])
+    exec(compile(source.replace(old, new), f"<planted in {place}>", "exec"), vars(module), found)
+    # Other modules import a function by its name.
+    modules = [m for key, m in sorted(sys.modules.items()) if key.startswith("namesrv_stream.")]
+    owners = [owner] if outer else [m for m in modules if vars(m).get(last) is before]
+    for each in owners:
+        setattr(each, last, found[last])
     try:
         yield
     finally:
-        for place, attribute in places:
-            setattr(place, attribute, before)
+        for each in owners:
+            setattr(each, last, before)
 
 
 def find(plant: Plant, seeds: int, seconds: int = 240) -> tuple[int, Outcome | None]:

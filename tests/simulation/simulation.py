@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Callable, Coroutine, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from time import process_time
 from typing import Any, Final
 
@@ -66,7 +67,7 @@ class Shape:
     pace_s: int | None = None
 
 
-def simulate(seed: int, shape: Shape = Shape(), on_trace: Callable[[str], None] | None = None) -> Outcome:
+def simulate(seed: int, shape: Shape = Shape(), on_trace: Callable[[str], object] | None = None) -> Outcome:
     """Run one seed."""
     began = process_time()
     draws = random.Random(f"plan {seed}")
@@ -98,8 +99,8 @@ class _Run:
         self.operators, self.clients = Operators(self.fleet), Clients(self.fleet)
         self.checks = Checks(world, self.fleet, self.operators, self.clients)
         kinds = [k for k in shape.kinds or () if k in KINDS] or draws.sample(list(KINDS), draws.randint(1, 8))
-        last = [k for k in shape.kinds or () if k in LAST_FAULTS] or [draws.choice((*LAST_FAULTS, *[None] * 18))]
-        self._last = last[0] if shape.duration_s else None
+        drawn = [draws.choice(list(LAST_FAULTS))] if draws.random() < 0.1 else []
+        self._last = [kind for kind in shape.kinds or drawn if kind in LAST_FAULTS] if shape.duration_s else []
         self.faults = Faults(world, self.fleet, kinds)
         self._mean_interval = (shape.pace_s or draws.choice((8, 20, 60))) * SECOND
 
@@ -114,8 +115,8 @@ class _Run:
         end = _BEGIN + shape.duration_s * SECOND
         if shape.duration_s:
             self.faults.schedule(_BEGIN, end, self._mean_interval)
-        if self._last is not None:
-            scheduler.at(end - 120 * SECOND, None, lambda: self.faults.inject(self._last or ""))
+        for kind in self._last:
+            scheduler.at(end - 120 * SECOND, None, partial(self.faults.inject, kind))
         self._until(end)
         self.faults.end_all()
         for slot in self.fleet.slots:

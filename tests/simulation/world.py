@@ -145,7 +145,7 @@ class World:
         backup: A copy of the tables, for a restore.
     """
 
-    def __init__(self, seed: int, plan: Plan, on_trace: Callable[[str], None] | None = None) -> None:
+    def __init__(self, seed: int, plan: Plan, on_trace: Callable[[str], object] | None = None) -> None:
         self.seed, self.plan = seed, plan
         self.shows_logs = False
         self.scheduler = Scheduler(seed, on_trace)

@@ -39,7 +39,8 @@ class _File:
         return table
 
     def iter_batches(self) -> list[pa.RecordBatch]:
-        return self.read().to_batches()
+        batches: list[pa.RecordBatch] = self.read().to_batches()
+        return batches
 
 
 class _Writer:

@@ -135,7 +135,7 @@ class SimDisk:
     def make_folder(self, path: str) -> None:
         if path not in self._folders:
             self._begin()
-            self._name(posixpath.dirname(path), lambda folders: folders.setdefault(path, {}) and None)
+            self._name(posixpath.dirname(path), lambda folders: folders.update({path: folders.get(path, {})}))
 
     def sync_file(self, path: str) -> None:
         inode = self.file(path)
@@ -182,6 +182,12 @@ class SimDisk:
                     inode.synced = inode.content
                     lost += 1
         return lost
+
+    def damage(self, path: str, draws: random.Random) -> None:
+        """Lose the end of a file, as a defective disk does."""
+        inode = self.file(path)
+        if inode is not None:
+            inode.content = inode.synced = inode.content[: draws.randrange(max(1, len(inode.content)))]
 
     def copy_of(self, path: str) -> Folders:
         """Return a backup of a folder."""

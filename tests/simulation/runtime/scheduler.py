@@ -81,7 +81,7 @@ class Scheduler:
         steps: Number of calls so far.
     """
 
-    def __init__(self, seed: int, on_trace: Callable[[str], None] | None = None) -> None:
+    def __init__(self, seed: int, on_trace: Callable[[str], object] | None = None) -> None:
         self.now = 0
         self.random = random.Random(seed)
         self.current: Process | None = None
