@@ -95,6 +95,11 @@ AUDIT_PLANTS: Final = (
         "return identity.table_id == self.table_id and _is_same(identity.before, self.progress)",
         "return True",
         ("tables backed up", "tables restored"),
+        (
+            "tables.snapshot_follower:SnapshotFollower._has_lost_the_log",
+            "if not self._table.exists(commit_name(self.version)):",
+            "if False:",
+        ),
     ),
     Plant(
         "M3 a close by the server itself is evidence",
@@ -119,9 +124,10 @@ AUDIT_PLANTS: Final = (
     ),
     Plant(
         "M6 a second job logs its settings",
-        "streaming.route_table.route_job:_Job._on_batch",
-        "if self._writer.has_committed and not self._has_logged_settings:",
-        "if not self._has_logged_settings:",
+        "streaming.route_table.route_job:_Job.run",
+        "figures = BatchFigures(self._server_epoch, writer.committed)",
+        "figures = BatchFigures(self._server_epoch, writer.committed); self._log_settings()",
         ("second job",),
+    ),
     ),
 )

@@ -46,13 +46,11 @@ class Checks:
         self.done: Counter[str] = Counter()
         self._missing: dict[tuple[int, str], int] = {}
         self._reported: set[tuple[str, object]] = set()
-        self._forgotten = 0  # lives before it are gone everywhere
 
     def fail(self, name: str, detail: str, once: object = None) -> None:
-        if once is not None:
-            if (name, once) in self._reported:
-                return
-            self._reported.add((name, once))
+        if once is not None and (name, once) in self._reported:
+            return
+        self._reported.add((name, once))
         if len(self.failures) < 50:
             self.failures.append((name, f"at {self.world.scheduler.now / SECOND:.3f} s: {detail}"))
 
@@ -98,7 +96,7 @@ class Checks:
     def _dead_are_gone(self, part: Part, now: int) -> None:
         """A dead broker is gone after its timeout, a hold of the guard and some seconds without faults."""
         assert part.core is not None
-        for life in self.fleet.lives[self._forgotten :]:
+        for life in self.fleet.lives:
             calm = self.world.calm_for(life.slot.broker_name)
             if calm is None or life.ended is None or now - max(life.ended, calm, part.since) <= self._bound(life, calm):
                 continue
@@ -183,6 +181,7 @@ class Checks:
         for at, part, code, error in self.world.exits:
             name = type(error).__name__ if error is not None else ""
             is_start = part != "job" and name == "KafkaUnreachable"
+            is_start |= name == "DuplicateServerId" and bool(self.world.guests)
             is_job = part == "job" and (name in EXPECTED or isinstance(error, OSError) or error is None)
             if code != 0 and not is_start and not is_job:
                 yield f"{part} ended with {code} at {at / SECOND:.3f} s: {error!r}"

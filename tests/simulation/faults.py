@@ -12,6 +12,11 @@ from tests.simulation.world import Part, World
 
 #: The faults that a seed draws from.
 KINDS: Final = {**PART_FAULTS, **PEER_FAULTS}
+#: What brokers do themselves, and what no part notices: the installation must work as well as without them.
+HARMLESS: Final = frozenset({"brokers die", "brokers restart", "unreadable records", "tables backed up"})
+NO_LEADER: Final = "partition without leader"
+#: Two servers with one id run at least so long, unless one of them ends.
+_REFUSAL: Final = 170 * SECOND
 
 
 class Faults:
@@ -58,10 +63,12 @@ class Faults:
         number = next(self._numbers)
         self._ends[number] = (kind, end)
         self._disturb(kind)
-        self.world.scheduler.after(self._duration(), lambda: self._end(number))
+        self.world.scheduler.after(self._duration(kind), lambda: self._end(number))
 
-    def _duration(self) -> int:
+    def _duration(self, kind: str) -> int:
         """Most faults are short; some are longer than every timeout."""
+        if kind == "server with the same id":
+            return _REFUSAL
         return round(self.draws.choice((0.3, 2, 6, 20, 60, 150)) * (0.5 + self.draws.random()) * SECOND)
 
     def _end(self, number: int) -> None:
@@ -70,16 +77,14 @@ class Faults:
             self.world.scheduler.trace(f"fault {found[0]} ends")
             found[1]()
             self._disturb(found[0])
-            if all(kind == "partition without leader" for kind in self.active):
-                self.world.calm(self._leaderless() if self.active else None)
+            disturbing = [kind for kind in self.active if kind not in HARMLESS]
+            if all(kind == NO_LEADER for kind in disturbing):
+                self.world.calm(self.leaderless if disturbing else None)
 
     def _disturb(self, kind: str) -> None:
         """A partition without a leader disturbs no other one."""
-        is_one = kind == "partition without leader"
-        self.world.disturbed(self._leaderless() if is_one else None)
-
-    def _leaderless(self) -> int:
-        return self.leaderless
+        if kind not in HARMLESS:
+            self.world.disturbed(self.leaderless if kind == NO_LEADER else None)
 
     def end_all(self) -> None:
         for number in list(self._ends):

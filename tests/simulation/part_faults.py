@@ -180,8 +180,10 @@ def _disk_full(faults: "Faults") -> End | None:
 def _file_damaged(faults: "Faults") -> End | None:
     """The disk loses a part of a table's newest commits or of its newest checkpoint while the job stands."""
     world, job = faults.world, faults.world.job
-    if not job.process.is_alive or not job.is_wanted or any(log.first for log in world.kafka.topics[EVENTS].logs):
+    if not job.process.is_alive or not job.is_wanted or EVENTS not in world.kafka.topics:
         return None
+    if any(log.first for log in world.kafka.topics[EVENTS].logs):
+        return None  # the log must have what the tables lose
     job.crash()
     table = faults.draws.choice(("route_changes", "route_state"))
     log = f"{_TABLES}/{table}/_delta_log"

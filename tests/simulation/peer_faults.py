@@ -92,7 +92,7 @@ def _brokers_stall(faults: "Faults") -> End | None:
 def _registrations_take_long(faults: "Faults") -> End | None:
     """Decoding a large registration takes seconds, as on a machine without a free processor; all brokers restart."""
     world = faults.world
-    before, world.decode_time = world.decode_time, faults.draws.choice((1, 2, 4)) * SECOND
+    before, world.decode_time = world.decode_time, faults.draws.choice((2, 5, 12)) * SECOND
     for slot in faults.fleet.slots:
         life = faults.fleet.now[slot.number]
         if life.is_alive and slot.padding:
