@@ -129,5 +129,4 @@ AUDIT_PLANTS: Final = (
         "figures = BatchFigures(self._server_epoch, writer.committed); self._log_settings()",
         ("second job",),
     ),
-    ),
 )
