@@ -112,7 +112,7 @@ class Operators:
             return None
         except TimeoutError:
             self.unknown += 1
-            if part.process is process and part.is_working and world.was_undisturbed(part, since):
+            if part.process is process and world.was_working(part, since):
                 self.hung.append(f"{part.name} did not answer request {code} of {since} within {_ANSWER_S} s")
             return None
         finally:
@@ -153,7 +153,7 @@ class Clients:
         except PeerClosed:
             return
         except TimeoutError:
-            if part.process is process and part.is_working and world.was_undisturbed(part, since):
+            if part.process is process and world.was_working(part, since):
                 self.hung.append(f"{part.name} did not answer a route query of {since}")
             return
         finally:

@@ -60,7 +60,7 @@ def find(plant: Plant, seeds: int, seconds: int = 240) -> tuple[int, Outcome | N
     """Simulate seeds until one fails. Return the number of seeds, and the outcome that shows the fault."""
     with planted(plant):
         for number in range(1, seeds + 1):
-            outcome = simulate(number, Shape(6, seconds, plant.faults or None, quiet_s=240, pace_s=8))
+            outcome = simulate(number, Shape(6, seconds, plant.faults or None, quiet_s=200, pace_s=8, stops=True))
             if outcome.failures:
                 return number, outcome
     return seeds, None

@@ -58,6 +58,7 @@ class Shape:
         kinds: The faults; None to draw some of all kinds.
         quiet_s: Time without faults at the end.
         pace_s: Mean time between two faults; None to draw it.
+        stops: Whether a run ends with its first failure.
     """
 
     brokers: int | None = None
@@ -65,6 +66,7 @@ class Shape:
     kinds: tuple[str, ...] | None = None
     quiet_s: int = _QUIET // SECOND
     pace_s: int | None = None
+    stops: bool = False
 
 
 def simulate(seed: int, shape: Shape = Shape(), on_trace: Callable[[str], object] | None = None) -> Outcome:
@@ -124,14 +126,15 @@ class _Run:
             if not self.fleet.now[slot.number].is_alive and scheduler.random.random() < 0.5:
                 self.fleet.begin(slot, is_same_address=scheduler.random.random() < 0.5)
         self._until(scheduler.now + shape.quiet_s * SECOND)
-        self.checks.check_end()
+        if not (shape.stops and self.checks.failures):
+            self.checks.check_end()
         world.end()
         self.fleet.process.kill()
 
     def _until(self, end: int) -> None:
         """Run until a time, and check every second."""
         scheduler = self.world.scheduler
-        while scheduler.now < end:
+        while scheduler.now < end and not (self._shape.stops and self.checks.failures):
             scheduler.run(min(end, scheduler.now + SECOND))
             self.checks.check()
 

@@ -229,10 +229,10 @@ class World:
         found = [since for since in self._calm.values() if since is not None]
         return max(found) if len(found) == len(self._calm) else None
 
-    def was_undisturbed(self, part: Part, since: int) -> bool:
-        """Return whether a server worked without faults for some time before ``since`` and until now."""
-        calm = self.calm_since
-        return calm is not None and max(calm, part.since) + 15 * SECOND <= since
+    def was_working(self, part: Part, since: int) -> bool:
+        """Return whether a server has worked since a time, and for some time before."""
+        process = part.process
+        return part.is_working and part.since + 15 * SECOND <= since and process.resumed_at + 5 * SECOND <= since
 
     def covered_by_state(self) -> dict[int, int]:
         """Return partition → the offset that ``route_state`` covers."""

@@ -45,6 +45,7 @@ class Process:
         self.is_alive = True
         self.exit_code: int | None = None
         self.is_paused = False
+        self.resumed_at = 0
         self.threads: dict[SimThread, None] = {}
         self.loop: Any = None
         self.memory: dict[str, Any] = {}
@@ -64,7 +65,7 @@ class Process:
         self.is_paused = True
 
     def resume(self) -> None:
-        self.is_paused = False
+        self.is_paused, self.resumed_at = False, self._scheduler.now
         while self._held:
             self._scheduler.soon(self, self._held.popleft())
 
