@@ -65,9 +65,9 @@ class Checks:
                 self._own_start_knows_changes(part)
 
     def _own_start_knows_changes(self, part: Part) -> None:
-        """A server that was started while nothing was wrong knows what was acknowledged before its start."""
-        calm = self.world.calm_since
-        if part.core is None or calm is None or part.since < calm or not part.core.gateway.is_connected:
+        """A server that was started while Kafka worked knows what was acknowledged before its start."""
+        since = self.world.kafka_since
+        if since is None or part.since < since + SLACK or part.core is None or not part.core.gateway.is_connected:
             return
         self._has_acknowledged(
             part, lambda entry: entry.at < part.since, "a started server knows what was acknowledged"

@@ -14,6 +14,10 @@ from tests.simulation.world import Part, World
 KINDS: Final = {**PART_FAULTS, **PEER_FAULTS}
 #: What brokers do themselves, and what no part notices: the installation must work as well as without them.
 HARMLESS: Final = frozenset({"brokers die", "brokers restart", "unreadable records", "tables backed up"})
+#: While one of these is active, a server may start without the end of the log.
+OF_KAFKA: Final = frozenset(
+    {kind for kind in KINDS if "Kafka" in kind} | {*LAST_FAULTS, "partition without leader", "acknowledgements lost"}
+)
 NO_LEADER: Final = "partition without leader"
 #: Two servers with one id run at least so long, unless one of them ends.
 _REFUSAL: Final = 170 * SECOND
@@ -83,6 +87,9 @@ class Faults:
 
     def _disturb(self, kind: str) -> None:
         """A partition without a leader disturbs no other one."""
+        if kind in OF_KAFKA:
+            is_active = not OF_KAFKA.isdisjoint(self.active)
+            self.world.kafka_since = None if is_active else self.world.scheduler.now
         if kind not in HARMLESS:
             self.world.disturbed(self.leaderless if kind == NO_LEADER else None)
 

@@ -19,6 +19,7 @@ from tests.simulation.remoting_peer import (
     PeerClosed,
     connect,
 )
+from tests.simulation.runtime.process import SECOND
 from tests.simulation.world import Part
 
 NAMESPACE: Final = "SIMULATION"
@@ -82,11 +83,10 @@ class Operators:
         value = None if is_delete else f"value-{self._count}"
         fields = {"namespace": NAMESPACE, "key": key} | ({} if value is None else {"value": value})
         generation = self._world.kafka.generation
-        answer = await self._ask(part, DELETE_KV if is_delete else PUT_KV, fields)
         entry = self.entries.setdefault(key, Entry())
-        if answer is None or (answer.code == SYSTEM_BUSY and b"unknown" in answer.body):
-            entry.possible = (*entry.possible, value)
-        elif answer.code == SUCCESS:
+        entry.possible = (*entry.possible, value)
+        answer = await self._ask(part, DELETE_KV if is_delete else PUT_KV, fields)
+        if answer is not None and answer.code == SUCCESS:
             self.entries[key] = Entry(value, (), self._world.scheduler.now, generation, True)
             self._check_read(part, key, value)
 
@@ -105,6 +105,7 @@ class Operators:
         except OSError:
             return Answer(SYSTEM_BUSY, b"not connected")
         since, process = world.scheduler.now, part.process
+        is_calm = world.calm_since is not None and world.calm_since + 15 * SECOND <= since
         try:
             answer = await peer.ask(code, fields, timeout_s=_ANSWER_S)
         except PeerClosed:
@@ -122,6 +123,8 @@ class Operators:
         elif answer.code == SYSTEM_BUSY:
             self.refused += 1
             self.unknown += 1
+            if is_calm and world.calm_since is not None and world.was_working(part, since):
+                self.wrong.append(f"{part.name} refused request {code} of {since} although nothing was wrong")
             return None  # the text says whether the outcome is unknown; here it always counts as unknown
         return answer
 

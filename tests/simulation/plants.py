@@ -163,7 +163,7 @@ PLANTS: Final = (
         ("network cut", "brokers stall"),
     ),
     Plant(
-        "commits are applied twice",
+        "the last row of a commit is not applied",
         "server.view.commit_applier:CommitApplier._committed",
         "self._view.committed(changes, next_offsets)",
         "self._view.committed(changes[:-1], next_offsets)",

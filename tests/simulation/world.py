@@ -141,6 +141,7 @@ class World:
     Attributes:
         exits: (time, part, exit code, error) of all processes that ended by themselves.
         decode_time: How long the decoding of a large registration takes.
+        kafka_since: Since when Kafka has had no fault; None while it has one.
         guests: Processes that should not be there: a clone of a server, or a second job.
         backup: A copy of the tables, for a restore.
     """
@@ -157,6 +158,7 @@ class World:
         self._calm: dict[int, int | None] = dict.fromkeys(range(plan.partitions), 0)
         self.decode_time = 0
         self.guests: list[Part] = []
+        self.kafka_since: int | None = 0
         self.backup: Folders | None = None
         self.exits: list[tuple[int, str, int | None, BaseException | None]] = []
         self.kafka.on_append = lambda partition: self.spark.wake()
