@@ -2,6 +2,8 @@
 
 from typing import Final, NamedTuple
 
+from tests.simulation.world import Plan
+
 
 class Plant(NamedTuple):
     """A planted fault.
@@ -12,6 +14,7 @@ class Plant(NamedTuple):
         new: What it is replaced by.
         faults: Kinds of faults that the runs inject; () for those that the seed draws.
         also: A second (place, old, new), if the fix was made in two places.
+        plan: The installation; None for what the seed draws.
     """
 
     name: str
@@ -20,6 +23,7 @@ class Plant(NamedTuple):
     new: str
     faults: tuple[str, ...] = ()
     also: tuple[str, str, str] | None = None
+    plan: Plan | None = None
 
 
 CRASHES: Final = ("power cut of job and tables", "job killed during a write", "server killed")
@@ -81,6 +85,7 @@ AUDIT_PLANTS: Final = (
         "self.backlog.when_worked_off(self._tick)",
         "for log in self._logs: log.tick('')",
         ("registrations take long",),
+        plan=Plan(1, 1, {"liveness.guard_share_percent": "100"}),
     ),
     Plant(
         "M1 a recreated topic is accepted",
@@ -107,6 +112,7 @@ AUDIT_PLANTS: Final = (
         "if self.has_brokers and not self._reason:",
         "if self.has_brokers:",
         ("brokers stall", "strangers"),
+        plan=Plan(1, 1, {"remoting.idle_timeout_ms": "20000"}),
     ),
     Plant(
         "M4 one partition without a leader makes all blind",
@@ -114,6 +120,7 @@ AUDIT_PLANTS: Final = (
         "not log.is_connected",
         "not self.is_connected",
         ("partition without leader", "brokers die"),
+        plan=Plan(2, 3, {"liveness.guard_share_percent": "100"}),
     ),
     Plant(
         "M5 a second server with the same id is not refused",

@@ -229,6 +229,9 @@ class Checks:
             if covered > log.end:
                 self.fail("tables cover what is in the log", f"partition {partition}: {covered} of {log.end} records")
                 return None
+            if covered < log.end - 100:
+                self.fail("the log is folded", f"partition {partition}: {covered} of {log.end} records")
+                return None
             if log.first:
                 return None
             state, groups, output = FoldState(partition, world.plan.partitions), GroupDict(), FoldOutput()

@@ -210,11 +210,12 @@ def _retention(faults: "Faults") -> End | None:
 
 
 def _restore(faults: "Faults") -> End | None:
-    """Somebody restores the tables, or only ``route_changes``, from a backup while the job stands; servers go on."""
+    """Somebody restores the tables, or only ``route_changes``, from a backup; the job may run meanwhile."""
     world, job = faults.world, faults.world.job
     if not job.process.is_alive or not job.is_wanted or world.backup is None:
         return None
-    job.crash()
+    if faults.draws.random() < 0.7:
+        job.crash()
     which = faults.draws.choice((_TABLES, f"{_TABLES}/route_changes"))
     world.disk.restore(which, {path: files for path, files in world.backup.items() if path.startswith(which)})
     return job.start

@@ -45,7 +45,7 @@ def _replaced(place: str, old: str, new: str) -> Iterator[None]:
     found: dict[str, Any] = {}
     exec(compile(source.replace(old, new), f"<planted in {place}>", "exec"), vars(module), found)
     # Other modules import a function by its name.
-    modules = [m for key, m in sorted(sys.modules.items()) if key.startswith("namesrv_stream.")]
+    modules = [m for key, m in sorted(sys.modules.items()) if key.startswith(("namesrv_stream.", "tests.simulation."))]
     owners = [owner] if outer else [m for m in modules if vars(m).get(last) is before]
     for each in owners:
         setattr(each, last, found[last])
@@ -60,7 +60,9 @@ def find(plant: Plant, seeds: int, seconds: int = 240) -> tuple[int, Outcome | N
     """Simulate seeds until one fails. Return the number of seeds, and the outcome that shows the fault."""
     with planted(plant):
         for number in range(1, seeds + 1):
-            outcome = simulate(number, Shape(6, seconds, plant.faults or None, quiet_s=200, pace_s=8, stops=True))
+            outcome = simulate(
+                number, Shape(6, seconds, plant.faults or None, quiet_s=200, pace_s=8, stops=True, plan=plant.plan)
+            )
             if outcome.failures:
                 return number, outcome
     return seeds, None

@@ -59,6 +59,7 @@ class Shape:
         quiet_s: Time without faults at the end.
         pace_s: Mean time between two faults; None to draw it.
         stops: Whether a run ends with its first failure.
+        plan: Number of servers and partitions, and settings, instead of those that the seed draws.
     """
 
     brokers: int | None = None
@@ -67,13 +68,15 @@ class Shape:
     quiet_s: int = _QUIET // SECOND
     pace_s: int | None = None
     stops: bool = False
+    plan: Plan | None = None
 
 
 def simulate(seed: int, shape: Shape = Shape(), on_trace: Callable[[str], object] | None = None) -> Outcome:
     """Run one seed."""
     began = process_time()
     draws = random.Random(f"plan {seed}")
-    world = World(seed, _plan(draws), on_trace)
+    drawn = _plan(draws)
+    world = World(seed, shape.plan or drawn, on_trace)
     with simulated(world), _no_collection():
         run = _Run(world, draws, shape)
         run.run()
