@@ -18,7 +18,7 @@ from namesrv_stream.tables.change_rows import decode_changes
 from namesrv_stream.tables.snapshot import load_snapshot
 from namesrv_stream.tables.storage import tables_of
 from namesrv_stream.tables.stored_changes import StoredChanges
-from tests.simulation.fleet import Death, Fleet, Life
+from tests.simulation.fleet import Fleet, Life
 from tests.simulation.operators import NAMESPACE, Clients, Entry, Operators
 from tests.simulation.runtime.process import MS, SECOND
 from tests.simulation.world import EXPECTED, Part, World
@@ -96,9 +96,11 @@ class Checks:
     def _dead_are_gone(self, part: Part, now: int) -> None:
         """A dead broker is gone after its timeout, a hold of the guard and some seconds without faults."""
         assert part.core is not None
+        calm = self.world.calm_since
+        if calm is None:
+            return
         for life in self.fleet.lives:
-            calm = self.world.calm_for(life.slot.broker_name)
-            if calm is None or life.ended is None or now - max(life.ended, calm, part.since) <= self._bound(life, calm):
+            if life.ended is None or now - max(life.ended, calm, part.since) <= self._bound(life):
                 continue
             if any(other.is_alive or (other.ended or 0) > life.ended for other in self.fleet.of_key(life.key)):
                 continue
@@ -106,11 +108,9 @@ class Checks:
             if part.core.view.live(life.key) is not None:
                 self.fail("dead broker is gone", f"{part.name} still routes to {life.addr}", (life.number, part.name))
 
-    def _bound(self, life: Life, calm: int) -> int:
-        timeout = life.slot.known_timeout_ms * MS
-        ended = life.ended or 0
-        is_evident = life.death is not Death.SILENT and calm + SLACK <= ended
-        if is_evident:
+    def _bound(self, life: Life) -> int:
+        timeout, ended = life.slot.known_timeout_ms * MS, life.ended or 0
+        if life.is_evident:
             near = sum(1 for o in self.fleet.lives if o.ended is not None and abs(o.ended - ended) < 130 * SECOND)
             if near == 1 and all(len(link.acked) > 0 for link in life.links.values()):
                 return SLACK
@@ -208,7 +208,7 @@ class Checks:
         """At the end every server routes to exactly the brokers that live."""
         now, calm = self.world.scheduler.now, self.world.calm_since or 0
         living = {life.key for life in self.fleet.now.values() if life.is_alive}
-        dying = {life.key for life in self.fleet.lives if now - max(life.ended or 0, calm) <= self._bound(life, calm)}
+        dying = {life.key for life in self.fleet.lives if now - max(life.ended or 0, calm) <= self._bound(life)}
         for part in self.world.servers:
             assert part.core is not None
             groups = part.core.name_server.table.groups

@@ -95,6 +95,7 @@ class Life:
         self.death: Death | None = None
         self.links: dict[str, LinkTruth] = {part.name: LinkTruth() for part in fleet.world.servers}
         self.peers: dict[str, Peer] = {}
+        self.is_evident = False  # all servers see its death at once
         self.is_mute = False  # a stalled process: it sends nothing
         self._fleet = fleet
         self._tasks = [fleet.loop.create_task(self._run(part)) for part in fleet.world.servers]
@@ -183,6 +184,8 @@ class Life:
         if not self.is_alive:
             return
         self.death, self.ended = death, self._fleet.world.scheduler.now
+        calm = self._fleet.world.calm_for(self.slot.broker_name)
+        self.is_evident = death is not Death.SILENT and calm is not None and calm + 20 * SECOND <= self.ended
         self._fleet.world.scheduler.trace(f"broker {self.slot.number} dies {death.name}")
         for task in self._tasks:
             task.cancel()

@@ -1,5 +1,6 @@
 """One simulation: an installation, a fleet, operators, faults and checks, all drawn from one seed."""
 
+import asyncio
 import gc
 import random
 from collections import Counter
@@ -22,7 +23,7 @@ from tests.simulation.world import Plan, World
 _BEGIN: Final = 30 * SECOND
 #: Time without faults at the end: the longest timeout, a hold of the guard, and the slack.
 _QUIET: Final = 420 * SECOND
-_MORE: Final = 5 * SECOND
+_LAST_COMMIT: Final = 35 * SECOND  # every broker has registered again since the last change
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,7 +117,7 @@ class _Run:
         world.start()
         for slot in self.fleet.slots:
             self.fleet.begin(slot, is_same_address=True)
-        self._begin(self.operators.run(10.0))
+        operating = self._begin(self.operators.run(10.0))
         self._begin(self.clients.run(3.0))
         end = _BEGIN + shape.duration_s * SECOND
         if shape.duration_s:
@@ -129,6 +130,8 @@ class _Run:
             if not self.fleet.now[slot.number].is_alive and scheduler.random.random() < 0.5:
                 self.fleet.begin(slot, is_same_address=scheduler.random.random() < 0.5)
         self._until(scheduler.now + shape.quiet_s * SECOND)
+        operating.cancel()
+        self._until(scheduler.now + _LAST_COMMIT)
         if not (shape.stops and self.checks.failures):
             self.checks.check_end()
         world.end()
@@ -141,8 +144,8 @@ class _Run:
             scheduler.run(min(end, scheduler.now + SECOND))
             self.checks.check()
 
-    def _begin(self, work: Coroutine[Any, Any, None]) -> None:
-        self.fleet.loop.create_task(work)
+    def _begin(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+        return self.fleet.loop.create_task(work)
 
 
 def _plan(draws: random.Random) -> Plan:
