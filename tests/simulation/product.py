@@ -177,7 +177,9 @@ def start_job(world: "World", process: Process, settings: Settings) -> None:
 
     def run() -> None:
         try:
-            code = route_job._Job(settings).run()
+            job = route_job._Job(settings)
+            code = job.run()
+            process.memory["error"] = job._failure
         except Exception as error:
             process.memory["error"] = error
             code = getattr(error, "exit_code", 1)

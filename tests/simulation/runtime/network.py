@@ -176,7 +176,8 @@ class End(asyncio.Transport):
         if not self.is_closed:
             self.is_closed = True
             self._network.gone(self, is_evidence=not self._is_own_close)
-            self._soon(self.protocol.connection_lost, error)
+            if self.protocol is not None:  # otherwise its process ends before it has accepted the connection
+                self._soon(self.protocol.connection_lost, error)
 
 
 class Network:
@@ -244,6 +245,8 @@ class Network:
         self._send(address[0], host, lambda: process.loop.call_soon(answer) and None)
 
     def _open(self, listener: Listener, far: End) -> None:
+        if far.is_closed:
+            return
         far.protocol = listener.factory()
         far.protocol.connection_made(far)
 
