@@ -12,6 +12,7 @@ PYTHON ?= $(shell python3.11 -c pass 2>/dev/null && command -v python3.11 || ech
 ARGS ?=
 SEED ?= 1
 KILLS ?= 100
+SEEDS ?= 100
 
 VENV := .venv
 BIN := $(VENV)/bin
@@ -113,6 +114,10 @@ fuzz: test-setup ## Fuzzing: malformed frames and bodies, and the most expensive
 power-cut: $(VENV)/.native-built $(VENV)/.installed ## Power cuts and damaged files in a minute: how servers and the job handle the remaining tables
 	$(PYTEST) tests/power_cut $(ARGS)
 
+.PHONY: simulation
+simulation: $(VENV)/.native-built $(VENV)/.installed ## Simulated servers, job, Kafka and brokers in virtual time: a fixed set of seeds; no JVM
+	$(PYTEST) tests/simulation $(ARGS)
+
 .PHONY: chaos-short
 chaos-short: test-setup ## Chaos tests in a minute: kills, freezes and false clocks, checked against a fleet whose state is known
 	$(PYTEST) tests/chaos $(ARGS)
@@ -121,7 +126,7 @@ chaos-short: test-setup ## Chaos tests in a minute: kills, freezes and false clo
 .PHONY: test
 test: test-setup $(TEST_JARS) ## Everything: check, spark, integration, differential, e2e, fuzz, power-cut, chaos-short
 	@failed=""; took=""; \
-	for part in lint types layers dependencies unit spark integration differential e2e fuzz power-cut chaos-short; do \
+	for part in lint types layers dependencies unit spark integration differential e2e fuzz power-cut simulation chaos-short; do \
 		echo "== make $$part"; \
 		began=$$(date +%s); \
 		$(MAKE) --no-print-directory $$part || failed="$$failed $$part"; \
@@ -142,6 +147,15 @@ test-extra: test-setup $(VENV)/.console-installed $(VENV)/.moto-installed $(TEST
 .PHONY: chaos
 chaos: test-setup ## At least KILLS (100) random kills by SEED (1), among other faults; a verdict after every run
 	@exec $(BIN)/python -m tests.chaos --seed $(SEED) --kills $(KILLS) $(ARGS)
+
+# On all cores. To play one seed again: make simulate ARGS="--seed 7"
+.PHONY: simulate
+simulate: $(VENV)/.native-built $(VENV)/.installed ## Simulate SEEDS (100) seeds: faults, simulated days, checks, failing seeds
+	@exec $(BIN)/python -m tests.simulation --seeds $(SEEDS) $(ARGS)
+
+.PHONY: planted
+planted: $(VENV)/.native-built $(VENV)/.installed ## Plant faults into the product one by one, and simulate until each is found
+	@exec $(BIN)/python -m tests.simulation.planted $(ARGS)
 
 # Half an hour. For a part: make bench ARGS="--only reads mixed --rounds 3"
 .PHONY: bench

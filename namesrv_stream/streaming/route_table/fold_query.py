@@ -15,6 +15,7 @@ import uuid
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
+from typing import Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -44,6 +45,9 @@ from namesrv_stream.tables.snapshot import FoldStateRow, route_table
 from namesrv_stream.tables.stored_changes import KeptState, KeptStates
 
 logger = logging.getLogger(__name__)
+
+#: Most batches have no rows, and making this takes longer than the rest of such a batch.
+_NO_ROWS: Final = ROW_SCHEMA.empty_table()
 
 
 class BatchFigures:
@@ -142,7 +146,7 @@ class BatchSink:
                 letter for o in outputs for letter in decode_dead_letters(o["dead_letters"] or b"[]")
             )
             changes = [changes_from_ipc(o["changes"]) for o in outputs if o["changes"] is not None]
-            rows = pa.concat_tables(changes) if changes else ROW_SCHEMA.empty_table()
+            rows = pa.concat_tables(changes) if changes else _NO_ROWS
             last = [o for o in outputs if o["next_offset"] is not None]
             for o in last:
                 self._figures.folded(o["partition"], o["next_offset"], o["at_ms"])
@@ -156,7 +160,8 @@ class BatchSink:
             figures = encode_job_figures(self._figures.now())
             written = self._writer.write(rows, reached, batch_id, figures, is_due=bool(states))
             self._figures.end()
-        log_commit(decode_changes(written.filter(pc.field("kind").isin(sorted(LOGGED_KINDS)))))
+        if written.num_rows:
+            log_commit(decode_changes(written.filter(pc.field("kind").isin(sorted(LOGGED_KINDS)))))
         self._on_batch(FoldedBatch(states, {o["partition"]: o["has_direct"] for o in last}))
 
     def _send_dead_letters(self, letters: Iterable[DeadLetterRecord]) -> None:

@@ -1,0 +1,71 @@
+"""Runs simulations: ``python -m tests.simulation --seeds 100``, or one again: ``--seed 7 --trace run.txt``."""
+
+import argparse
+import os
+import sys
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from concurrent.futures import ProcessPoolExecutor
+from contextlib import ExitStack
+from multiprocessing import get_context
+
+from tests.simulation.simulation import Outcome, Shape, simulate
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="python -m tests.simulation", description=__doc__)
+    parser.add_argument("--seeds", type=int, default=100, help="number of seeds (default: 100)")
+    parser.add_argument("--first", type=int, default=1, help="the first seed (default: 1)")
+    parser.add_argument("--seed", type=int, help="run only this seed")
+    parser.add_argument("--brokers", type=int, help="number of brokers (default: drawn)")
+    parser.add_argument("--seconds", type=int, default=900, help="simulated time with faults (default: 900)")
+    parser.add_argument("--processes", type=int, default=os.cpu_count(), help="default: all cores")
+    parser.add_argument("--trace", help="file for the trace of --seed")
+    args = parser.parse_args()
+    shape = Shape(args.brokers, args.seconds)
+    if args.seed is not None:
+        with ExitStack() as stack:
+            write = None if args.trace is None else stack.enter_context(open(args.trace, "w", encoding="utf-8")).write
+            outcome = simulate(args.seed, shape, write)
+        return report([outcome])
+    seeds = range(args.first, args.first + args.seeds)
+    return report(run_all(seeds, shape, args.processes))
+
+
+def run_all(seeds: range, shape: Shape, processes: int) -> Iterator[Outcome]:
+    """Run seeds on several processes, and yield the outcomes in order."""
+    if processes == 1:
+        yield from (simulate(seed, shape) for seed in seeds)
+        return
+    with ProcessPoolExecutor(processes, get_context("spawn")) as pool:
+        yield from pool.map(simulate, seeds, [shape] * len(seeds), chunksize=4)
+
+
+def report(found: Iterable[Outcome]) -> int:
+    """Print what was simulated. Return the exit code."""
+    faults, checks, figures = Counter[str](), Counter[str](), Counter[str]()
+    outcomes = []
+    for outcome in found:
+        outcomes.append(outcome)
+        faults += outcome.faults
+        checks += outcome.checks
+        figures.update(outcome.figures)
+        for name, detail in outcome.failures:
+            print(f"seed {outcome.seed}: {name}: {detail}", flush=True)
+        if outcome.failures:
+            print(f"  again: .venv/bin/python -m tests.simulation --seed {outcome.seed}")
+    seconds, cpu_s = sum(o.seconds for o in outcomes), sum(o.cpu_s for o in outcomes)
+    failed = [o.seed for o in outcomes if o.failures]
+    print(
+        f"seeds: {len(outcomes)}, simulated: {seconds / 86_400:.2f} days, {seconds / cpu_s:,.0f} times real time a core"
+    )
+    for title, counts in (("faults", faults), ("checks", checks), ("fleet", figures)):
+        print(f"{title}: {sum(counts.values()):,}")
+        for name, count in sorted(counts.items()):
+            print(f"  {count:>12,}  {name}")
+    print(f"failing seeds: {failed or 'none'}")
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,305 @@
+"""What must be true: the checks that run every second of virtual time, and those at the end of a run."""
+
+from collections import Counter
+from collections.abc import Callable, Iterator
+from functools import partial
+from typing import Final
+
+from namesrv_stream.route import reducer
+from namesrv_stream.route.changes import Cause, ChangeKind, RouteChange, lease_key
+from namesrv_stream.route.digest import digest_of
+from namesrv_stream.route.fold.fold_record import fold
+from namesrv_stream.route.fold.state import FoldState
+from namesrv_stream.route.fold.step import FoldOutput, GroupDict, Record
+from namesrv_stream.route.model import LeaseKey
+from namesrv_stream.route.table import RouteTable
+from namesrv_stream.table_errors import DuplicateServerId, TablesTakenOver
+from namesrv_stream.tables.change_rows import decode_changes
+from namesrv_stream.tables.snapshot import load_snapshot
+from namesrv_stream.tables.storage import tables_of
+from namesrv_stream.tables.stored_changes import StoredChanges
+from tests.simulation.fleet import Fleet, Life
+from tests.simulation.operators import NAMESPACE, Clients, Entry, Operators
+from tests.simulation.runtime.process import MS, SECOND
+from tests.simulation.world import EXPECTED, Part, World
+
+#: Time for commits, ticks and queries, in addition to the timeout, until all servers have forgotten a dead broker.
+SLACK: Final = 20 * SECOND
+#: Within this time, one of two servers with the same id notices the other one and ends.
+_REFUSAL: Final = 150 * SECOND
+#: A frozen server notices a close late, and the guard may hold a broker before it goes.
+_EVIDENCE: Final = 1_000 * SECOND
+_GUARD_HOLD: Final = 2  # liveness.guard_hold_timeouts
+
+
+class Checks:
+    """The checks of one run.
+
+    Attributes:
+        failures: What was wrong: (name of the invariant, detail).
+        done: Number of checked facts by invariant.
+    """
+
+    def __init__(self, world: World, fleet: Fleet, operators: Operators, clients: Clients) -> None:
+        self.world, self.fleet, self.operators, self.clients = world, fleet, operators, clients
+        self.failures: list[tuple[str, str]] = []
+        self.done: Counter[str] = Counter()
+        self._missing: dict[tuple[int, str], int] = {}
+        self._reported: set[tuple[str, object]] = set()
+
+    def fail(self, name: str, detail: str, once: object = None) -> None:
+        if once is not None and (name, once) in self._reported:
+            return
+        self._reported.add((name, once))
+        if len(self.failures) < 50:
+            self.failures.append((name, f"at {self.world.scheduler.now / SECOND:.3f} s: {detail}"))
+
+    # ---- every second ----
+
+    def check(self) -> None:
+        now = self.world.scheduler.now
+        for part in self.world.servers:
+            if part.is_working and part.core is not None:
+                self._living_are_routed(part, now)
+                self._dead_are_gone(part, now)
+                self._own_start_knows_changes(part)
+
+    def _own_start_knows_changes(self, part: Part) -> None:
+        """A server that was started while Kafka worked knows what was acknowledged before its start."""
+        since = self.world.kafka_since
+        if since is None or part.since < since + SLACK or part.core is None or not part.core.gateway.is_connected:
+            return
+        self._has_acknowledged(
+            part, lambda entry: entry.at < part.since, "a started server knows what was acknowledged"
+        )
+
+    def _living_are_routed(self, part: Part, now: int) -> None:
+        """A broker that the server hears is in the server's routes."""
+        assert part.core is not None
+        view = part.core.view
+        for life in self.fleet.now.values():
+            link = life.links[part.name]
+            if not life.is_alive or not link.is_registered or link.epoch != part.since:
+                continue
+            last = life.last_ack(part.name)
+            if last is None or now - last > life.slot.known_timeout_ms * MS // 2:
+                continue
+            self.done["living broker is routed"] += 1
+            place = (life.number, part.name)
+            if view.live(life.key) is not None or not _is_connected(life, part.name):
+                self._missing.pop(place, None)
+                continue
+            first = self._missing.setdefault(place, link.registered_at)
+            if first == link.registered_at and now - max(first, link.registered_at) > 3 * SECOND:
+                self.fail("living broker is routed", f"{part.name} hears {life.addr} and does not route to it", place)
+
+    def _dead_are_gone(self, part: Part, now: int) -> None:
+        """A dead broker is gone after its timeout, a hold of the guard and some seconds without faults."""
+        assert part.core is not None
+        calm = self.world.calm_since
+        if calm is None:
+            return
+        for life in self.fleet.lives:
+            if life.ended is None or now - max(life.ended, calm, part.since) <= self._bound(life):
+                continue
+            if any(other.is_alive or (other.ended or 0) > life.ended for other in self.fleet.of_key(life.key)):
+                continue
+            self.done["dead broker is gone"] += 1
+            if part.core.view.live(life.key) is not None:
+                self.fail("dead broker is gone", f"{part.name} still routes to {life.addr}", (life.number, part.name))
+
+    def _bound(self, life: Life) -> int:
+        timeout, ended = life.slot.known_timeout_ms * MS, life.ended or 0
+        if life.is_evident:
+            near = sum(1 for o in self.fleet.lives if o.ended is not None and abs(o.ended - ended) < 130 * SECOND)
+            if near == 1 and all(len(link.acked) > 0 for link in life.links.values()):
+                return SLACK
+        return timeout * (1 + _GUARD_HOLD) + SLACK
+
+    # ---- at the end ----
+
+    def check_end(self) -> None:
+        """Check everything after a time without faults, when all parts work."""
+        for name, found in (
+            ("nothing hangs", [*self.operators.hung, *self.clients.hung]),
+            ("own writes are read", self.operators.wrong),
+            ("nothing ends by itself", list(self._unexpected_exits())),
+        ):
+            for text in found:
+                self.fail(name, text)
+        self.done["nothing hangs"] += self.operators.acked + self.clients.answers
+        self.done["own writes are read"] += self.operators.acked
+        self.done["nothing ends by itself"] += 1
+        self._guests_are_refused()
+        if self.world.kafka.generation and not self.world.job.is_working:
+            self._refused_log_is_served()
+            return
+        for part in self.world.parts:
+            if not part.is_working:
+                self.fail(
+                    "all parts work at the end", f"{part.name} does not run: {part.process.memory.get('error')!r}"
+                )
+                return
+        self._acknowledged_is_there()
+        self._living_are_routed_everywhere()
+        folded = self.fold_of_log()
+        if folded is None:
+            return
+        table, rows = folded
+        self._servers_agree(table)
+        self._tables_are_the_fold(rows)
+        self._nobody_expired_early(rows)
+        self._closes_have_evidence(rows)
+
+    def _guests_are_refused(self) -> None:
+        """A clone of a server ends by itself; a second job that could not commit has logged no settings."""
+        for guest in self.world.guests:
+            process, error = guest.process, guest.process.memory.get("error")
+            self.done["a guest is refused"] += 1
+            if guest.name != "job":
+                lived = guest.ran[0][1] or self.world.scheduler.now
+                if not isinstance(error, DuplicateServerId) and lived - guest.since > _REFUSAL:
+                    self.fail("a guest is refused", f"a second {guest.name} ran for {(lived - guest.since) / SECOND} s")
+            elif isinstance(error, TablesTakenOver) and self._has_logged(b"119999"):
+                self.fail(
+                    "a guest is refused", f"a second job that never committed has logged its settings: {process.name}"
+                )
+
+    def _has_logged(self, needle: bytes) -> bool:
+        kafka, partitions = self.world.kafka, self.world.plan.partitions
+        return any(needle in record.value for p in range(partitions) for record in kafka.log(p).records)
+
+    def _refused_log_is_served(self) -> None:
+        """After Kafka has lost folded records, servers route to whom they hear, and acknowledge no change."""
+        error = self.world.job.process.memory.get("error")
+        self.done["a lost log is refused"] += 1
+        if type(error).__name__ not in ("LogTruncated", "LogReplaced", "ConfigError", "StateMissing"):
+            self.fail("a lost log is refused", f"the job ended with {error!r}")
+        self._acknowledged_is_there()
+
+    def _unexpected_exits(self) -> Iterator[str]:
+        for at, part, code, error in self.world.exits:
+            name = type(error).__name__ if error is not None else ""
+            is_start = part != "job" and name == "KafkaUnreachable"
+            is_start |= name == "DuplicateServerId" and bool(self.world.guests)
+            is_job = part == "job" and (name in EXPECTED or isinstance(error, OSError) or error is None)
+            if code != 0 and not is_start and not is_job:
+                yield f"{part} ended with {code} at {at / SECOND:.3f} s: {error!r}"
+        for process, thread, failure in self.world.scheduler.failures:
+            yield f"thread {thread} of {process.name} failed: {failure!r}"
+
+    def _acknowledged_is_there(self) -> None:
+        """What an operator was told to be done is in the routes of every server."""
+        for part in self.world.servers:
+            self._has_acknowledged(part, lambda _: True, "acknowledged change is there")
+
+    def _has_acknowledged(self, part: Part, is_expected: Callable[[Entry], bool], name: str) -> None:
+        assert part.core is not None
+        kv = part.core.name_server.table.kv.get(NAMESPACE, {})
+        for key, entry in self.operators.entries.items():
+            if not entry.is_known or entry.generation != self.world.kafka.generation or not is_expected(entry):
+                continue
+            self.done[name] += 1
+            if kv.get(key) not in (entry.value, *entry.possible):
+                text = f"{part.name} has {key}={kv.get(key)}, acknowledged was {entry.value} or {entry.possible}"
+                self.fail(name, text, (part.name, key, part.since))
+
+    def _living_are_routed_everywhere(self) -> None:
+        """At the end every server routes to exactly the brokers that live."""
+        now, calm = self.world.scheduler.now, self.world.calm_since or 0
+        living = {life.key for life in self.fleet.now.values() if life.is_alive}
+        dying = {life.key for life in self.fleet.lives if now - max(life.ended or 0, calm) <= self._bound(life)}
+        for part in self.world.servers:
+            assert part.core is not None
+            groups = part.core.name_server.table.groups
+            found = {LeaseKey(name, key) for name, group in groups.items() for key in group.live_brokers}
+            self.done["living brokers are routed everywhere"] += len(living)
+            if not living <= found <= living | dying:
+                lacking, surplus = sorted(living - found), sorted(found - living - dying)
+                text = f"{part.name} lacks {lacking[:3]}, has {surplus[:3]} in addition"
+                self.fail("living brokers are routed everywhere", text)
+
+    def fold_of_log(self) -> tuple[RouteTable, list[RouteChange]] | None:
+        """Fold the whole log again; None if Kafka does not have its beginning any more."""
+        world, table, rows = self.world, RouteTable(), list[RouteChange]()
+        snapshot = world.as_job(lambda: load_snapshot(tables_of(world.settings)))
+        for partition in range(world.plan.partitions):
+            log, covered = world.kafka.log(partition), snapshot.next_offsets.get(partition, 0)
+            self.done["tables cover what is in the log"] += 1
+            if covered > log.end:
+                self.fail("tables cover what is in the log", f"partition {partition}: {covered} of {log.end} records")
+                return None
+            if covered < log.end - 100:
+                self.fail("the log is folded", f"partition {partition}: {covered} of {log.end} records")
+                return None
+            if log.first:
+                return None
+            state, groups, output = FoldState(partition, world.plan.partitions), GroupDict(), FoldOutput()
+            for offset in range(covered):
+                stored = log.at(offset)
+                fold(state, groups, Record(partition, offset, stored.at_ms, stored.value), output)
+            rows += output.changes
+        reducer.apply(table, rows)
+        return table, rows
+
+    def _servers_agree(self, table: RouteTable) -> None:
+        """Every server's table is that of the fold, once everything is committed."""
+        partitions = self.world.plan.partitions
+        expected = digest_of(table, partitions)
+        for part in self.world.servers:
+            assert part.core is not None
+            self.done["view is the fold"] += 1
+            found = digest_of(part.core.name_server.table, partitions)
+            if found != expected:
+                self.fail("view is the fold", f"{part.name} differs from a fold of the log")
+
+    def _tables_are_the_fold(self, rows: list[RouteChange]) -> None:
+        """``route_changes`` has every row of the fold once, and nothing else."""
+        world = self.world
+        stored = world.as_job(lambda: StoredChanges.open(tables_of(world.settings)))
+        assert isinstance(stored, StoredChanges)
+        for partition in range(world.plan.partitions):
+            end = stored.next_offsets.get(partition, 0)
+            found = decode_changes(world.as_job(partial(stored.rows, partition, 0, end)))
+            expected = [row for row in rows if row.partition == partition and row.offset < end]
+            self.done["rows are those of the fold"] += len(expected)
+            if found != expected:
+                text = f"partition {partition} has {len(found)} rows instead of {len(expected)}"
+                self.fail("rows are those of the fold", text)
+
+    def _nobody_expired_early(self, rows: list[RouteChange]) -> None:
+        """No broker expires that a working server heard within its timeout."""
+        for row in rows:
+            if (
+                row.kind != ChangeKind.BROKER_LIVE
+                or not row.gone
+                or row.cause not in (Cause.EXPIRED, Cause.SERVER_LOST)
+            ):
+                continue
+            key, at = lease_key(row), self.world.kafka.log(row.partition).at(row.offset).at
+            self.done["nobody expires early"] += 1
+            for life in self.fleet.of_key(key):
+                timeout = life.slot.known_timeout_ms * MS
+                if life.began > at - timeout - 2 * SECOND or (life.ended is not None and life.ended < at):
+                    continue
+                for part in self.world.servers:
+                    since = at - timeout + 1 * SECOND
+                    if life.acked_between(part.name, since, at) and part.ran_between(since, at):
+                        text = f"{life.addr} expired at {at / SECOND:.3f} s although {part.name} heard it"
+                        self.fail("nobody expires early", text)
+
+    def _closes_have_evidence(self, rows: list[RouteChange]) -> None:
+        """A broker is gone by a closed connection only if it or the network has closed one."""
+        for row in rows:
+            if row.kind == ChangeKind.BROKER_LIVE and row.gone and row.cause == Cause.DISCONNECTED:
+                key, at = lease_key(row), self.world.kafka.log(row.partition).at(row.offset).at
+                host = key.live_key.broker_addr.partition(":")[0]
+                self.done["a close is evidence"] += 1
+                if not self.world.network.was_closed(host, at - _EVIDENCE, at):
+                    self.fail("a close is evidence", f"nobody closed a connection of {host} before {at / SECOND:.3f} s")
+
+
+def _is_connected(life: Life, server: str) -> bool:
+    """Whether the server's end of the connection is open, too."""
+    peer = life.peers.get(server)
+    return peer is not None and peer.end is not None and not peer.end.is_closed and not peer.end.other.is_closed

@@ -1,0 +1,116 @@
+"""Injects faults at random moments. Between its beginning and its end, a fault *disturbs* the installation."""
+
+import random
+from collections import Counter
+from typing import Final
+
+from tests.simulation.fleet import Fleet, Slot
+from tests.simulation.part_faults import LAST_FAULTS, PART_FAULTS, End
+from tests.simulation.peer_faults import PEER_FAULTS
+from tests.simulation.runtime.process import SECOND
+from tests.simulation.world import Part, World
+
+#: The faults that a seed draws from.
+KINDS: Final = {**PART_FAULTS, **PEER_FAULTS}
+#: What brokers do themselves, and what no part notices: the installation must work as well as without them.
+HARMLESS: Final = frozenset({"brokers die", "brokers restart", "unreadable records", "tables backed up"})
+#: While one of these is active, a server may start without the end of the log.
+OF_KAFKA: Final = frozenset(
+    {kind for kind in KINDS if "Kafka" in kind} | {*LAST_FAULTS, "partition without leader", "acknowledgements lost"}
+)
+NO_LEADER: Final = "partition without leader"
+#: Two servers with one id run at least so long, unless one of them ends.
+_REFUSAL: Final = 170 * SECOND
+
+
+class Faults:
+    """Injects faults at random moments.
+
+    Attributes:
+        counts: Number of injected faults by kind.
+        active: Kinds of the faults that have not ended.
+    """
+
+    def __init__(self, world: World, fleet: Fleet, kinds: list[str]) -> None:
+        self.world, self.fleet = world, fleet
+        self.draws: random.Random = world.scheduler.random
+        self.counts: Counter[str] = Counter()
+        self.leaderless = 0  # the partition that had no leader last
+        self._kinds = kinds
+        self._ends: dict[int, tuple[str, End]] = {}
+        self._numbers = iter(range(1 << 30))
+
+    @property
+    def active(self) -> list[str]:
+        return [kind for kind, _ in self._ends.values()]
+
+    def schedule(self, begin: int, end: int, mean_interval: int) -> None:
+        """Inject faults between two times."""
+        at = begin
+        while True:
+            at += round(self.draws.expovariate(1 / mean_interval))
+            if at >= end:
+                return
+            self.world.scheduler.at(at, None, self._inject_any)
+
+    def _inject_any(self) -> None:
+        self.inject(self.draws.choice(self._kinds))
+
+    def inject(self, kind: str) -> None:
+        if kind in self.active:
+            return
+        end = {**KINDS, **LAST_FAULTS}[kind](self)
+        if end is None:
+            return
+        self.world.scheduler.trace(f"fault {kind}")
+        self.counts[kind] += 1
+        number = next(self._numbers)
+        self._ends[number] = (kind, end)
+        self._disturb(kind)
+        self.world.scheduler.after(self._duration(kind), lambda: self._end(number))
+
+    def _duration(self, kind: str) -> int:
+        """Most faults are short; some are longer than every timeout."""
+        if kind == "server with the same id":
+            return _REFUSAL
+        return round(self.draws.choice((0.3, 2, 6, 20, 60, 150)) * (0.5 + self.draws.random()) * SECOND)
+
+    def _end(self, number: int) -> None:
+        found = self._ends.pop(number, None)
+        if found is not None:
+            self.world.scheduler.trace(f"fault {found[0]} ends")
+            found[1]()
+            self._disturb(found[0])
+            disturbing = [kind for kind in self.active if kind not in HARMLESS]
+            if all(kind == NO_LEADER for kind in disturbing):
+                self.world.calm(self.leaderless if disturbing else None)
+
+    def _disturb(self, kind: str) -> None:
+        """A partition without a leader disturbs no other one."""
+        if kind in OF_KAFKA:
+            is_active = not OF_KAFKA.isdisjoint(self.active)
+            self.world.kafka_since = None if is_active else self.world.scheduler.now
+        if kind not in HARMLESS:
+            self.world.disturbed(self.leaderless if kind == NO_LEADER else None)
+
+    def end_all(self) -> None:
+        for number in list(self._ends):
+            self._end(number)
+
+    # ---- draws ----
+
+    def server(self) -> Part:
+        return self.draws.choice(self.world.servers)
+
+    def brokers(self) -> list[Slot]:
+        """Return one broker, a part of them, those of a cluster, or all."""
+        slots = self.fleet.slots
+        how = self.draws.randrange(4)
+        if how == 0:
+            return [self.draws.choice(slots)]
+        if how == 1:
+            return [slot for slot in slots if self.draws.random() < 0.3]
+        if how == 2:
+            cluster = self.draws.choice(slots).cluster
+            return [slot for slot in slots if slot.cluster == cluster]
+        return list(slots)

@@ -1,0 +1,271 @@
+"""The brokers of a simulation, and what is true about them.
+
+A ``Life`` is one process of a broker, from its start to its death. It knows when it was alive, and when which server
+acknowledged a sign of life. The checks compare this truth with the servers, the log and the tables.
+"""
+
+import asyncio
+import json
+import zlib
+from bisect import bisect_left
+from contextlib import suppress
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import Final
+
+from namesrv_stream.route.model import LeaseKey, LiveKey
+from tests.simulation.remoting_peer import (
+    BROKER_HEARTBEAT,
+    QUERY_DATA_VERSION,
+    REGISTER_BROKER,
+    SUCCESS,
+    UNREGISTER_BROKER,
+    Peer,
+    PeerClosed,
+    connect,
+)
+from tests.simulation.runtime.loop import SimLoop
+from tests.simulation.runtime.process import SECOND, Machine, Process
+from tests.simulation.world import Part, World
+
+_PORT: Final = 9876
+_BACK_OFF_S: Final = 1.0
+
+
+class Kind(Enum):
+    """How a broker shows that it is alive."""
+
+    REGISTERS = "registers again every 10 to 30 s, as all brokers do"
+    BEATS = "sends heartbeats (904) every 1 to 3 s as well, with a short timeout"
+    ASKS = "asks before each registration whether its data is known (322)"
+
+
+class Death(Enum):
+    SILENT = "stops, and its connections stay open"
+    CLOSES = "its connections close"
+    RESETS = "its connections are reset"
+    UNREGISTERS = "says goodbye"
+
+
+@dataclass(frozen=True, slots=True)
+class Slot:
+    """A place for a broker, which lives there again and again."""
+
+    number: int
+    cluster: str
+    broker_name: str
+    broker_id: int
+    kind: Kind
+    timeout_ms: int | None
+    interval_s: float
+    topics: tuple[str, ...]
+    padding: int = 0  # bytes by which its registrations are longer
+
+    @property
+    def known_timeout_ms(self) -> int:
+        return self.timeout_ms or 120_000
+
+
+@dataclass(slots=True, eq=False)
+class LinkTruth:
+    """What a broker knows about its connection to one server.
+
+    Attributes:
+        acked: Times of sending of the signs of life that the server has acknowledged.
+        is_registered: Whether the server has acknowledged a registration over the present connection.
+        epoch: Start of the server's process that acknowledged it.
+    """
+
+    acked: list[int] = field(default_factory=list)
+    is_registered: bool = False
+    registered_at: int = 0
+    epoch: int = 0
+
+
+class Life:
+    """One process of a broker."""
+
+    def __init__(self, fleet: "Fleet", slot: Slot, number: int, port: int) -> None:
+        self.slot, self.number = slot, number
+        self.host = f"10.1.{slot.number // 200}.{slot.number % 200 + 1}"
+        self.addr = f"{self.host}:{port}"
+        self.key = LeaseKey(slot.broker_name, LiveKey(slot.cluster, self.addr))
+        self.began = fleet.world.scheduler.now
+        self.ended: int | None = None
+        self.death: Death | None = None
+        self.links: dict[str, LinkTruth] = {part.name: LinkTruth() for part in fleet.world.servers}
+        self.peers: dict[str, Peer] = {}
+        self.is_evident = False  # all servers see its death at once
+        self.is_mute = False  # a stalled process: it sends nothing
+        self._fleet = fleet
+        self._tasks = [fleet.loop.create_task(self._run(part)) for part in fleet.world.servers]
+        self._fields = {
+            "brokerName": slot.broker_name,
+            "brokerAddr": self.addr,
+            "clusterName": slot.cluster,
+            "brokerId": str(slot.broker_id),
+        }
+        self._body = _body(slot)
+
+    @property
+    def is_alive(self) -> bool:
+        return self.ended is None
+
+    def last_ack(self, server: str) -> int | None:
+        acked = self.links[server].acked
+        return acked[-1] if acked else None
+
+    def acked_between(self, server: str, begin: int, end: int) -> bool:
+        acked = self.links[server].acked
+        place = bisect_left(acked, begin)
+        return place < len(acked) and acked[place] <= end
+
+    # ---- what it does ----
+
+    async def _run(self, part: Part) -> None:
+        fleet, link = self._fleet, self.links[part.name]
+        await asyncio.sleep(fleet.random.random() * 0.5)
+        while True:
+            with suppress(OSError, PeerClosed, TimeoutError):
+                await self._stay(part, link)
+            link.is_registered = False
+            peer = self.peers.pop(part.name, None)
+            if peer is not None:
+                peer.close()
+            await asyncio.sleep(_BACK_OFF_S * (0.5 + fleet.random.random()))
+
+    async def _stay(self, part: Part, link: LinkTruth) -> None:
+        world, slot = self._fleet.world, self.slot
+
+        def lost() -> None:
+            link.is_registered = False
+
+        peer = self.peers[part.name] = await connect(
+            world.network, self._fleet.process, self.host, (part.machine.host, _PORT), lost
+        )
+        next_registration = 0
+        while True:
+            if self.is_mute:
+                await asyncio.sleep(0.5)
+                continue
+            sent, since = world.scheduler.now, part.since
+            if sent >= next_registration:
+                await self._register(peer, part)
+                next_registration = sent + round(slot.interval_s * SECOND)
+            else:
+                answer = await peer.ask(BROKER_HEARTBEAT, self._fields)
+                self._require(answer.code)
+            if not link.is_registered:
+                link.is_registered, link.registered_at = True, world.scheduler.now
+            link.epoch = since
+            link.acked.append(sent)
+            beat_s = min(3.0, slot.known_timeout_ms / 4_000) if slot.kind is Kind.BEATS else slot.interval_s
+            await asyncio.sleep(beat_s * (0.7 + 0.3 * self._fleet.random.random()))
+
+    async def _register(self, peer: Peer, part: Part) -> None:
+        slot = self.slot
+        if slot.kind is Kind.ASKS and self.links[part.name].is_registered:
+            version = {"counter": 1, "stateVersion": 0, "timestamp": 1_000}
+            await peer.ask(QUERY_DATA_VERSION, self._fields, json.dumps(version).encode(), 10.0)
+        fields = self._fields | {"haServerAddr": self.addr, "enableActingMaster": "false", "compressed": "false"}
+        fields["bodyCrc32"] = str(zlib.crc32(self._body) & 0x7FFFFFFF)
+        if slot.timeout_ms is not None:
+            fields["heartbeatTimeoutMillis"] = str(slot.timeout_ms)
+        answer = await peer.ask(REGISTER_BROKER, fields, self._body, 24.0)
+        self._require(answer.code)
+
+    def _require(self, code: int) -> None:
+        if code != SUCCESS:
+            self._fleet.refused += 1
+            raise PeerClosed
+
+    def die(self, death: Death) -> None:
+        """End the process."""
+        if not self.is_alive:
+            return
+        self.death, self.ended = death, self._fleet.world.scheduler.now
+        calm = self._fleet.world.calm_for(self.slot.broker_name)
+        self.is_evident = death is not Death.SILENT and calm is not None and calm + 20 * SECOND <= self.ended
+        self._fleet.world.scheduler.trace(f"broker {self.slot.number} dies {death.name}")
+        for task in self._tasks:
+            task.cancel()
+        for link in self.links.values():
+            link.is_registered = False
+        peers, self.peers = dict(self.peers), {}
+        for peer in peers.values():
+            if death is Death.CLOSES:
+                peer.close()
+            elif death is Death.RESETS and peer.end is not None:
+                peer.end.abort()
+            elif death is Death.UNREGISTERS and peer.is_open:
+                self._fleet.loop.create_task(self._say_goodbye(peer))
+
+    async def _say_goodbye(self, peer: Peer) -> None:
+        try:
+            await peer.ask(UNREGISTER_BROKER, self._fields, timeout_s=3.0)
+        except (PeerClosed, TimeoutError):
+            pass
+        finally:
+            peer.close()
+
+
+class Fleet:
+    """All brokers.
+
+    Attributes:
+        lives: All processes, the dead ones too, in order of their start.
+        refused: Number of requests that were refused.
+    """
+
+    def __init__(self, world: World, slots: list[Slot]) -> None:
+        self.world, self.slots = world, slots
+        self.random = world.scheduler.random
+        self.process = Process(world.scheduler, "fleet", Machine(world.scheduler, "fleet", "10.1.0.0"))
+        self.loop = SimLoop(world.scheduler, self.process, world.network)
+        self.lives: list[Life] = []
+        self.now: dict[int, Life] = {}
+        self.refused = 0
+        self._ports: dict[int, int] = {}
+
+    def begin(self, slot: Slot, *, is_same_address: bool) -> Life:
+        """Start a process of a broker, at the address of the one before or at a new one."""
+        port = self._ports.get(slot.number, 10_910)
+        if not is_same_address:
+            port += 1
+        self._ports[slot.number] = port
+        life = Life(self, slot, len(self.lives), port)
+        self.world.scheduler.trace(f"broker {slot.number} starts {life.addr}")
+        self.lives.append(life)
+        self.now[slot.number] = life
+        return life
+
+    def of_key(self, key: LeaseKey) -> list[Life]:
+        return [life for life in self.lives if life.key == key]
+
+
+def _body(slot: Slot) -> bytes:
+    topics = {topic: _topic(topic) for topic in slot.topics}
+    for number in range(slot.padding // 200):
+        name = f"padding-of-{slot.broker_name}-{number:04d}"
+        topics[name] = _topic(name)
+    wrapper = {
+        "dataVersion": {"counter": 1, "stateVersion": 0, "timestamp": 1_000},
+        "mappingDataVersion": {"counter": 0, "stateVersion": 0, "timestamp": 1},
+        "topicConfigTable": topics,
+        "topicQueueMappingDetailMap": {},
+        "topicQueueMappingInfoMap": {},
+    }
+    return json.dumps({"filterServerList": [], "topicConfigSerializeWrapper": wrapper}).encode()
+
+
+def _topic(name: str) -> dict[str, object]:
+    return {
+        "attributes": {},
+        "order": False,
+        "perm": 6,
+        "readQueueNums": 8,
+        "topicFilterType": "SINGLE_TAG",
+        "topicName": name,
+        "topicSysFlag": 0,
+        "writeQueueNums": 8,
+    }

@@ -1,0 +1,92 @@
+"""Faults planted into the product, to show that the simulation finds them: ``python -m tests.simulation.planted``.
+
+Each one replaces a piece of source text in one function, as a small patch would.
+"""
+
+import argparse
+import importlib
+import inspect
+import sys
+import textwrap
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from typing import Any, Final
+
+from tests.simulation.audit_plants import AUDIT_PLANTS, Plant
+from tests.simulation.plants import PLANTS
+from tests.simulation.simulation import Outcome, Shape, simulate
+
+ALL_PLANTS: Final = (*AUDIT_PLANTS, *PLANTS)
+
+
+@contextmanager
+def planted(plant: Plant) -> Iterator[None]:
+    """Plant a fault while simulations run."""
+    with ExitStack() as stack:
+        stack.enter_context(_replaced(plant.place, plant.old, plant.new))
+        if plant.also is not None:
+            stack.enter_context(_replaced(*plant.also))
+        yield
+
+
+@contextmanager
+def _replaced(place: str, old: str, new: str) -> Iterator[None]:
+    """Replace a piece of source text in one function of the product."""
+    module_name, _, name = place.partition(":")
+    module = importlib.import_module(f"namesrv_stream.{module_name}")
+    owner: Any = module
+    *outer, last = name.split(".")
+    for part in outer:
+        owner = getattr(owner, part)
+    before = inspect.getattr_static(owner, last)
+    source = textwrap.dedent(inspect.getsource(inspect.unwrap(before)))
+    if source.count(old) != 1:
+        raise ValueError(f"{place} contains {old!r} {source.count(old)} times")
+    found: dict[str, Any] = {}
+    exec(compile(source.replace(old, new), f"<planted in {place}>", "exec"), vars(module), found)
+    # Other modules import a function by its name.
+    modules = [m for key, m in sorted(sys.modules.items()) if key.startswith(("namesrv_stream.", "tests.simulation."))]
+    owners = [owner] if outer else [m for m in modules if vars(m).get(last) is before]
+    for each in owners:
+        setattr(each, last, found[last])
+    try:
+        yield
+    finally:
+        for each in owners:
+            setattr(each, last, before)
+
+
+def find(plant: Plant, seeds: int, seconds: int = 240) -> tuple[int, Outcome | None]:
+    """Simulate seeds until one fails. Return the number of seeds, and the outcome that shows the fault."""
+    with planted(plant):
+        for number in range(1, seeds + 1):
+            outcome = simulate(
+                number, Shape(6, seconds, plant.faults or None, quiet_s=200, pace_s=8, stops=True, plan=plant.plan)
+            )
+            if outcome.failures:
+                return number, outcome
+    return seeds, None
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="python -m tests.simulation.planted", description=__doc__)
+    parser.add_argument("--only", default="", help="a part of the names to plant")
+    parser.add_argument("--seeds", type=int, default=20, help="seeds to try for each (default: 20)")
+    parser.add_argument("--part", default="1/1", help="only the Nth of M parts of the list")
+    args = parser.parse_args()
+    part, parts = map(int, args.part.split("/"))
+    missed = []
+    for plant in [p for p in ALL_PLANTS if args.only in p.name][part - 1 :: parts]:
+        seeds, outcome = find(plant, args.seeds)
+        if outcome is None:
+            missed.append(plant.name)
+            print(f"NOT FOUND  {plant.name}: {seeds} seeds", flush=True)
+        else:
+            invariant, detail = outcome.failures[0]
+            print(f"found      {plant.name}: seed {seeds}, {invariant}: {detail[:200]}", flush=True)
+    print(f"not found: {missed or 'none'}")
+    return 1 if missed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,191 @@
+"""One simulation: an installation, a fleet, operators, faults and checks, all drawn from one seed."""
+
+import asyncio
+import gc
+import random
+from collections import Counter
+from collections.abc import Callable, Coroutine, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from functools import partial
+from time import process_time
+from typing import Any, Final
+
+from tests.simulation.checks import Checks
+from tests.simulation.faults import KINDS, Faults
+from tests.simulation.fleet import Fleet, Kind, Slot
+from tests.simulation.operators import Clients, Operators
+from tests.simulation.part_faults import LAST_FAULTS
+from tests.simulation.product import simulated
+from tests.simulation.runtime.process import SECOND
+from tests.simulation.world import Plan, World
+
+_BEGIN: Final = 30 * SECOND
+#: Time without faults at the end: the longest timeout, a hold of the guard, and the slack.
+_QUIET: Final = 420 * SECOND
+_LAST_COMMIT: Final = 35 * SECOND  # every broker has registered again since the last change
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What a simulation has shown.
+
+    Attributes:
+        failures: (invariant, detail) of what was wrong.
+        faults: Number of faults by kind.
+        checks: Number of checked facts by invariant.
+        seconds: Simulated time.
+        cpu_s: Processor time that it took.
+        trace: Digest of everything that happened.
+    """
+
+    seed: int
+    failures: list[tuple[str, str]]
+    faults: Counter[str]
+    checks: Counter[str]
+    seconds: float
+    cpu_s: float
+    trace: str
+    figures: dict[str, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """How large and how rough a simulation is.
+
+    Attributes:
+        brokers: Number of brokers; None to draw it.
+        duration_s: Time with faults; 0 for a run without any.
+        kinds: The faults; None to draw some of all kinds.
+        quiet_s: Time without faults at the end.
+        pace_s: Mean time between two faults; None to draw it.
+        stops: Whether a run ends with its first failure.
+        plan: Number of servers and partitions, and settings, instead of those that the seed draws.
+    """
+
+    brokers: int | None = None
+    duration_s: int = 900
+    kinds: tuple[str, ...] | None = None
+    quiet_s: int = _QUIET // SECOND
+    pace_s: int | None = None
+    stops: bool = False
+    plan: Plan | None = None
+
+
+def simulate(seed: int, shape: Shape = Shape(), on_trace: Callable[[str], object] | None = None) -> Outcome:
+    """Run one seed."""
+    began = process_time()
+    draws = random.Random(f"plan {seed}")
+    drawn = _plan(draws)
+    world = World(seed, shape.plan or drawn, on_trace)
+    with simulated(world), _no_collection():
+        run = _Run(world, draws, shape)
+        run.run()
+    return Outcome(
+        seed,
+        run.checks.failures,
+        run.faults.counts,
+        run.checks.done,
+        world.scheduler.now / SECOND,
+        process_time() - began,
+        world.scheduler.trace_digest(),
+        {
+            "requests refused": run.fleet.refused,
+            "changes acknowledged": run.operators.acked,
+            "changes not acknowledged": run.operators.unknown,
+            "lives": len(run.fleet.lives),
+        },
+    )
+
+
+class _Run:
+    def __init__(self, world: World, draws: random.Random, shape: Shape) -> None:
+        self.world, self._shape = world, shape
+        self.fleet = Fleet(world, _slots(draws, shape.brokers or draws.choice((3, 6, 12, 20))))
+        self.operators, self.clients = Operators(self.fleet), Clients(self.fleet)
+        self.checks = Checks(world, self.fleet, self.operators, self.clients)
+        kinds = [k for k in shape.kinds or () if k in KINDS] or draws.sample(list(KINDS), draws.randint(1, 8))
+        drawn = [draws.choice(list(LAST_FAULTS))] if draws.random() < 0.1 else []
+        self._last = [kind for kind in shape.kinds or drawn if kind in LAST_FAULTS] if shape.duration_s else []
+        self.faults = Faults(world, self.fleet, kinds)
+        self._begin_at = draws.choice((3, 30, 30)) * SECOND  # early ones meet an installation that is being created
+        self._mean_interval = (shape.pace_s or draws.choice((8, 20, 60))) * SECOND
+
+    def run(self) -> None:
+        world, shape = self.world, self._shape
+        scheduler = world.scheduler
+        world.start()
+        for slot in self.fleet.slots:
+            self.fleet.begin(slot, is_same_address=True)
+        operating = self._begin(self.operators.run(10.0))
+        self._begin(self.clients.run(3.0))
+        end = _BEGIN + shape.duration_s * SECOND
+        if shape.duration_s:
+            self.faults.schedule(self._begin_at, end, self._mean_interval)
+        for kind in self._last:
+            scheduler.at(end - 120 * SECOND, None, partial(self.faults.inject, kind))
+        self._until(end)
+        self.faults.end_all()
+        for slot in self.fleet.slots:
+            if not self.fleet.now[slot.number].is_alive and scheduler.random.random() < 0.5:
+                self.fleet.begin(slot, is_same_address=scheduler.random.random() < 0.5)
+        self._until(scheduler.now + shape.quiet_s * SECOND)
+        operating.cancel()
+        self._until(scheduler.now + _LAST_COMMIT)
+        if not (shape.stops and self.checks.failures):
+            self.checks.check_end()
+        world.end()
+        self.fleet.process.kill()
+
+    def _until(self, end: int) -> None:
+        """Run until a time, and check every second."""
+        scheduler = self.world.scheduler
+        while scheduler.now < end and not (self._shape.stops and self.checks.failures):
+            scheduler.run(min(end, scheduler.now + SECOND))
+            self.checks.check()
+
+    def _begin(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+        return self.fleet.loop.create_task(work)
+
+
+def _plan(draws: random.Random) -> Plan:
+    changes: dict[str, str] = {}
+    if draws.random() < 0.3:
+        changes["liveness.guard_share_percent"] = "100"  # the guard is off
+    if draws.random() < 0.2:
+        changes["liveness.server_lost_ms"] = "60000"
+    if draws.random() < 0.3:
+        changes |= {"remoting.max_frame_bytes": "150000", "remoting.partial_frames_bytes": "150000"}
+    if draws.random() < 0.3:
+        changes["remoting.idle_timeout_ms"] = "40000"
+    if draws.random() < 0.2:
+        changes["name_server.support_acting_master"] = "true"
+    return Plan(draws.choice((1, 2, 2, 2, 3)), draws.choice((1, 1, 2, 3)), changes)
+
+
+def _slots(draws: random.Random, count: int) -> list[Slot]:
+    slots = []
+    for number in range(count):
+        kind = draws.choice((Kind.REGISTERS, Kind.REGISTERS, Kind.BEATS, Kind.ASKS))
+        is_slave = number % 4 == 3
+        name = f"broker-{number - 1 if is_slave else number}"
+        cluster = f"cluster-{number // 8}"
+        timeout_ms = (
+            draws.choice((6_000, 10_000, 30_000)) if kind is Kind.BEATS else draws.choice((None, 60_000, 400_000))
+        )
+        interval_s = draws.choice((10.0, 20.0, 30.0)) if timeout_ms is None or timeout_ms > 30_000 else 10.0
+        topics = (f"topic-of-{name}", f"topic-of-{cluster}", "topic-of-all")
+        padding = draws.choice((0, 0, 30_000))
+        slots.append(Slot(number, cluster, name, int(is_slave), kind, timeout_ms, interval_s, topics, padding))
+    return slots
+
+
+@contextmanager
+def _no_collection() -> Iterator[None]:
+    """Keep Python's cycle collector from ending abandoned coroutines at arbitrary moments."""
+    gc.collect()
+    gc.disable()
+    try:
+        yield
+    finally:
+        gc.enable()
