@@ -11,9 +11,11 @@ from hypothesis import settings as hypothesis_settings
 
 from namesrv_stream.settings import Settings
 from tests.support.kafka import KafkaProcess, settings_for
+from tests.support.spark_classes import use_spark_classes
 
 os.environ["TZ"] = "UTC"
 time.tzset()
+use_spark_classes()
 
 # `make check` tries every property with few examples, `make test` with more, and `make test-extra` with many.
 hypothesis_settings.register_profile(
