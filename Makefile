@@ -16,6 +16,12 @@ KILLS ?= 100
 VENV := .venv
 BIN := $(VENV)/bin
 PYTEST := $(BIN)/python -m pytest
+# $(call side_by_side,folder,options): tests in several processes, then those that assert times, one after the other.
+# pytest exits with 5 if ARGS selects no test. ARGS="-n 8" starts more processes.
+side_by_side = @failed=0; \
+	$(PYTEST) $(1) $(2) --no-loadscope-reorder -m "not alone" $(ARGS) || [ $$? = 5 ] || failed=1; \
+	$(PYTEST) $(1) -m alone $(ARGS) -n 0 || [ $$? = 5 ] || failed=1; \
+	exit $$failed
 CODE := $(wildcard namesrv_stream jobs tests)
 
 # Packages to run, and further packages for the tests and the developers' tools; both in one virtual environment.
@@ -92,19 +98,19 @@ unit: $(VENV)/.native-built $(VENV)/.installed ## Unit tests; no JVM
 
 .PHONY: spark
 spark: test-setup ## Tests with a local SparkSession
-	$(PYTEST) tests/spark $(ARGS)
+	$(PYTEST) tests/spark -n 2 --dist loadfile --no-loadscope-reorder $(ARGS)
 
 .PHONY: integration
 integration: test-setup .jars/rocketmq/.copied ## Tests of the parts together, with a real Kafka
-	$(PYTEST) tests/integration $(ARGS)
+	$(call side_by_side,tests/integration,-n 3 --dist loadfile)
 
 .PHONY: e2e
 e2e: test-setup $(TEST_JARS) ## Unmodified RocketMQ brokers, clients and tools against the whole product
-	$(PYTEST) tests/e2e $(ARGS)
+	$(call side_by_side,tests/e2e,-n 2 --dist loadfile)
 
 .PHONY: differential
 differential: test-setup .jars/rocketmq/.copied ## The same requests to the Java NameServer and to this one: scenarios and random sequences
-	$(PYTEST) tests/differential $(ARGS)
+	$(PYTEST) tests/differential -n 2 --maxschedchunk 1 $(ARGS)
 
 .PHONY: fuzz
 fuzz: test-setup ## Fuzzing: malformed frames and bodies, and the most expensive requests

@@ -4,6 +4,7 @@ import gc
 import os
 import time
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck
@@ -24,6 +25,15 @@ hypothesis_settings.register_profile(
 hypothesis_settings.register_profile("quick", parent=hypothesis_settings.get_profile("default"), max_examples=10)
 hypothesis_settings.register_profile("long", parent=hypothesis_settings.get_profile("default"), max_examples=5_000)
 hypothesis_settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "default"))
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Put the files with the longest timeouts first, so that none of them is the last while the other workers wait."""
+    longest: dict[Path, float] = {}
+    for item in items:
+        timeout = item.get_closest_marker("timeout")
+        longest[item.path] = max(longest.get(item.path, 0), timeout.args[0] if timeout else 0)
+    items.sort(key=lambda item: -longest[item.path])
 
 
 def pytest_collection_finish() -> None:
