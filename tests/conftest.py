@@ -1,5 +1,6 @@
 """Shared by all tests: UTC, Hypothesis profiles, and a real Kafka."""
 
+import functools
 import gc
 import os
 import time
@@ -7,6 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+import typer.main
 from hypothesis import HealthCheck
 from hypothesis import settings as hypothesis_settings
 
@@ -17,6 +19,9 @@ from tests.support.spark_classes import use_spark_classes
 os.environ["TZ"] = "UTC"
 time.tzset()
 use_spark_classes()
+
+# Commands that run in the process of the tests share one command line: to build it takes longer than most of them.
+typer.main.get_command = functools.cache(typer.main.get_command)  # type: ignore[assignment]
 
 # `make check` tries every property with few examples, `make test` with more, and `make test-extra` with many.
 hypothesis_settings.register_profile(
