@@ -5,6 +5,8 @@ SHELL := bash
 .DELETE_ON_ERROR:
 .NOTPARALLEL: # the check of prerequisites comes first
 MAKEFLAGS += --warn-undefined-variables --no-builtin-rules
+# Otherwise each process of the tests would compile all tests.
+unexport PYTHONDONTWRITEBYTECODE
 
 # `make lock` uses 3.11; any later version that the locked packages support works, too.
 # A python3.11 that does not run (a shim of pyenv, for example) does not hide a python3 that does.
@@ -118,7 +120,7 @@ fuzz: test-setup ## Fuzzing: malformed frames and bodies, and the most expensive
 
 .PHONY: power-cut
 power-cut: $(VENV)/.native-built $(VENV)/.installed ## Power cuts and damaged files in a minute: how servers and the job handle the remaining tables
-	$(PYTEST) tests/power_cut $(ARGS)
+	$(PYTEST) tests/power_cut -n 2 $(ARGS)
 
 .PHONY: chaos-short
 chaos-short: test-setup ## Chaos tests in a minute: kills, freezes and false clocks, checked against a fleet whose state is known
