@@ -21,7 +21,7 @@ time.tzset()
 use_spark_classes()
 
 # Commands that run in the process of the tests share one command line: to build it takes longer than most of them.
-typer.main.get_command = functools.cache(typer.main.get_command)  # type: ignore[assignment]
+typer.main.get_command = functools.cache(typer.main.get_command)
 
 # `make check` tries every property with few examples, `make test` with more, and `make test-extra` with many.
 hypothesis_settings.register_profile(
