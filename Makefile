@@ -5,6 +5,8 @@ SHELL := bash
 .DELETE_ON_ERROR:
 .NOTPARALLEL: # the check of prerequisites comes first
 MAKEFLAGS += --warn-undefined-variables --no-builtin-rules
+# Otherwise each process of the tests would compile all tests.
+unexport PYTHONDONTWRITEBYTECODE
 
 # `make lock` uses 3.11; any later version that the locked packages support works, too.
 # A python3.11 that does not run (a shim of pyenv, for example) does not hide a python3 that does.
@@ -17,12 +19,19 @@ SEEDS ?= 100
 VENV := .venv
 BIN := $(VENV)/bin
 PYTEST := $(BIN)/python -m pytest
+# $(call side_by_side,folder,options): tests in several processes, then those that assert times, one after the other.
+# pytest exits with 5 if ARGS selects no test. ARGS="-n 8" starts more processes.
+side_by_side = @failed=0; \
+	$(PYTEST) $(1) $(2) --no-loadscope-reorder -m "not alone" $(ARGS) || [ $$? = 5 ] || failed=1; \
+	$(PYTEST) $(1) -m alone $(ARGS) -n 0 || [ $$? = 5 ] || failed=1; \
+	exit $$failed
 CODE := $(wildcard namesrv_stream jobs tests)
 
 # Packages to run, and further packages for the tests and the developers' tools; both in one virtual environment.
 RUN_LOCK := deploy/image/requirements.lock
 RUN_JARS := .jars/spark/.copied .jars/kafka/.copied
 TEST_JARS := .jars/rocketmq/.copied .jars/rocketmq4/.copied
+SPARK_CLASSES := build/spark-classes.jsa
 needs_maven = $(if $(filter-out $(wildcard $(RUN_JARS)),$(RUN_JARS)),maven)
 
 # $(call step,what,command): print what happens, run the command, print how long it took.
@@ -56,7 +65,7 @@ demo: setup ## A guided run of less than a minute: start, register, query, kill,
 
 ##@ Check
 .PHONY: test-setup
-test-setup: jdk setup $(VENV)/.installed ## Build what the tests need as well: the developers' tools in addition to `make setup`
+test-setup: jdk setup $(VENV)/.installed $(SPARK_CLASSES) ## Build what the tests need as well: the developers' tools in addition to `make setup`
 
 .PHONY: check
 check: export HYPOTHESIS_PROFILE = quick
@@ -92,19 +101,19 @@ unit: $(VENV)/.native-built $(VENV)/.installed ## Unit tests; no JVM
 
 .PHONY: spark
 spark: test-setup ## Tests with a local SparkSession
-	$(PYTEST) tests/spark $(ARGS)
+	$(PYTEST) tests/spark -n 2 --dist loadfile --no-loadscope-reorder $(ARGS)
 
 .PHONY: integration
 integration: test-setup .jars/rocketmq/.copied ## Tests of the parts together, with a real Kafka
-	$(PYTEST) tests/integration $(ARGS)
+	$(call side_by_side,tests/integration,-n 3 --dist loadfile)
 
 .PHONY: e2e
 e2e: test-setup $(TEST_JARS) ## Unmodified RocketMQ brokers, clients and tools against the whole product
-	$(PYTEST) tests/e2e $(ARGS)
+	$(call side_by_side,tests/e2e,-n 2 --dist loadfile)
 
 .PHONY: differential
 differential: test-setup .jars/rocketmq/.copied ## The same requests to the Java NameServer and to this one: scenarios and random sequences
-	$(PYTEST) tests/differential $(ARGS)
+	$(PYTEST) tests/differential -n 2 --maxschedchunk 1 $(ARGS)
 
 .PHONY: fuzz
 fuzz: test-setup ## Fuzzing: malformed frames and bodies, and the most expensive requests
@@ -112,7 +121,7 @@ fuzz: test-setup ## Fuzzing: malformed frames and bodies, and the most expensive
 
 .PHONY: power-cut
 power-cut: $(VENV)/.native-built $(VENV)/.installed ## Power cuts and damaged files in a minute: how servers and the job handle the remaining tables
-	$(PYTEST) tests/power_cut $(ARGS)
+	$(PYTEST) tests/power_cut -n 2 $(ARGS)
 
 .PHONY: simulation
 simulation: $(VENV)/.native-built $(VENV)/.installed ## Simulated servers, job, Kafka and brokers in virtual time: a fixed set of seeds; no JVM
@@ -296,3 +305,8 @@ $(VENV)/.native-built: pyproject.toml $(wildcard namesrv_stream/server/native/*.
 .jars/rocketmq4/.copied: tests/e2e/rocketmq4/pom.xml | prerequisites
 	$(call step,fetching the jars of a RocketMQ 4.9 broker for the tests,$(call copy_jars,.jars/rocketmq4,$<))
 	@touch $@
+
+# With this archive, Spark starts in half of the processor time; without it, the tests take longer.
+$(SPARK_CLASSES): .jars/spark/.copied .jars/kafka/.copied $(RUN_LOCK) | $(VENV)/.native-built $(VENV)/.installed
+	@mkdir -p $(@D)
+	$(call step,archiving the classes of Spark for the tests,$(BIN)/python -m tests.support.spark_classes &>$@.log || echo "setup: tests run without the archive; see $@.log")

@@ -1,19 +1,27 @@
 """Shared by all tests: UTC, Hypothesis profiles, and a real Kafka."""
 
+import functools
 import gc
 import os
 import time
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
+import typer.main
 from hypothesis import HealthCheck
 from hypothesis import settings as hypothesis_settings
 
 from namesrv_stream.settings import Settings
 from tests.support.kafka import KafkaProcess, settings_for
+from tests.support.spark_classes import use_spark_classes
 
 os.environ["TZ"] = "UTC"
 time.tzset()
+use_spark_classes()
+
+# Commands that run in the process of the tests share one command line: to build it takes longer than most of them.
+typer.main.get_command = functools.cache(typer.main.get_command)
 
 # `make check` tries every property with few examples, `make test` with more, and `make test-extra` with many.
 hypothesis_settings.register_profile(
@@ -22,6 +30,15 @@ hypothesis_settings.register_profile(
 hypothesis_settings.register_profile("quick", parent=hypothesis_settings.get_profile("default"), max_examples=10)
 hypothesis_settings.register_profile("long", parent=hypothesis_settings.get_profile("default"), max_examples=5_000)
 hypothesis_settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "default"))
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Put the files with the longest timeouts first, so that none of them is the last while the other workers wait."""
+    longest: dict[Path, float] = {}
+    for item in items:
+        timeout = item.get_closest_marker("timeout")
+        longest[item.path] = max(longest.get(item.path, 0), timeout.args[0] if timeout else 0)
+    items.sort(key=lambda item: -longest[item.path])
 
 
 def pytest_collection_finish() -> None:

@@ -13,7 +13,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if _is_ours(item):
             item.add_marker(pytest.mark.e2e)
-    items.sort(key=_spoils_java)
+    # The random sequences take longest, so they come first.
+    items.sort(key=lambda item: (_spoils_java(item), item.path.name == "test_scenarios.py"))
 
 
 def _is_ours(item: pytest.Item) -> bool:

@@ -239,11 +239,13 @@ class Confirmations:
         waiting, self._waiting = self._waiting, []
         self._pair.wait_for_fold()
         failures = []
-        for runner in waiting:
-            try:
-                runner.confirm()
-            except AssertionError as error:
-                failures.append(f"{runner.name}: {error}")
-            finally:
+        try:
+            for runner in waiting:
+                try:
+                    runner.confirm()
+                except AssertionError as error:
+                    failures.append(f"{runner.name}: {error}")
+        finally:  # not before all are compared, since scenarios share the topic ""
+            for runner in waiting:
                 runner.close()
         assert not failures, "the fold does not confirm the view:\n" + "\n".join(failures)

@@ -13,7 +13,7 @@ from tests.support.stack import Stack
 ACCESS_KEY, SECRET_KEY = "operator", "0123456789"
 
 Measured = Callable[[str], None]
-_measured: list[str] = []
+_MEASURED = "measured"
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -25,16 +25,19 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     """Print the measurements, also of passed tests."""
-    if _measured:
-        terminalreporter.section("measured")
-        for line in _measured:
+    reports = [report for found in terminalreporter.stats.values() for report in found]
+    calls = [report for report in reports if isinstance(report, pytest.TestReport) and report.when == "call"]
+    lines = [str(value) for report in calls for name, value in report.user_properties if name == _MEASURED]
+    if lines:
+        terminalreporter.section(_MEASURED)
+        for line in lines:
             terminalreporter.write_line(line)
 
 
 @pytest.fixture
-def measured() -> Measured:
-    """Returns a function that adds a line to the end of the output."""
-    return _measured.append
+def measured(record_property: Callable[[str, object], None]) -> Measured:
+    """Returns a function that adds a line to the end of the output, also out of a worker of pytest-xdist."""
+    return lambda line: record_property(_MEASURED, line)
 
 
 @pytest.fixture(scope="session")

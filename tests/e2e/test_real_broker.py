@@ -55,6 +55,7 @@ def test_killed_broker_is_removed_when_its_connection_closes(stack: Stack, broke
     assert "connection" in rows[0]["detail"]
 
 
+@pytest.mark.alone
 def test_stopped_broker_unregisters_at_once(stack: Stack, broker: Broker, mqadmin: Mqadmin) -> None:
     broker.begin_stop()
     _wait_gone(mqadmin, stack, GONE_WITHIN_S)

@@ -32,6 +32,7 @@ def broker(
         yield running
 
 
+@pytest.mark.alone
 def test_clients_continue_while_either_server_is_killed(
     stack: Stack,
     second_server: SecondServer,

@@ -64,6 +64,7 @@ def test_change_is_acknowledged_when_it_is_in_the_log(stack: tuple[KafkaProcess,
         assert logged(server.settings)["topic_deleted"] == PARTITIONS
 
 
+@pytest.mark.alone
 def test_frozen_kafka_is_reported_in_time_and_a_deletion_is_complete_after_it_resumes(
     stack: tuple[KafkaProcess, Serve],
 ) -> None:

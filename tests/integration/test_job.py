@@ -121,6 +121,7 @@ def _newest_tellers(settings: Settings) -> list[str]:
     return [str(orjson.loads(record.value).get("server_id")) for record in records]
 
 
+@pytest.mark.alone
 def test_clean_stop_is_quick_logs_no_error_and_removes_scratch_files(kafka_settings: Settings, tmp_path: Path) -> None:
     settings = own_settings(kafka_settings, tmp_path, driver_memory="512m")
     with _job(settings) as job:

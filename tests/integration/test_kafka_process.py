@@ -57,6 +57,7 @@ def _read_all(settings: Settings, count: int) -> list[tuple[bytes, int]]:
         consumer.close()
 
 
+@pytest.mark.alone
 def test_events_are_stamped_by_kafka_and_survive_kill_and_restart(tmp_path: Path) -> None:
     settings = settings_for(tmp_path)
     kafka = KafkaProcess(settings)

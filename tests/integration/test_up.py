@@ -126,6 +126,7 @@ def start_up() -> Iterator[Callable[..., Up]]:
                 os.kill(pid, signal.SIGKILL)
 
 
+@pytest.mark.alone
 def test_ready_line_names_every_address_and_ctrl_c_stops_all_parts_in_order(
     tmp_path: Path, start_up: Callable[..., Up]
 ) -> None:
@@ -174,6 +175,7 @@ def test_killed_child_is_restarted_and_reported(tmp_path: Path, start_up: Callab
     assert f"{name} was ended by SIGKILL; restarting it in 0.5 s" in up.err
 
 
+@pytest.mark.alone
 def test_child_that_does_not_stop_is_killed_within_ten_seconds(tmp_path: Path, start_up: Callable[..., Up]) -> None:
     up = start_up(tmp_path, FAKE_SERVE="stubborn", FAKE_JOB="stubborn")
     up.wait_ready()

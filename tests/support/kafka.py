@@ -9,9 +9,9 @@ import pytest
 
 from namesrv_stream.errors import KafkaUnreachable
 from namesrv_stream.kafka import ensure_topics
-from namesrv_stream.ports import choose_port
 from namesrv_stream.settings import Flag, Settings, load_settings
 from namesrv_stream.settings.names import public_key
+from tests.support.processes import dying_with_parent, free_port
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 
@@ -23,14 +23,11 @@ def settings_for(data_dir: Path, **flags: str | int) -> Settings:
         data_dir: The data directory.
         flags: More settings, ``section__key="value"``.
     """
-    ports: dict[str, int] = {}
-    for section in ("remoting", "http", "embedded_kafka"):
-        ports[section] = choose_port("127.0.0.1", taken=ports.values())
     values: dict[str, str] = {
         "data.dir": str(data_dir),
         "remoting.listen_host": "127.0.0.1",
         "advanced.embedded_kafka.heap": "256m",
-        **{f"{section}.listen_port": str(port) for section, port in ports.items()},
+        **{f"{section}.listen_port": str(free_port()) for section in ("remoting", "http", "embedded_kafka")},
         **{public_key(name.replace("__", ".", 1)): str(value) for name, value in flags.items()},
     }
     return load_settings(environ={}, flags=[Flag("test", key, value) for key, value in values.items()]).settings
@@ -51,7 +48,7 @@ class KafkaProcess:
         command += ["--set", f"advanced.embedded_kafka.heap={embedded.heap}"]
         self._log.parent.mkdir(parents=True, exist_ok=True)
         with self._log.open("ab") as log:
-            return subprocess.Popen(command, stdout=log, stderr=log, cwd=REPOSITORY)
+            return subprocess.Popen(dying_with_parent(command), stdout=log, stderr=log, cwd=REPOSITORY)
 
     def wait_ready(self, deadline_s: float = 90.0) -> None:
         """Wait until it answers and has the product's topics."""

@@ -11,7 +11,7 @@ import orjson
 
 from namesrv_stream.ports import choose_port
 from namesrv_stream.route.address_views import VIEWS_NAMESPACE
-from tests.support.processes import wait_until
+from tests.support.processes import free_port, wait_until
 from tests.support.rocketmq import Broker
 from tests.support.rocketmq_peers import Mqadmin
 from tests.support.second_server import SecondServer
@@ -89,7 +89,7 @@ class Outside:
 @contextmanager
 def outside_network(stack: Stack, mqadmin: Mqadmin, folder: Path, topic: str) -> Iterator[Outside]:
     """Start a broker with a topic, a forwarder, and a second server with a listener, and set the view."""
-    port = choose_port("127.0.0.1")
+    port = free_port()
     listener = f"127.0.0.1:{port}"
     view_file = folder / "lan.toml"
     view_file.write_text('networks = ["192.0.2.0/24"]\n[[mappings]]\nto = "{host}:{port}"\n')

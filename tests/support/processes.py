@@ -12,8 +12,9 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, suppress
+from itertools import islice
 from pathlib import Path
 from types import TracebackType
 from typing import IO, Self, TypeVar
@@ -22,8 +23,8 @@ T = TypeVar("T")
 
 POLL_S = 0.02
 # Below Linux's default range for outgoing connections (ip_local_port_range), so that no client socket takes the port
-# between the moment it is chosen and the moment a server binds it.
-_PORTS = range(20_000, 32_000)
+# between the moment it is chosen and the moment a server binds it; and below the ports that the product chooses itself.
+_PORTS = range(12_000, 20_000)
 _LOG_TAIL_LINES = 40
 
 # Runs in the child, before the command replaces it. A fork hook (preexec_fn) would do the same, at the risk of a
@@ -38,6 +39,27 @@ os.execvp(sys.argv[2], sys.argv[2:])
 """
 
 
+def dying_with_parent(args: Sequence[str]) -> list[str]:
+    """Return a command that the kernel kills when the thread that starts it ends."""
+    return [sys.executable, "-I", "-S", "-c", _DIE_WITH_PARENT, str(os.getpid()), *args]
+
+
+def _own_ports() -> Iterator[int]:
+    """Yield the ports of this process in a random order, again and again.
+
+    Each worker of pytest-xdist has its own part of the range, so that no other worker takes a port meanwhile.
+    """
+    worker = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw"))
+    share = len(_PORTS) // int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1"))
+    own = _PORTS[worker * share : (worker + 1) * share]
+    while True:
+        # pytest-randomly gives `random` the same seed before every test.
+        yield from random.SystemRandom().sample(own, share)
+
+
+_UNUSED_PORTS = _own_ports()
+
+
 def free_port(offsets: Sequence[int] = (0,)) -> int:
     """Choose a TCP port of 127.0.0.1 that nothing listens on.
 
@@ -45,12 +67,12 @@ def free_port(offsets: Sequence[int] = (0,)) -> int:
         offsets: Distances from the port that must be free as well.
 
     Returns:
-        The port. It is not reserved: bind it soon.
+        The port. It is not reserved, but this function does not return it again soon.
 
     Raises:
         AssertionError: No such port was found.
     """
-    for port in random.sample(_PORTS, 200):
+    for port in islice(_UNUSED_PORTS, 200):
         if all(_is_free(port + offset) for offset in offsets):
             return port
     raise AssertionError(f"no free port with offsets {tuple(offsets)} on 127.0.0.1")
@@ -160,7 +182,7 @@ class Process:
             log = files.enter_context(self.log_path.open("ab"))
             stdout = files.enter_context(self.stdout_path.open("wb")) if self.stdout_path else log
             self._popen = subprocess.Popen(
-                [sys.executable, "-I", "-S", "-c", _DIE_WITH_PARENT, str(os.getpid()), *self.args],
+                dying_with_parent(self.args),
                 stdin=subprocess.PIPE if self._piped else subprocess.DEVNULL,
                 stdout=subprocess.PIPE if self._piped else stdout,
                 stderr=log,

@@ -7,11 +7,10 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from namesrv_stream.ports import choose_port
 from namesrv_stream.processes import read_run_file
 from namesrv_stream.settings.names import public_key
 from tests.support.kafka import REPOSITORY
-from tests.support.processes import Process, wait_until
+from tests.support.processes import Process, free_port, wait_until
 from tests.support.stack import Stack
 
 READY_TIMEOUT_S = 60.0
@@ -40,13 +39,13 @@ class SecondServer:
         **flags: str | int | Path,
     ) -> None:
         settings = stack.settings
-        port = choose_port("127.0.0.1")
+        port = free_port()
         self.remoting = f"127.0.0.1:{port}"
         self._run_file = data_dir / "run" / "serve.json"
         sets = {
             "remoting.listen_host": "127.0.0.1",
             "remoting.listen_port": port,
-            "http.listen_port": choose_port("127.0.0.1", taken=[port]),
+            "http.listen_port": free_port(),
             "kafka.bootstrap_servers": f"127.0.0.1:{settings.embedded_kafka.listen_port}",
             "data.tables": settings.data.tables or settings.data.tables_dir,
             "server.server_id": server_id,

@@ -21,6 +21,8 @@ from tests.bench.contenders import Contenders
 from tests.bench.load import Choice, Kind, Load, Seen, Stream, run_load
 from tests.bench.shape import Shape
 
+pytestmark = pytest.mark.alone
+
 TOPICS = [f"t{n}" for n in range(50)]
 SHAPE = Shape(topics=4, brokers=3, width=2)
 MakeKind = Callable[..., Kind]
