@@ -147,14 +147,14 @@ PLANTS: Final = (
     ),
     Plant(
         "accepted events stay in the view",
-        "route.view_layers:Pending.is_covered",
+        "route.view.view_layers:Pending.is_covered",
         "return self.position is not None and",
         "return False and",
         _DEATHS,
     ),
     Plant(
         "accepted events leave the view too early",
-        "route.view_layers:Pending.is_covered",
+        "route.view.view_layers:Pending.is_covered",
         "self.position[1] < next_offsets.get(self.position[0], 0)",
         "True",
         ("job slow", "brokers restart"),

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Final, TypeVar
 
 from namesrv_stream.route.events import partition_of
-from namesrv_stream.route.route_view import RouteView
+from namesrv_stream.route.view.route_view import RouteView
 from namesrv_stream.server.core import Core, Ports, build_core
 from namesrv_stream.server.net.large_requests import LargeRequests
 from namesrv_stream.server.view.commit_applier import CommitApplier
