@@ -97,7 +97,7 @@ class Checks:
         """A dead broker is gone after its timeout, a hold of the guard and some seconds without faults."""
         assert part.core is not None
         calm = self.world.calm_since
-        if calm is None:
+        if calm is None or self.world.kafka.generation:  # the job has stopped, because the log is another one
             return
         for life in self.fleet.lives:
             if life.ended is None or now - max(life.ended, calm, part.since) <= self._bound(life):
