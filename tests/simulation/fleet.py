@@ -120,6 +120,11 @@ class Life:
         place = bisect_left(acked, begin)
         return place < len(acked) and acked[place] <= end
 
+    def is_connected(self, server: str) -> bool:
+        """Whether both ends of the connection to a server are open."""
+        peer = self.peers.get(server)
+        return peer is not None and peer.end is not None and not peer.end.is_closed and not peer.end.other.is_closed
+
     # ---- what it does ----
 
     async def _run(self, part: Part) -> None:

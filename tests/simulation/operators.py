@@ -105,7 +105,8 @@ class Operators:
         except OSError:
             return Answer(SYSTEM_BUSY, b"not connected")
         since, process = world.scheduler.now, part.process
-        is_calm = world.calm_since is not None and world.calm_since + 15 * SECOND <= since
+        calm, is_same_log = world.calm_since, not world.kafka.generation
+        is_calm = calm is not None and calm + 15 * SECOND <= since and is_same_log
         try:
             answer = await peer.ask(code, fields, timeout_s=_ANSWER_S)
         except PeerClosed:
