@@ -168,11 +168,8 @@ class BrokerProcess(Answer):
     timeout_ms: int | None = Field(description="as it asked; null for the default")
     expires_after_ms: Count = Field(description="the timeout in force, of observed time")
     age_ms: int | None = Field(description="observed time since its last heartbeat at this server; null: none or ended")
-    since_ms: int | None = Field(
-        description="when it came up, epoch milliseconds; null: more than a day ago, or it has ended, or the job has "
-        "not folded its registration, or this server has not been asked for ?state=any, ?state=ended or the console yet"
-    )
-    is_older: bool = Field(description="whether it is known to have come up more than a day ago")
+    since_ms: int | None = Field(description="when it came up, epoch milliseconds; null if older, ended, or not known")
+    is_older: bool = Field(description="it came up more than a day ago")
     servers: list[str]
     contradictions: list[str] = Field(description="topics that contradict its DataVersion (docs/contradictions.md)")
     drained: DrainOfBroker | None
