@@ -13,6 +13,11 @@ from namesrv_stream.metric_catalogue import METRICS
 
 #: Of the text that ``Samples.text`` makes.
 CONTENT_TYPE: Final = CONTENT_TYPE_PLAIN_0_0_4
+#: Upper bounds of latencies in nanoseconds. 1, 3, 5, 10 and 100 ms, 1 and 3 s are those of RocketMQ's own
+#: rocketmq_rpc_latency.
+LATENCY_BOUNDS_NS: Final = tuple(
+    int(ms * 1_000_000) for ms in (0.05, 0.1, 0.25, 0.5, 1, 3, 5, 10, 25, 50, 100, 250, 1_000, 3_000)
+)
 
 
 class Histogram:

@@ -33,8 +33,6 @@ from namesrv_stream.server.start.opening import (
     first_snapshot,
     has_topics,
     open_log,
-    search_missed_tables,
-    watch_missed_tables,
 )
 from namesrv_stream.server.start.process import (
     BACKLOG,
@@ -48,7 +46,12 @@ from namesrv_stream.server.start.process import (
     require_files,
 )
 from namesrv_stream.server.view.client_views import set_configured_views
-from namesrv_stream.server.view.commit_applier import CommitApplier, HistoryAge
+from namesrv_stream.server.view.commit_applier import (
+    CommitApplier,
+    HistoryAge,
+    search_missed_tables,
+    watch_missed_tables,
+)
 from namesrv_stream.server.view.fleet import Fleet
 from namesrv_stream.server.view.served_state import ServedState
 from namesrv_stream.settings import Settings

@@ -11,12 +11,12 @@ from typing import Any, ClassVar, Final
 
 import uvloop
 
+from namesrv_stream.metrics import LATENCY_BOUNDS_NS
 from namesrv_stream.remoting.command import RemotingCommand
 from namesrv_stream.remoting.frame import decode_frame, encode_frame
 from namesrv_stream.server.native import lane as library_module
 from namesrv_stream.server.native.lane import Lane, NativeLane, load_library
 from namesrv_stream.server.native.python_lane import PythonLane
-from namesrv_stream.server.net.request_metrics import BOUNDS_NS
 from tests.support.name_server import a_body, a_registration_request, a_route_request, a_topic
 from tests.support.server_rig import Rig
 
@@ -79,13 +79,13 @@ class SocketPeer:
 def _native_lane(max_answers_bytes: int) -> NativeLane:
     library = load_library()
     assert library is not None, "`make setup` compiles it"
-    return NativeLane(library, max_answers_bytes, BOUNDS_NS)
+    return NativeLane(library, max_answers_bytes, LATENCY_BOUNDS_NS)
 
 
 #: The lanes, which take the size of their stored answers.
 LANES: Final[Mapping[str, Callable[[int], Lane]]] = {
     "native": _native_lane,
-    "python": lambda max_answers_bytes: PythonLane(BOUNDS_NS, max_bytes=max_answers_bytes),
+    "python": lambda max_answers_bytes: PythonLane(LATENCY_BOUNDS_NS, max_bytes=max_answers_bytes),
 }
 
 

@@ -15,9 +15,9 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from namesrv_stream.errors import ConfigError
+from namesrv_stream.metrics import LATENCY_BOUNDS_NS
 from namesrv_stream.remoting.frame import ResponseTemplate
 from namesrv_stream.server.native.python_lane import LaneConnection, PythonLane
-from namesrv_stream.server.net.request_metrics import BOUNDS_NS
 from namesrv_stream.settings import RemotingSettings
 
 #: A result of ``lane_hand_over``.
@@ -239,7 +239,7 @@ def open_lane(settings: RemotingSettings) -> tuple[Lane | None, LaneStatus]:
     try:
         library = load_library()
         if library is not None:
-            lane = NativeLane(library, settings.native_lane_answers_bytes, BOUNDS_NS)
+            lane = NativeLane(library, settings.native_lane_answers_bytes, LATENCY_BOUNDS_NS)
             return lane, LaneStatus(True, "active")
     except (OSError, AttributeError) as error:
         status = LaneStatus(False, f"its library cannot be used: {error}", is_fault=True)
@@ -252,4 +252,6 @@ def _python_lane(status: LaneStatus) -> tuple[PythonLane | None, LaneStatus]:
     """Return the Python lane, and the status of the native one; None where the kernel has no epoll."""
     if not hasattr(select, "epoll"):
         return None, status
-    return PythonLane(BOUNDS_NS), status._replace(text=f"{status.text}; the Python lane answers instead, more slowly")
+    return PythonLane(LATENCY_BOUNDS_NS), status._replace(
+        text=f"{status.text}; the Python lane answers instead, more slowly"
+    )

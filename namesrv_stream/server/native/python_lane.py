@@ -14,7 +14,7 @@ from time import perf_counter_ns
 from typing import Final, Protocol
 
 from namesrv_stream.metrics import Histogram
-from namesrv_stream.server.net.known_answers import MAX_BYTES, KnownAnswers
+from namesrv_stream.server.native.known_answers import MAX_BYTES, KnownAnswers
 
 #: Connections served in one turn of the event loop: a limit, because everything else on the loop waits meanwhile.
 _AT_ONCE: Final = 256

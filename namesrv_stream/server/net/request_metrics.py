@@ -5,13 +5,9 @@ from enum import IntEnum
 from operator import add
 from typing import Final
 
-from namesrv_stream.metrics import Histogram, Samples
+from namesrv_stream.metrics import LATENCY_BOUNDS_NS, Histogram, Samples
 from namesrv_stream.remoting.command import RequestCode, ResponseCode
 
-#: Upper bounds in nanoseconds. 1, 3, 5, 10 and 100 ms, 1 and 3 s are those of RocketMQ's own rocketmq_rpc_latency.
-BOUNDS_NS: Final = tuple(
-    int(ms * 1_000_000) for ms in (0.05, 0.1, 0.25, 0.5, 1, 3, 5, 10, 25, 50, 100, 250, 1_000, 3_000)
-)
 ROUTE: Final = (int(RequestCode.GET_ROUTEINFO_BY_TOPIC), int(ResponseCode.SUCCESS))
 
 #: Classes of requests, as rocketmq-rust names them: a route query of a client, requests by or about brokers. All
@@ -42,7 +38,7 @@ class RequestMetrics:
     """Counts and latencies by request and response code.
 
     Args:
-        lane: Returns the figures of the route queries that the lane answered: counts by ``BOUNDS_NS``, followed
+        lane: Returns the figures of the route queries that the lane answered: counts by ``LATENCY_BOUNDS_NS``, followed
             by the count above the last bound, and their total nanoseconds.
     """
 
@@ -50,21 +46,21 @@ class RequestMetrics:
 
     def __init__(self, lane: Callable[[], tuple[Sequence[int], float]] | None = None) -> None:
         self._lane = lane
-        self._by_code = {ROUTE: Histogram(BOUNDS_NS)}
+        self._by_code = {ROUTE: Histogram(LATENCY_BOUNDS_NS)}
 
     def answered(self, request_code: int, response_code: int, took_ns: int) -> None:
         """Count an answer, and the time since processing of its request began."""
         histogram = self._by_code.get((request_code, response_code))
         if histogram is None:
             request_code = request_code if request_code in _REQUEST_CODES else _UNKNOWN
-            histogram = self._by_code.setdefault((request_code, response_code), Histogram(BOUNDS_NS))
+            histogram = self._by_code.setdefault((request_code, response_code), Histogram(LATENCY_BOUNDS_NS))
         histogram.add(took_ns)
 
     def count(self, response_code: ResponseCode) -> int:
         return sum(sum(found.counts) for (_, response), found in self._with_lane().items() if response == response_code)
 
     def sample(self, samples: Samples) -> None:
-        route = Histogram(BOUNDS_NS)
+        route = Histogram(LATENCY_BOUNDS_NS)
         for (request_code, response_code), histogram in sorted(self._with_lane().items()):
             request, response = _name(RequestCode, request_code), _name(ResponseCode, response_code)
             kind, result = _TYPE_OF.get(request_code, "admin"), _RESULT_OF.get(response_code, "error")
@@ -81,7 +77,7 @@ class RequestMetrics:
 
 
 def _sum(histogram: Histogram, counts: Sequence[int], total: float) -> Histogram:
-    return Histogram(BOUNDS_NS, map(add, histogram.counts, counts), histogram.total + total)
+    return Histogram(LATENCY_BOUNDS_NS, map(add, histogram.counts, counts), histogram.total + total)
 
 
 _REQUEST_CODES: Final = frozenset(map(int, RequestCode))

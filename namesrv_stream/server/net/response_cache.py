@@ -14,8 +14,8 @@ from namesrv_stream.processor.name_server import Answer
 from namesrv_stream.remoting.command import RemotingCommand, ResponseCode, SerializeType
 from namesrv_stream.remoting.frame import has_template, response_template
 from namesrv_stream.route.events import BrokerHeartbeat
+from namesrv_stream.server.native.known_answers import ROUTE_READ, Effect, KnownAnswers
 from namesrv_stream.server.native.lane import NativeLane
-from namesrv_stream.server.net.known_answers import ROUTE_READ, Effect, KnownAnswers
 
 #: Longer requests are not cached; heartbeats and route queries are shorter.
 _MAX_REQUEST_BYTES: Final = 2 * 1024

@@ -18,7 +18,6 @@ from namesrv_stream.clock import Clock
 from namesrv_stream.errors import EventDecodeError, KafkaUnreachable, NamesrvStreamError, StoreUnreachable
 from namesrv_stream.kafka import LogReader, ensure_topics
 from namesrv_stream.kafka.event_topics import log_first_settings
-from namesrv_stream.kafka.inspection import shows_commits
 from namesrv_stream.kafka.log_reader import check_log
 from namesrv_stream.logs import progress, safe
 from namesrv_stream.route.event_json import decode_record
@@ -43,11 +42,10 @@ from namesrv_stream.route.table import RouteTable
 from namesrv_stream.route.view.route_view import RouteView
 from namesrv_stream.route.view.view_layers import group_after
 from namesrv_stream.server.start.identity import Identity, refuse_rival
-from namesrv_stream.server.view.commit_applier import TableStatus
 from namesrv_stream.settings import Settings
 from namesrv_stream.table_errors import LogReplaced, LogTruncated, RecordsRemoved, TableDamaged
 from namesrv_stream.tables.snapshot import Snapshot, load_snapshot
-from namesrv_stream.tables.storage import Storage, tables_of
+from namesrv_stream.tables.storage import Storage
 
 #: Approximate memory of a pending event, in addition to the bytes of its record.
 _EVENT_BYTES: Final = 512
@@ -171,7 +169,6 @@ def _read(reader: LogReader, ranges: Mapping[int, tuple[int, int]], tail: LogTai
 logger = logging.getLogger(__name__)
 
 _RETRY_S: Final = 1.0
-_SEARCH_EVERY_S: Final = 5.0
 
 
 async def first_snapshot(tables: Storage, stop: asyncio.Event) -> Snapshot | None:
@@ -239,27 +236,6 @@ def _read_tail(settings: Settings, view: RouteView, folded: FoldedLog, clock: Cl
         logger.warning("the tail of the log is not read: %s", error)
         return
     read_log_tail(settings, view, clock)
-
-
-async def search_missed_tables(settings: Settings, tables: TableStatus) -> None:
-    """Search the log once for commits of the job if this server has found no tables, which it then has missed."""
-    if tables.version >= 0 or tables.missed_in or tables.failure():
-        return
-    try:
-        has_commits = await asyncio.to_thread(shows_commits, settings)
-    except KafkaUnreachable:
-        return
-    if has_commits and tables.version < 0:
-        tables.missed_in = str(tables_of(settings))
-        text = "the job has committed, but there are no tables here: check data.tables tables=%s"
-        logger.error(text, tables.missed_in)
-
-
-async def watch_missed_tables(settings: Settings, tables: TableStatus) -> None:
-    """Repeat the search until the tables are found, because the job may start after this server."""
-    while tables.version < 0:
-        await asyncio.sleep(_SEARCH_EVERY_S)
-        await search_missed_tables(settings, tables)
 
 
 async def has_topics(settings: Settings, *, is_needed: bool = False) -> bool:

@@ -13,7 +13,8 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Final, NamedTuple
 
 from namesrv_stream.clock import Clock
-from namesrv_stream.errors import NamesrvStreamError
+from namesrv_stream.errors import KafkaUnreachable, NamesrvStreamError
+from namesrv_stream.kafka.inspection import shows_commits
 from namesrv_stream.metrics import Counters, Histogram, Samples
 from namesrv_stream.route.changes import ROUTE_KINDS, RouteChange
 from namesrv_stream.route.fold.folded_log import FoldedLog
@@ -130,7 +131,29 @@ class TableStatus:
 
 
 #: Interval of reads of the history's log, on behalf of metrics.
+_SEARCH_EVERY_S: Final = 5.0
 _HISTORY_READ_MS: Final = 30_000
+
+
+async def search_missed_tables(settings: Settings, tables: TableStatus) -> None:
+    """Search the log once for commits of the job if this server has found no tables, which it then has missed."""
+    if tables.version >= 0 or tables.missed_in or tables.failure():
+        return
+    try:
+        has_commits = await asyncio.to_thread(shows_commits, settings)
+    except KafkaUnreachable:
+        return
+    if has_commits and tables.version < 0:
+        tables.missed_in = str(tables_of(settings))
+        text = "the job has committed, but there are no tables here: check data.tables tables=%s"
+        logger.error(text, tables.missed_in)
+
+
+async def watch_missed_tables(settings: Settings, tables: TableStatus) -> None:
+    """Repeat the search until the tables are found, because the job may start after this server."""
+    while tables.version < 0:
+        await asyncio.sleep(_SEARCH_EVERY_S)
+        await search_missed_tables(settings, tables)
 
 
 class HistoryAge:

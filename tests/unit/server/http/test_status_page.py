@@ -4,7 +4,7 @@ import pytest
 
 from namesrv_stream.route.table import RouteTable
 from namesrv_stream.server.native.lane import LaneStatus
-from namesrv_stream.server.start.opening import search_missed_tables
+from namesrv_stream.server.view.commit_applier import search_missed_tables
 from namesrv_stream.settings import load_settings
 from namesrv_stream.tables.job_commits import JobFigures
 from tests.support.http_rig import JOB, Answer, HttpRig, a_served_fleet
@@ -101,7 +101,7 @@ async def test_a_server_is_not_ready_while_it_misses_the_tables_of_a_job_that_ha
 ) -> None:
     served, is_found = HttpRig(), False
     served.rig.talk()
-    monkeypatch.setattr("namesrv_stream.server.start.opening.shows_commits", lambda _: is_found)
+    monkeypatch.setattr("namesrv_stream.server.view.commit_applier.shows_commits", lambda _: is_found)
     settings = load_settings(environ={}).settings
     async with served.serving():
         await search_missed_tables(settings, served.tables)

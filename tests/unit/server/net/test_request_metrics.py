@@ -6,20 +6,20 @@ from pathlib import Path
 import pytest
 
 from namesrv_stream.metric_catalogue import METRICS
-from namesrv_stream.metrics import Counters, Samples
+from namesrv_stream.metrics import LATENCY_BOUNDS_NS, Counters, Samples
 from namesrv_stream.remoting.command import RequestCode, ResponseCode
-from namesrv_stream.server.net.request_metrics import BOUNDS_NS, RequestMetrics
+from namesrv_stream.server.net.request_metrics import RequestMetrics
 
 
 def test_a_value_at_a_bound_is_within_it() -> None:
     metrics = RequestMetrics()
-    for took_ns in (BOUNDS_NS[0], BOUNDS_NS[0], BOUNDS_NS[0] + 1, BOUNDS_NS[-1] + 1):
+    for took_ns in (LATENCY_BOUNDS_NS[0], LATENCY_BOUNDS_NS[0], LATENCY_BOUNDS_NS[0] + 1, LATENCY_BOUNDS_NS[-1] + 1):
         metrics.answered(RequestCode.GET_ROUTEINFO_BY_TOPIC, ResponseCode.SUCCESS, took_ns)
     samples = Samples()
     metrics.sample(samples)
     lines = samples.text().decode().splitlines()
     buckets = [line.rpartition(" ")[2] for line in lines if line.startswith("rocketmq_rpc_latency_bucket")]
-    assert buckets == ["2.0", "3.0", *["3.0"] * (len(BOUNDS_NS) - 2), "4.0"]
+    assert buckets == ["2.0", "3.0", *["3.0"] * (len(LATENCY_BOUNDS_NS) - 2), "4.0"]
 
 
 def test_whatever_peers_send_makes_a_bounded_number_of_series() -> None:

@@ -12,7 +12,7 @@ from namesrv_stream.processor.name_server import Accepted, Options
 from namesrv_stream.remoting.command import ONEWAY_FLAG, RemotingCommand, RequestCode, ResponseCode, SerializeType
 from namesrv_stream.remoting.frame import decode_frame, encode_frame
 from namesrv_stream.remoting.headers import ORDER_TOPIC_CONFIG
-from namesrv_stream.server.net.known_answers import KnownAnswers
+from namesrv_stream.server.native.known_answers import KnownAnswers
 from namesrv_stream.server.net.response_cache import ResponseCache
 from tests.support.examples import examples
 from tests.support.name_server import (
