@@ -101,8 +101,8 @@ def in_zone(route: TopicRoute, zone_name: str) -> TopicRoute:
 def in_view(route: TopicRoute, table: RouteTable, view: AddressView) -> TopicRoute | None:
     """Return the route as clients of an address view receive it, without brokers of which they receive no address.
 
-    Return None if no broker remains. The route must not be ``in_view`` already. An acting master has another brokerId
-    in the route than in its group; its own one determines its address.
+    Return None if no broker remains. ``route`` must have the brokers' own addresses. An acting master has brokerId 0
+    in the route; its brokerId in the group determines its address.
     """
     addrs: dict[str, str] = {}
     broker_datas = []

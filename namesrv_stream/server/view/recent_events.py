@@ -44,7 +44,7 @@ _OF_ALL_PARTITIONS: Final = frozenset({"setting", "server"})
 
 
 class TimelineEvent(NamedTuple):
-    """The first of some ``rows`` of ``route_changes``, which have the same kind and come from the same record."""
+    """Rows of ``route_changes`` of one kind from one record: ``change`` is the first, ``rows`` their number."""
 
     change: RouteChange
     rows: int = 1

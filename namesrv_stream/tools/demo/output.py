@@ -111,7 +111,7 @@ class Output:
         self._console.print(f"{self._stamp()} [bold red]✗ {escape(text)}[/]")
 
     def command(self, text: str) -> None:
-        """Print a command that does the same."""
+        """Print a command with which a user can do what the demo has just done."""
         self._console.print(self._indented(f"[bold]$ {escape(text)}[/]"))
 
     def output(self, lines: Iterable[RenderableType]) -> None:

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from namesrv_stream.processor.authorisation import ADMIN_CODES, BROKER_CODES
 from namesrv_stream.remoting.command import RequestCode
 from tests.differential.differences import DIFFERENCES, EVERYWHERE, Difference
 from tests.differential.scenario import Ask
@@ -29,6 +30,18 @@ def test_listed_difference_is_documented_with_its_adr(difference: Difference) ->
 def test_listed_differences_are_those_that_scenarios_show() -> None:
     shown = {step.differs for scenario in ALL for step in scenario.steps if isinstance(step, Ask) and step.differs}
     assert shown ^ DIFFERENCES.keys() == set(), "listed in differences.py or shown by a scenario, but not both"
+
+
+def test_requests_that_need_permission_are_listed_for_operators() -> None:
+    configuration = (_DOCS / "configuration.md").read_text(encoding="utf-8")
+    for codes, difference in ((BROKER_CODES, "broker-networks"), (ADMIN_CODES, "admin")):
+        row = next(row for row in _rows() if row.startswith(f"| `{difference}` |"))
+        for code in codes:
+            assert re.search(rf"\b{int(code)}\b", row), (
+                f"docs/differences.md: {code.name} ({int(code)}) is missing in {row}"
+            )
+            is_listed = re.search(rf"[( ]{int(code)}[,)]", configuration.split("## Who may administer")[1])
+            assert is_listed, f"docs/configuration.md, Who may administer: {code.name} ({int(code)}) is missing"
 
 
 def test_links_of_the_page_lead_to_adrs() -> None:
