@@ -11,8 +11,9 @@ The end of a silence decides its verdict:
 - ``RESTARTED``: it ended over another connection of the same server, which had not closed the former one; or, according
   to the log, the broker had unregistered, or all its former connections were closed from its end.
 - ``UNCLEAR``: it ended over another connection after the server itself had closed the former one (it was idle, or the
-  broker had expired), or at another server. The broker may have restarted or been frozen.
-- ``GONE``: it did not end in the log.
+  broker had expired), or at another server. The broker may have restarted or been frozen. Or the log ended first, and
+  the broker was still live in the recorded log: a broker between two heartbeats looks like one that has died.
+- ``GONE``: the log ended first, and the broker had ended in the recorded log.
 """
 
 from collections import Counter
@@ -62,12 +63,13 @@ class Silence:
     Attributes:
         ends: Number of the run → the end of the broker in it.
         seen_again_ms: Observed time; None if the log ends before.
+        verdict: Until the broker is seen again, that of a log that ends here.
     """
 
     key: LeaseKey
     ends: dict[int, Ended] = field(default_factory=dict)
     seen_again_ms: int | None = None
-    verdict: Verdict = Verdict.GONE
+    verdict: Verdict = Verdict.UNCLEAR
 
     def seen_ms(self, run: int) -> int | None:
         """When a run noticed a death: the broker ended, or it registered again; None if never."""
@@ -162,9 +164,11 @@ class SilenceWatch:
         if process.silence is None:
             process.silence = Silence(key)
         process.silence.ends.setdefault(run, Ended(observed_ms, row.at_ms, row.cause))
-        if row.cause == Cause.EXPIRED and run == 0:
-            # In the recorded log, a server closes the connection of a broker that has expired.
-            process.server_closed |= process.connections.keys()
+        if run == 0:
+            process.silence.verdict = Verdict.GONE
+            if row.cause == Cause.EXPIRED:
+                # In the recorded log, a server closes the connection of a broker that has expired.
+                process.server_closed |= process.connections.keys()
 
     def seen(self, key: LeaseKey, origin: Origin, observed_ms: int) -> ReceivedHeartbeat | None:
         """Record a sign of life that the runs have folded already.

@@ -2,7 +2,6 @@
 
 import math
 import sys
-from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -20,7 +19,7 @@ from namesrv_stream.tools.replay.log_source import Store, read_from_text
 from namesrv_stream.tools.what_if.gaps import Gap, GapTally, Suggestion, suggest
 from namesrv_stream.tools.what_if.log_analysis import LogAnalysis
 from namesrv_stream.tools.what_if.partition_analysis import PartitionAnalysis
-from namesrv_stream.tools.what_if.silences import Silence, Verdict
+from namesrv_stream.tools.what_if.silences import Silence, SilenceTally, Verdict
 
 _ACTUAL = "actual"
 _NAMED = 10  # brokers
@@ -33,7 +32,7 @@ class EarlierDetection:
 
     Attributes:
         deaths: Number of compared deaths.
-        not_yet_seen: Number of other deaths, which the run or the recorded log had not noticed when the log ended.
+        not_yet_seen: Number of other deaths, which the run had not noticed when the log ended.
     """
 
     deaths: int
@@ -50,7 +49,8 @@ class RunReport:
         timeout_ms: None for the recorded log.
         expiries: Number of expiries.
         false: Expiries of live brokers, according to their connection.
-        unclear: Expiries of brokers that returned and may have restarted.
+        unclear: Expiries of brokers that returned and may have restarted, or were silent and not yet expired in the
+            recorded log when it ended.
         sooner: Detection of deaths; None for the recorded log.
     """
 
@@ -91,21 +91,20 @@ def cluster_reports(analyses: Sequence[PartitionAnalysis], limits: FoldSettings 
         limits: Lower and upper limit of a suggestion.
     """
     keys = {key: timeout for analysis in analyses for key, timeout in analysis.timeouts.items()}
-    deaths: dict[str, list[Silence]] = {}
-    survived: Counter[tuple[str, int, Verdict]] = Counter()
+    found = SilenceTally()
     for analysis in analyses:
-        survived.update(analysis.tally.expiries)
-        for silence in (*analysis.tally.deaths, *analysis.silences.open):
-            deaths.setdefault(silence.key.live_key.cluster, []).append(silence)
+        found.deaths += analysis.tally.deaths
+        found.expiries.update(analysis.tally.expiries)
+        for silence in analysis.silences.open:
+            found.add(silence)
     reports = []
     for cluster in sorted({key.live_key.cluster for key in keys}):
         timeouts = [timeout for key, timeout in keys.items() if key.live_key.cluster == cluster]
         gaps = GapTally().merge(a.gaps.tallies.get(cluster, GapTally()) for a in analyses)
         overrides = [run.override for run in analyses[0].runs]
+        deaths = [death for death in found.deaths if death.key.live_key.cluster == cluster]
         runs = [
-            _run_report(
-                number, o.timeout_ms, deaths.get(cluster, []), {v: survived[cluster, number, v] for v in Verdict}
-            )
+            _run_report(number, o.timeout_ms, deaths, {v: found.expiries[cluster, number, v] for v in Verdict})
             for number, o in enumerate(overrides)
         ]
         unclear_ms, ended_ms = (

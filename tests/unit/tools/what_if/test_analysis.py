@@ -13,7 +13,7 @@ from namesrv_stream.route.events import BrokerHeartbeat, Proof, SettingsChanged
 from namesrv_stream.route.liveness_settings import FoldSettings
 from namesrv_stream.route.model import LeaseKey
 from namesrv_stream.tools.what_if.partition_analysis import Override, PartitionAnalysis
-from namesrv_stream.tools.what_if.silences import Silence
+from namesrv_stream.tools.what_if.silences import Silence, Verdict
 from tests.support.builders import NAME, S1, Log, a_registration, over
 from tests.support.strategies_route import Entry, logs
 
@@ -87,6 +87,15 @@ def test_other_default_does_not_affect_brokers_with_their_own_timeout(entries: l
     _, silences = _analysed(log, [Override(2_500)], _SETTINGS)
     settings = Override(2_500).apply(_SETTINGS)
     assert _gone_in(silences, 1) == _folded(entries, settings, _TIMEOUTS)[1]
+
+
+@given(logs())
+def test_broker_that_the_fold_of_the_log_has_at_its_end_is_not_gone(entries: list[Entry]) -> None:
+    log, _ = _folded(entries, _SETTINGS)
+    analysis, _ = _analysed(log, [Override(1_000, of_every_broker=True)], _SETTINGS)
+    live = {LeaseKey(name, key) for name, group in log.groups.groups.items() for key in group.live_brokers}
+    for silence in analysis.silences.open:
+        assert (silence.verdict is Verdict.UNCLEAR) == (silence.key in live)
 
 
 @given(logs())

@@ -79,15 +79,34 @@ def test_failures_are_detected_earlier_by_the_difference_of_the_timeouts() -> No
     assert of_timeout[90_000] == EarlierDetection(1, 0, 30_000, 30_000)
 
 
-def test_failure_not_detected_in_the_log_is_counted_separately() -> None:
+def test_failure_not_detected_by_a_longer_timeout_is_counted_separately() -> None:
     log = Log()
     log.register(a_registration())
-    log.pass_time(30_000)
+    log.pass_time(130_000)
+    analysis = PartitionAnalysis(0, 1, [Override(300_000)])
+    for record in log.records:
+        analysis.feed(record)
+    (report,) = cluster_reports([analysis])
+    assert report.runs[0].real == 1
+    assert report.runs[1] == RunReport(300_000, 0, 0, 0, EarlierDetection(0, 1, 0, 0))
+
+
+def test_brokers_between_two_heartbeats_when_the_log_ends_are_not_dead() -> None:
+    log = Log()
+    for broker in FLEET:
+        log.register(broker)
+    for _ in range(2):
+        log.pass_time(30_000)
+        for broker in FLEET:
+            log.heard(broker)
+    log.pass_time(25_000)
     analysis = PartitionAnalysis(0, 1, [Override(20_000)])
     for record in log.records:
         analysis.feed(record)
     (report,) = cluster_reports([analysis])
-    assert report.runs[1] == RunReport(20_000, 1, 0, 0, EarlierDetection(0, 1, 0, 0))
+    false, unclear = 2 * len(FLEET), len(FLEET)
+    assert report.runs[1] == RunReport(20_000, false + unclear, false, unclear, EarlierDetection(0, 0, 0, 0))
+    assert report.runs[1].real == 0
 
 
 def test_brokers_with_a_timeout_of_their_own_are_counted_and_not_moved() -> None:

@@ -120,10 +120,23 @@ def test_unregistration_and_return_is_restarted() -> None:
     assert _verdicts(log) == [Verdict.RESTARTED]
 
 
-def test_broker_never_heard_again_is_gone() -> None:
+def test_broker_that_expired_and_was_never_heard_again_is_gone() -> None:
+    log = _registered()
+    log.pass_time(130_000)
+    assert _verdicts(log) == [Verdict.GONE]
+
+
+def test_broker_whose_connection_closed_and_that_was_never_heard_again_is_gone() -> None:
     log = _registered()
     log.pass_time(30_000)
+    log.say(_closed(S1, 1, "closed by the peer"))
     assert _verdicts(log) == [Verdict.GONE]
+
+
+def test_broker_that_is_live_when_the_log_ends_is_unclear() -> None:
+    log = _registered()
+    log.pass_time(30_000)
+    assert _verdicts(log) == [Verdict.UNCLEAR]
 
 
 def test_direct_producer_has_no_connection_to_lose() -> None:
