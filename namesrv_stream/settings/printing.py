@@ -14,7 +14,7 @@ from pydantic import SecretStr
 from namesrv_stream.settings.layers import with_absolute_paths
 from namesrv_stream.settings.names import is_advanced
 from namesrv_stream.settings.secrets import is_secret
-from namesrv_stream.settings.sections import Settings
+from namesrv_stream.settings.sections import KafkaSettings, Settings
 
 
 def to_toml(settings: Settings, sources: Mapping[str, str] | None = None) -> str:
@@ -71,7 +71,8 @@ def to_json(settings: Settings, sources: Mapping[str, str]) -> str:
 
 def _tables(settings: Settings) -> dict[str, dict[str, Any]]:
     """Return the keys and values to print by the name of their table; the advanced tables are the last."""
-    defaults = with_absolute_paths(Settings()).model_dump()
+    kafka = KafkaSettings(broker_events_topic=settings.kafka.broker_events_topic)  # another default depends on it
+    defaults = with_absolute_paths(Settings(kafka=kafka)).model_dump()
     documented: dict[str, dict[str, Any]] = {}
     advanced: dict[str, dict[str, Any]] = {}
     for section, table in settings.model_dump().items():

@@ -4,7 +4,7 @@ Names end with their units (``_ms``, ``_bytes``). ``conf/defaults.toml`` explain
 these models.
 """
 
-from typing import Annotated, Final, Literal
+from typing import Annotated, Any, Final, Literal
 
 from pydantic import Field, SecretStr
 
@@ -151,12 +151,16 @@ class AdminSettings(Section):
     accounts: dict[AccessKey, Secret] = Field(default={})
 
 
+def _dead_letter_topic(kafka: dict[str, Any]) -> str:
+    return f"{kafka['broker_events_topic']}.dead-letters"
+
+
 class KafkaSettings(Section):
     """The event log. Without ``bootstrap_servers`` it is in the embedded Kafka."""
 
     bootstrap_servers: str = ""
     broker_events_topic: NonEmptyStr = "namesrv.broker-events"
-    dead_letter_topic: Advanced[NonEmptyStr] = "namesrv.broker-events.dead-letters"
+    dead_letter_topic: Advanced[NonEmptyStr] = Field(default_factory=_dead_letter_topic)
     partitions: Annotated[Number, Field(ge=1, le=1024)] = 1
     replication_factor: Annotated[Number, Field(ge=1, le=16)] = 1
     retention_ms: Annotated[Number, Field(ge=7 * DAY_MS)] = 7 * DAY_MS

@@ -127,6 +127,20 @@ def test_values_that_cannot_work_together_are_refused(flag: str, key: str) -> No
     assert _refused(flag=flag).key == key
 
 
+def test_dead_letter_topic_has_the_name_of_the_events_topic_unless_it_is_set() -> None:
+    topic, dead_letters = (
+        parse_set_flag(text) for text in ("kafka.broker_events_topic=x", "advanced.kafka.dead_letter_topic=y")
+    )
+    loaded = load_settings(None, {}, [topic])
+    assert (loaded.settings.kafka.dead_letter_topic, loaded.warnings) == ("x.dead-letters", ())
+    assert load_settings(None, {}, [topic, dead_letters]).settings.kafka.dead_letter_topic == "y"
+    assert load_settings(None, {}).settings.kafka.dead_letter_topic == "namesrv.broker-events.dead-letters"
+
+
+def test_invalid_events_topic_is_named_although_another_default_depends_on_it() -> None:
+    assert _refused(flag="kafka.broker_events_topic=").key == "kafka.broker_events_topic"
+
+
 def test_replicas_are_accepted_with_an_external_cluster() -> None:
     flags = [parse_set_flag("kafka.bootstrap_servers=a:1,b:1"), parse_set_flag("kafka.replication_factor=3")]
     assert load_settings(None, {}, flags).settings.is_kafka_embedded is False
@@ -314,6 +328,15 @@ def test_advanced_settings_are_printed_only_if_they_are_not_the_defaults() -> No
     assert {key: entry for key, entry in shown.items() if key.startswith("advanced.")} == {
         "advanced.http.max_requests": {"value": 9, "source": "flag --set"}
     }
+
+
+@pytest.mark.parametrize("name", ["x.dead-letters", "namesrv.broker-events.dead-letters"])
+def test_dead_letter_topic_is_printed_only_if_it_does_not_follow_the_events_topic(tmp_path: Path, name: str) -> None:
+    flags = [parse_set_flag("kafka.broker_events_topic=x"), parse_set_flag(f"advanced.kafka.dead_letter_topic={name}")]
+    settings = load_settings(None, {}, flags).settings
+    printed = to_toml(settings)
+    assert ("dead_letter_topic" in printed) == (name != "x.dead-letters")
+    assert load_settings(_conf(tmp_path, printed), {}).settings == settings
 
 
 def test_parts_do_not_repeat_warnings_of_up(tmp_path: Path) -> None:
