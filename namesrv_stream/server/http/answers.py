@@ -201,6 +201,7 @@ class NameServerList(Answer):
     source: Source = Field(description="this server: http.nsaddr is not set, and no server advertises an address")
     servers: list[NameServerOfList]
     unknown_unlisted: list[str] = Field(description="ids that an operator unlisted, and that no server has")
+    still_listed: list[str] = Field(description="ids that an operator unlisted, but without which the list is empty")
 
 
 # ---- /changes ----

@@ -130,6 +130,7 @@ class DirectoryPage:
             source="http.nsaddr" if self._name_server_addrs.configured else by_log,
             servers=[NameServerOfList(**s._asdict(), why_not=self._fleet.why_not_listed(s)) for s in known],
             unknown_unlisted=self._fleet.unknown_unlisted,
+            still_listed=self._fleet.still_listed,
         )
         return Response(found.model_dump_json(), media_type=JSON)
 

@@ -111,6 +111,11 @@ class Fleet:
         partitions = self._gateway.limits.partitions
         return sorted(self.unlisted - {server.server_id for server in self.view.table.known_servers(partitions)})
 
+    @property
+    def still_listed(self) -> list[str]:
+        """The ids that an operator has taken off the list, and that are on it because it would be empty otherwise."""
+        return [s.server_id for s in self.name_servers() if s.is_listed and s.server_id in self.unlisted]
+
     def why_not_listed(self, server: KnownServer) -> str | None:
         if server.is_listed:
             return None

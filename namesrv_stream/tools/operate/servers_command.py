@@ -44,6 +44,7 @@ class ServerList:
     source: str
     servers: Sequence[NameServer]
     unknown_unlisted: Sequence[str]
+    still_listed: Sequence[str] = ()  # absent in the answer of an older server
 
 
 def register(app: typer.Typer) -> None:
@@ -80,4 +81,6 @@ def print_servers(found: ServerList, *, wide: bool = False) -> None:
     print_rows(_COLUMNS, rows, wide=wide)
     for server_id in found.unknown_unlisted:
         print(f"no server has the id {safe(server_id)}, which is unlisted by a KV entry")
+    for server_id in found.still_listed:
+        print(f"{safe(server_id)} is unlisted by a KV entry that does not count, because the list would be empty")
     print(f"\n/rocketmq/nsaddr answers {safe(';'.join(found.addresses))} (from {found.source})")

@@ -163,8 +163,8 @@ class ConsolePage:
                 return pipeline(sources.figures, self._status.parts(), clock)
             case "servers":
                 known = [(server, self._fleet.why_not_listed(server)) for server in self._fleet.name_servers()]
-                unknown = self._fleet.unknown_unlisted
-                return {"compared": await self._others.compared(), "known": known, "unknown": unknown}
+                entries = {"unknown": self._fleet.unknown_unlisted, "still_listed": self._fleet.still_listed}
+                return {"compared": await self._others.compared(), "known": known, **entries}
             case "what-if":
                 timeout_ms = self._fleet.settings().default_timeout_ms
                 return await self._what_ifs.shown(question.past, timeout_ms, await fleet())

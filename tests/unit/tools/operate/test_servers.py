@@ -13,12 +13,13 @@ def test_a_row_says_whether_clients_are_told_of_the_server(capsys: pytest.Captur
         NameServer("ns-a", _STARTED_MS, "talking", "10.0.0.1:9876", True, None),
         NameServer("ns-b", _STARTED_MS, "silent", "", False, "it is silent"),
     ]
-    print_servers(ServerList(["10.0.0.1:9876"], "log", servers, ["ns-\x1b"]))
-    title, first, second, unknown, _, nsaddr = capsys.readouterr().out.splitlines()
+    print_servers(ServerList(["10.0.0.1:9876"], "log", servers, ["ns-\x1b"], ["ns-a"]))
+    title, first, second, unknown, still_listed, _, nsaddr = capsys.readouterr().out.splitlines()
     assert title.split() == ["SERVER", "ADDRESS", "STATUS", "STARTED", "LISTED"]
     assert first.split() == ["ns-a", "10.0.0.1:9876", "talking", "2026-11-24", "15:40:10Z", "yes"]
     assert second.split("  ")[-1].strip() == "no: it is silent"
     assert "\x1b" not in unknown
+    assert still_listed == "ns-a is unlisted by a KV entry that does not count, because the list would be empty"
     assert nsaddr == "/rocketmq/nsaddr answers 10.0.0.1:9876 (from log)"
 
 
