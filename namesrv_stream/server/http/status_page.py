@@ -101,6 +101,11 @@ def _tables(tables: TableStatus) -> PartHealth:
     return _part("tables", "ok")
 
 
+def has_refused(tables: TableStatus, now_ms: int) -> bool:
+    """Return whether the job has refused a record in the last ``REFUSED_SHOWN_MS``."""
+    return tables.refused_at_ms is not None and now_ms - tables.refused_at_ms < REFUSED_SHOWN_MS
+
+
 def _job(tables: TableStatus, now_ms: int, *, has_folded: bool) -> PartHealth:
     """Return the job's health; ``has_folded``: whether the served tables contain folded records."""
     job, refused_at_ms = tables.job, tables.refused_at_ms
@@ -111,7 +116,7 @@ def _job(tables: TableStatus, now_ms: int, *, has_folded: bool) -> PartHealth:
     if job is None and not has_folded and is_known:
         text = "no commit yet, it may still be starting: no broker expires"
         return _part("job", "degraded", text, RunBook.JOB_DOWN)
-    if job is not None and refused_at_ms is not None and now_ms - refused_at_ms < REFUSED_SHOWN_MS:
+    if job is not None and has_refused(tables, now_ms):
         text = (
             f"it refused {counted(job.dead_letters, 'record or item', 'records or items')} since its start, the last "
             f"within {REFUSED_SHOWN_MS // 60_000} minutes: `namesrv-stream dead-letters` lists them"
