@@ -48,11 +48,12 @@ def _own_figures(figures: ServerMetrics) -> list[dict[str, Any]]:
     gateway, tables = figures.gateway.status, figures.tables
     lag_ms, unpublished = tables.lag_ms, gateway.unpublished_brokers + gateway.unpublished_changes
     age, lag = duration(tables.age_ms), "unknown" if lag_ms is None else duration(lag_ms)
+    age = age if tables.has_commit else "unknown" if tables.version >= 0 else "none"
     version = f"version {tables.version:,}; the job commits each second"
     oldest = f"records that wait for Kafka; the oldest for {duration(gateway.oldest_age_ms)}"
     lost = f"kept while Kafka was unavailable; the connection was lost {times(gateway.lost_sessions)}"
     return [
-        _figure("snapshot", age if tables.version >= 0 else "none", version, warn=tables.age_ms > 10_000),
+        _figure("snapshot", age, version, warn=tables.age_ms > 10_000),
         _figure("event lag", lag, "age of the newest folded record, by Kafka's stamp", warn=(lag_ms or 0) > 10_000),
         _figure("publish queue", gateway.queued_records, oldest, warn=gateway.oldest_age_ms > 2_000),
         _figure("not folded yet", figures.view.pending_count, "events that this server accepted"),
@@ -120,11 +121,12 @@ def _sentence(figures: ServerMetrics, fleet: FleetSnapshot, clusters: Sequence[s
     offsets = " ".join(f"{partition}:{offset:,}" for partition, offset in sorted(view.next_offsets.items())[:8])
     if len(view.next_offsets) > 8:
         offsets += f" and {len(view.next_offsets) - 8} more"
+    age = f"{duration(tables.age_ms)} old" if tables.has_commit else "from before this server's start"
     pending = view.pending_count
     own = f" and {counted(pending, 'event')} of its own that the job has not folded" if pending else ""
     return (
         f"Serving {known} and {view.table.topic_count:,} topics: table version {tables.version:,}, "
-        f"{duration(tables.age_ms)} old, up to Kafka offset {offsets}{own}."
+        f"{age}, up to Kafka offset {offsets}{own}."
     )
 
 
