@@ -204,7 +204,7 @@ METRICS: Final[Mapping[str, Metric]] = {
     # ---- the tables ----
     "rocketmq_namesrv_snapshot_age_seconds": Metric(
         "gauge",
-        "Seconds since this server took over a commit of the job.",
+        "Seconds since this server took over a commit of the job; before the first, since its start.",
     ),
     "rocketmq_namesrv_snapshot_version": Metric(
         "gauge",

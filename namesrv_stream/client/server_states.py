@@ -103,7 +103,7 @@ class ServerState:
 
     Attributes:
         version: Version of ``route_changes``; -1 for none.
-        age_ms: Time since it applied the last commit of the job.
+        age_ms: Time since it applied the last commit of the job; before the first one, since its start.
         pending_events: Accepted events that are not committed.
         next_offsets: Kafka partition → first offset that is not covered.
         digest: Digest of all committed rows.

@@ -22,10 +22,15 @@ from typing import Any, Final, TypeVar
 from kafka import KafkaAdminClient, KafkaConsumer, KafkaProducer, TopicPartition
 from kafka.admin import AlterConfigOp, ConfigResource, ConfigResourceType
 from kafka.errors import (
+    InvalidConfigurationError,
+    InvalidPartitionsError,
+    InvalidReplicationFactorError,
+    InvalidTopicError,
     KafkaConfigurationError,
     KafkaError,
     KafkaTimeoutError,
     MessageSizeTooLargeError,
+    PolicyViolationError,
     TopicAlreadyExistsError,
 )
 
@@ -35,6 +40,7 @@ from namesrv_stream.route.event_json import encode_event
 from namesrv_stream.route.events import DIRECT, Origin, SettingsChanged
 from namesrv_stream.settings import Settings
 from namesrv_stream.settings.checks import SOURCE, changed_settings
+from namesrv_stream.text_table import counted
 
 logger = logging.getLogger(__name__)
 
@@ -43,6 +49,8 @@ _DEAD_LETTER_PARTITIONS: Final = 1
 _MIN_INSYNC: Final = "min.insync.replicas"
 #: With fewer replicas, a topic with two required in-sync replicas is not writable during the restart of a Kafka broker.
 _REPLICAS_FOR_TWO_IN_SYNC: Final = 3
+#: Kafka's answers to a request to create a topic with values that this cluster does not accept.
+_REJECTIONS: Final = (InvalidConfigurationError, InvalidPartitionsError, InvalidTopicError, PolicyViolationError)
 
 
 def ensure_topics(settings: Settings) -> None:
@@ -50,7 +58,7 @@ def ensure_topics(settings: Settings) -> None:
 
     Raises:
         KafkaUnreachable: No Kafka broker answers.
-        ConfigError: A topic has unsuitable settings; the text names the topic and Kafka's setting.
+        ConfigError: A topic has unsuitable settings, or Kafka cannot create it as configured; the text names both.
     """
     try:
         admin = KafkaAdminClient(**admin_config(settings))
@@ -59,8 +67,10 @@ def ensure_topics(settings: Settings) -> None:
     except (KafkaError, OSError) as error:
         raise unreachable(settings, error) from None
     try:
-        for topic, partitions in _wanted(settings):
-            _create(admin, topic, partitions, settings)
+        for topic, partitions in wanted_topics(settings):
+            # The request to create a topic needs permission even if the topic exists.
+            if not admin.describe_topics([topic])[0]["partitions"]:
+                create_topic(admin, topic, partitions, settings)
             _verify(admin, topic, partitions, settings)
     except KafkaError as error:
         raise unreachable(settings, error) from None
@@ -68,7 +78,8 @@ def ensure_topics(settings: Settings) -> None:
         admin.close()
 
 
-def _wanted(settings: Settings) -> list[tuple[str, int]]:
+def wanted_topics(settings: Settings) -> list[tuple[str, int]]:
+    """Return (name, partitions) of the events topic and of the dead-letter topic."""
     kafka = settings.kafka
     return [(kafka.broker_events_topic, kafka.partitions), (kafka.dead_letter_topic, _DEAD_LETTER_PARTITIONS)]
 
@@ -85,19 +96,30 @@ def topic_configs(settings: Settings) -> dict[str, str]:
     }
 
 
-def _create(admin: KafkaAdminClient, topic: str, partitions: int, settings: Settings) -> None:
-    # The request to create a topic needs permission even if the topic exists.
-    if admin.describe_topics([topic])[0]["partitions"]:
-        return
-    wanted = {
-        "num_partitions": partitions,
-        "replication_factor": settings.kafka.replication_factor,
-        "configs": topic_configs(settings),
-    }
+def create_topic(
+    admin: KafkaAdminClient, topic: str, partitions: int, settings: Settings, *, is_trial: bool = False
+) -> None:
+    """Create a topic, unless another process has. A trial creates nothing: Kafka only says whether it would.
+
+    Raises:
+        ConfigError: Kafka rejects the configured values, or has too few brokers for the replicas.
+        KafkaError: Kafka does not answer, or does not permit it.
+    """
+    factor = settings.kafka.replication_factor
+    wanted = {"num_partitions": partitions, "replication_factor": factor, "configs": topic_configs(settings)}
+    mode = {"validate_only": True} if is_trial else {"wait_for_metadata": True}
     try:
-        admin.create_topics({topic: wanted}, timeout_ms=_CREATE_TIMEOUT_MS, wait_for_metadata=True)
+        admin.create_topics({topic: wanted}, timeout_ms=_CREATE_TIMEOUT_MS, **mode)
     except TopicAlreadyExistsError:
         return
+    except InvalidReplicationFactorError:
+        brokers = len(admin.describe_cluster()["brokers"])
+        if brokers >= factor:  # they are still starting
+            raise
+        text = f"is {factor}, but Kafka has {counted(brokers, 'broker')}: lower it, or add Kafka brokers"
+        raise ConfigError("settings", "kafka.replication_factor", text) from None
+    except _REJECTIONS as error:
+        raise ConfigError(f"Kafka topic {topic}", "creation", f"Kafka rejects it ({reason_of(error)})") from None
 
 
 def _verify(admin: KafkaAdminClient, topic: str, partitions: int, settings: Settings) -> None:
@@ -148,12 +170,8 @@ def topic_faults(actual: Mapping[str, str], settings: Settings) -> list[tuple[st
     if 0 <= retention_ms < settings.kafka.retention_ms:  # -1 keeps everything
         faults.append(("retention.ms", f"is {retention_ms}, must be at least {settings.kafka.retention_ms}"))
     if int(actual["max.message.bytes"]) < settings.kafka.max_message_bytes:
-        faults.append(
-            (
-                "max.message.bytes",
-                f"is {actual['max.message.bytes']}, must be at least {settings.kafka.max_message_bytes}",
-            )
-        )
+        text = f"is {actual['max.message.bytes']}, must be at least {settings.kafka.max_message_bytes}"
+        faults.append(("max.message.bytes", text))
     return faults
 
 

@@ -9,11 +9,11 @@ from uuid import UUID
 
 from kafka import KafkaAdminClient, KafkaConsumer, TopicPartition
 from kafka.admin import ConfigResource, ConfigResourceType
-from kafka.errors import KafkaConfigurationError, KafkaError
+from kafka.errors import AuthorizationError, KafkaConfigurationError, KafkaError
 
 from namesrv_stream.errors import ConfigError, EventDecodeError
 from namesrv_stream.kafka.clients import admin_config, bootstrap_servers, consumer_config, unreachable
-from namesrv_stream.kafka.event_topics import topic_doubts, topic_faults
+from namesrv_stream.kafka.event_topics import create_topic, topic_doubts, topic_faults, wanted_topics
 from namesrv_stream.kafka.log_reader import LogReader
 from namesrv_stream.route.event_json import decode_record
 from namesrv_stream.route.events import JOB, Tick
@@ -83,15 +83,15 @@ def inspect_log(settings: Settings) -> InspectedLog:
 
     Raises:
         KafkaUnreachable: No Kafka broker answers.
-        ConfigError: ``kafka.extra`` has an option that the client does not accept.
+        ConfigError: ``kafka.extra`` has an option that the client does not accept, or Kafka would refuse to create a
+            missing topic.
     """
     servers = bootstrap_servers(settings)
     try:
         admin = KafkaAdminClient(**admin_config(settings))
         try:
             brokers = len(admin.describe_cluster()["brokers"])
-            events = _topic(admin, settings, settings.kafka.broker_events_topic)
-            dead_letters = _topic(admin, settings, settings.kafka.dead_letter_topic)
+            events, dead_letters = (_topic(admin, settings, *topic) for topic in wanted_topics(settings))
         finally:
             admin.close()
         consumer = KafkaConsumer(**consumer_config(settings))
@@ -157,10 +157,12 @@ def stored_topic_id(settings: Settings) -> str | None:
         return None
 
 
-def _topic(admin: KafkaAdminClient, settings: Settings, name: str) -> InspectedTopic | None:
+def _topic(admin: KafkaAdminClient, settings: Settings, name: str, wanted_partitions: int) -> InspectedTopic | None:
     described = admin.describe_topics([name])[0]
     partitions: list[dict[str, Any]] = described["partitions"]
     if not partitions:
+        with suppress(AuthorizationError):  # another user may create it
+            create_topic(admin, name, wanted_partitions, settings, is_trial=True)
         return None
     resource = ConfigResource(ConfigResourceType.TOPIC, name)
     configs = admin.describe_configs([resource], config_filter="all")["topic"][name]

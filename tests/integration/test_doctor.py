@@ -41,6 +41,18 @@ def test_topics_created_by_the_product_have_no_findings(kafka_settings: Settings
     assert _grades(found, "Kafka") == ["ok", "note"]  # no job runs there, so that of its clock little can be said
 
 
+def test_more_replicas_than_kafka_has_brokers_are_a_fault_before_the_topics_exist(
+    kafka_settings: Settings, tmp_path: Path
+) -> None:
+    settings = own_settings(kafka_settings, tmp_path)
+    kafka = settings.kafka.model_copy(update={"broker_events_topic": "missing", "dead_letter_topic": "missing-too"})
+    missing = settings.model_copy(update={"kafka": kafka})
+    could_be_created, refused = _doctor(missing), _doctor(missing, "--set", "kafka.replication_factor=3")
+    assert "does not exist yet: the first process that starts creates it" in could_be_created.out
+    assert refused.code == 1
+    assert "kafka.replication_factor: is 3, but Kafka has 1 broker: lower it" in refused.out
+
+
 def test_manually_created_topic_is_a_fault_with_a_remedy(kafka_settings: Settings, tmp_path: Path) -> None:
     settings = own_settings(kafka_settings, tmp_path)
     topic = f"{settings.kafka.broker_events_topic}-by-hand"

@@ -64,7 +64,7 @@ class Health(Answer):
     connections: Count
     pending_events: Count = Field(description="accepted here, and not in a commit of the job yet")
     version: int = Field(description="of route_changes; -1 before there is a table")
-    age_ms: Count = Field(description="since the last commit of the job that was taken over")
+    age_ms: Count = Field(description="since this server took over a commit of the job, or since its start")
     next_offsets: dict[str, Count]
 
 

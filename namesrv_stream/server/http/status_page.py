@@ -93,25 +93,29 @@ def _tables(tables: TableStatus) -> PartHealth:
     if tables.version < 0:
         text = "there are none yet: the job has not created them; this server knows its own brokers"
         return _part("tables", "degraded", text, RunBook.JOB_DOWN)
-    if tables.is_stale:
-        text = (
-            f"no commit of the job for {tables.age_ms / 1000:.0f} s: routes have that age, except for what this server"
-        )
-        return _part("tables", "degraded", f"{text} has received since", RunBook.JOB_DOWN)
-    return _part("tables", "ok")
+    if tables.has_commit and not tables.is_stale:
+        return _part("tables", "ok")
+    text = f"no commit of the job {_silence(tables)}: routes {'have that age' if tables.has_commit else 'are older'}"
+    return _part("tables", "degraded", f"{text}, except for what this server has received since", RunBook.JOB_DOWN)
 
 
-def _job(tables: TableStatus, now_ms: int, *, has_folded: bool) -> PartHealth:
-    """Return the job's health; ``has_folded``: whether the served tables contain folded records."""
+def _silence(tables: TableStatus) -> str:
+    age = f"{tables.age_ms / 1000:.0f} s"
+    return f"for {age}" if tables.has_commit else f"since this server's start, for {age} (it may still be starting)"
+
+
+def has_refused(tables: TableStatus, now_ms: int) -> bool:
+    """Return whether the job has refused a record in the last ``REFUSED_SHOWN_MS``."""
+    return tables.refused_at_ms is not None and now_ms - tables.refused_at_ms < REFUSED_SHOWN_MS
+
+
+def _job(tables: TableStatus, now_ms: int) -> PartHealth:
     job, refused_at_ms = tables.job, tables.refused_at_ms
     is_known = not (tables.failure() or tables.missed_in)  # otherwise the tables say nothing about the job
-    if tables.is_stale and is_known:
-        text = f"no commit for {tables.age_ms / 1000:.0f} s: no broker expires"
+    if is_known and (tables.is_stale or not tables.has_commit):
+        text = f"no commit {_silence(tables)}: no broker expires"
         return _part("job", "degraded", text, RunBook.JOB_DOWN, now_ms - tables.age_ms)
-    if job is None and not has_folded and is_known:
-        text = "no commit yet, it may still be starting: no broker expires"
-        return _part("job", "degraded", text, RunBook.JOB_DOWN)
-    if job is not None and refused_at_ms is not None and now_ms - refused_at_ms < REFUSED_SHOWN_MS:
+    if job is not None and has_refused(tables, now_ms):
         text = (
             f"it refused {counted(job.dead_letters, 'record or item', 'records or items')} since its start, the last "
             f"within {REFUSED_SHOWN_MS // 60_000} minutes: `namesrv-stream dead-letters` lists them"
@@ -205,9 +209,8 @@ class StatusPage:
             guard = _part("guard", "degraded", text, RunBook.BROKERS_HELD)
         if native_lane.is_fault:
             lane = _part("native_lane", "degraded", native_lane.text, RunBook.NATIVE_LANE)
-        job = _job(tables, self._clock.now_ms(), has_folded=any(figures.view.next_offsets.values()))
         others = [guard, *_address_views(figures.unmapped), lane]
-        return [_server(gateway), _kafka(gateway), _tables(tables), job, *others]
+        return [_server(gateway), _kafka(gateway), _tables(tables), _job(tables, self._clock.now_ms()), *others]
 
     def _health(self, parts: Sequence[PartHealth]) -> dict[str, Any]:
         figures, view = self._figures, self._figures.view

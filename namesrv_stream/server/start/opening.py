@@ -239,16 +239,16 @@ def _read_tail(settings: Settings, view: RouteView, folded: FoldedLog, clock: Cl
 
 
 async def has_topics(settings: Settings, *, is_needed: bool = False) -> bool:
-    """Create missing topics. Return whether Kafka answers.
+    """Create missing topics. Return whether Kafka answers and permits it.
 
     Raises:
-        KafkaUnreachable: Kafka does not answer, and ``is_needed`` is set.
+        KafkaUnreachable: It does not, and ``is_needed`` is set.
     """
     try:
         await asyncio.to_thread(ensure_topics, settings)
-    except KafkaUnreachable:
+    except KafkaUnreachable as error:
         if is_needed:
             raise
-        logger.warning("Kafka does not answer: serving the existing tables, registrations stay in memory")
+        logger.warning("serving the existing tables, registrations stay in memory: %s", error)
         return False
     return True

@@ -43,6 +43,7 @@ class TableStatus:
         job: The job's latest figures; None if it has committed none since this server's start.
         refused_at_ms: When this server last noticed that the job refused a record, epoch milliseconds.
         missed_in: Where this server finds no tables, although the log shows that the job has committed; "" otherwise.
+        has_commit: Whether this server has taken over a commit of the job since its start.
         resumed_ms: When the tables last moved again after they were stale, epoch milliseconds; 0 if they never were.
     """
 
@@ -52,6 +53,7 @@ class TableStatus:
         self.job: JobFigures | None = None
         self.refused_at_ms: int | None = None
         self.missed_in = ""
+        self.has_commit = False
         self.resumed_ms = 0
         self._stale_after_ms = stale_after_ms
         self._moved_ms = clock.monotonic_ms()
@@ -79,6 +81,7 @@ class TableStatus:
         """Record a commit that was applied; its rows are already counted."""
         self._counters.count("rocketmq_namesrv_snapshot_commits_total")
         self._move(version)
+        self.has_commit = True
         if job is not None:
             known = self.job.dead_letters if self.job and self.job.started_ms == job.started_ms else 0
             if job.dead_letters > known:
@@ -99,7 +102,10 @@ class TableStatus:
 
     @property
     def age_ms(self) -> int:
-        """Time since the last applied commit; the job commits about once a second."""
+        """Time since the last applied commit or, before the first one, since this server's start.
+
+        The job commits about once a second.
+        """
         return self._clock.monotonic_ms() - self._moved_ms
 
     @property

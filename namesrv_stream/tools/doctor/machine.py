@@ -19,6 +19,7 @@ from namesrv_stream.server.native.lane import open_lane
 from namesrv_stream.server.start.process import require_files
 from namesrv_stream.settings import Settings
 from namesrv_stream.settings.checks import named_files
+from namesrv_stream.settings.installation import running_parts
 from namesrv_stream.text_table import counted
 from namesrv_stream.tools.doctor.finding import Finding, fault, fine, note, warning
 
@@ -38,6 +39,8 @@ _OTHER_FILES: Final = 512
 #: The result of ``adjtimex`` if the kernel considers the clock wrong (TIME_ERROR of sys/timex.h).
 _TIME_ERROR: Final = 5
 _TABLES: Final = "data.tables"
+_NEED_JAVA: Final = frozenset({"job", "history-job"})
+_FOR_SERVERS: Final = "enough for a server, not for the job and the history process"
 _TIMEX_BYTES: Final = 512  # struct timex has 208 on 64 bits
 
 
@@ -85,20 +88,26 @@ def native_lane(settings: Settings) -> Finding:
 
 
 def java_and_jars(settings: Settings) -> Iterator[Finding]:
-    """Check Java and the jars."""
+    """Check Java and the jars. Servers do not need them, the job, the history process and the embedded Kafka do."""
     try:
         yield fine("Java", str(find_java()))
     except PrerequisiteMissing as missing:
-        yield fault("Java", missing.name, missing.remedy)
+        yield _without("Java", missing, settings)
     wanted = [spark_jars(settings.jars.spark_dir)]
     wanted += [kafka_jars(settings.jars.kafka_dir)] if settings.is_kafka_embedded else []
     for jars in wanted:
         try:
             jars.require()
         except PrerequisiteMissing as missing:
-            yield fault(jars.name, missing.name, missing.remedy)
+            yield _without(jars.name, missing, settings)
         else:
             yield fine(jars.name, str(jars.folder))
+
+
+def _without(area: str, missing: PrerequisiteMissing, settings: Settings) -> Finding:
+    if settings.is_kafka_embedded or not _NEED_JAVA.isdisjoint(running_parts(settings.data.run_dir)):
+        return fault(area, missing.name, missing.remedy)
+    return note(area, f"{missing.name}: {_FOR_SERVERS}", f"where they run, {missing.remedy}")
 
 
 def files(settings: Settings) -> Iterator[Finding]:
@@ -181,8 +190,9 @@ def disk(settings: Settings) -> Iterator[Finding]:
         there = _nearest(folder)
         if not os.access(there, os.W_OK | os.X_OK):
             if key == _TABLES and there == folder.absolute() and os.access(there, os.R_OK | os.X_OK):
-                text = f"{key} = {folder}: is read-only: enough for a server, not for the job and the history process"
-                yield note("disk", text, f"where they run, chown it or set {key}")
+                yield note(
+                    "disk", f"{key} = {folder}: is read-only: {_FOR_SERVERS}", f"where they run, chown it or set {key}"
+                )
                 continue
             yield fault("disk", f"{key} = {folder}: {there} cannot be written", f"chown it, or set {key}")
             continue

@@ -46,7 +46,7 @@ class Health:
     Attributes:
         state: green, yellow or red.
         version: Version of the tables; -1 if there are none yet.
-        age_ms: Time since the last commit of the job.
+        age_ms: Time since the last commit of the job; before the first one, since the start of the server.
     """
 
     state: str

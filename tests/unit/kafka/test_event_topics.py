@@ -1,14 +1,15 @@
 """Faults of topics that others have created."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import pytest
-from kafka.errors import TopicAuthorizationFailedError
+from kafka.errors import InvalidReplicationFactorError, KafkaError, PolicyViolationError, TopicAuthorizationFailedError
 
-from namesrv_stream.errors import ConfigError, KafkaRefuses
-from namesrv_stream.kafka import event_topics
+from namesrv_stream.errors import ConfigError, KafkaRefuses, KafkaUnreachable
+from namesrv_stream.kafka import event_topics, inspection
 from namesrv_stream.kafka.event_topics import ensure_topics, topic_configs, topic_doubts, topic_faults
+from namesrv_stream.kafka.inspection import inspect_log
 from namesrv_stream.settings import Settings, load_settings, parse_set_flag
 
 _DAY_MS = 86_400_000
@@ -94,3 +95,44 @@ def test_existing_topics_are_used_without_the_right_to_create_topics(monkeypatch
     with pytest.raises(KafkaRefuses, match=r"does not permit a request .*dead-letters.*docs/production\.md") as refusal:
         ensure_topics(Settings())
     assert "does not answer" not in str(refusal.value)
+
+
+class _AdminThatRefuses(_AdminWithoutCreate):
+    """Kafka's admin client for a cluster of one broker that creates no topic."""
+
+    refusal: KafkaError = InvalidReplicationFactorError("creation")
+
+    def describe_cluster(self) -> dict[str, Any]:
+        return {"brokers": [{"broker_id": 1}]}
+
+    def create_topics(self, topics: Mapping[str, object], **_: object) -> None:
+        raise self.refusal
+
+
+def _with_replicas(factor: int) -> Settings:
+    flags = [parse_set_flag("kafka.bootstrap_servers=k:9092"), parse_set_flag(f"kafka.replication_factor={factor}")]
+    return load_settings(None, {}, flags).settings
+
+
+@pytest.mark.parametrize(
+    ("refusal", "named"),
+    [
+        (InvalidReplicationFactorError(), "kafka.replication_factor: is 3, but Kafka has 1 broker: lower it"),
+        (PolicyViolationError("retention"), r"namesrv\.broker-events: creation: Kafka rejects it .*PolicyViolation.*"),
+    ],
+)
+@pytest.mark.parametrize("use", [ensure_topics, inspect_log])
+def test_a_start_and_doctor_name_settings_with_which_kafka_creates_no_topic(
+    monkeypatch: pytest.MonkeyPatch, use: Callable[[Settings], object], refusal: KafkaError, named: str
+) -> None:
+    for module in (event_topics, inspection):
+        monkeypatch.setattr(module, "KafkaAdminClient", _AdminThatRefuses)
+    monkeypatch.setattr(_AdminThatRefuses, "refusal", refusal)
+    with pytest.raises(ConfigError, match=named):
+        use(_with_replicas(3))
+
+
+def test_enough_brokers_that_are_still_starting_are_an_outage(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(event_topics, "KafkaAdminClient", _AdminThatRefuses)
+    with pytest.raises(KafkaUnreachable):
+        ensure_topics(_with_replicas(1))

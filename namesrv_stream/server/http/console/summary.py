@@ -10,9 +10,10 @@ from namesrv_stream.run_books import with_run_book
 from namesrv_stream.server.http.answers import PartHealth
 from namesrv_stream.server.http.console.brokers import LIVE, FleetSnapshot
 from namesrv_stream.server.http.console.query import Tone
-from namesrv_stream.server.http.status_page import worst
+from namesrv_stream.server.http.status_page import has_refused, worst
 from namesrv_stream.server.server_metrics import ServerMetrics
-from namesrv_stream.tables.job_commits import BATCH_BOUNDS_MS, JobFigures
+from namesrv_stream.server.view.commit_applier import TableStatus
+from namesrv_stream.tables.job_commits import BATCH_BOUNDS_MS
 from namesrv_stream.text_table import counted, plural, times
 
 _MEANING: Final = {
@@ -27,9 +28,8 @@ TONES: Final[dict[str, Tone]] = {"ok": "good", "degraded": "warn", "failed": "ba
 
 
 def pipeline(figures: ServerMetrics, parts: Sequence[PartHealth], clock: Clock) -> dict[str, Any]:
-    refused: Tone = next((TONES[part.state] for part in parts if part.name == "job" and part.reason), "calm")
     texts = [(part, TONES[part.state], _text(part)) for part in parts]
-    shown = [*_own_figures(figures), *_job_figures(figures.tables.job, refused, clock.now_ms())]
+    shown = [*_own_figures(figures), *_job_figures(figures.tables, clock.now_ms())]
     return {"parts": texts, "figures": shown}
 
 
@@ -48,11 +48,12 @@ def _own_figures(figures: ServerMetrics) -> list[dict[str, Any]]:
     gateway, tables = figures.gateway.status, figures.tables
     lag_ms, unpublished = tables.lag_ms, gateway.unpublished_brokers + gateway.unpublished_changes
     age, lag = duration(tables.age_ms), "unknown" if lag_ms is None else duration(lag_ms)
+    age = age if tables.has_commit else "unknown" if tables.version >= 0 else "none"
     version = f"version {tables.version:,}; the job commits each second"
     oldest = f"records that wait for Kafka; the oldest for {duration(gateway.oldest_age_ms)}"
     lost = f"kept while Kafka was unavailable; the connection was lost {times(gateway.lost_sessions)}"
     return [
-        _figure("snapshot", age if tables.version >= 0 else "none", version, warn=tables.age_ms > 10_000),
+        _figure("snapshot", age, version, warn=tables.age_ms > 10_000),
         _figure("event lag", lag, "age of the newest folded record, by Kafka's stamp", warn=(lag_ms or 0) > 10_000),
         _figure("publish queue", gateway.queued_records, oldest, warn=gateway.oldest_age_ms > 2_000),
         _figure("not folded yet", figures.view.pending_count, "events that this server accepted"),
@@ -60,16 +61,17 @@ def _own_figures(figures: ServerMetrics) -> list[dict[str, Any]]:
     ]
 
 
-def _job_figures(job: JobFigures | None, refused: Tone, now_ms: int) -> list[dict[str, Any]]:
+def _job_figures(tables: TableStatus, now_ms: int) -> list[dict[str, Any]]:
+    job = tables.job
     if job is None:
         return [_figure("job", "unknown", "it has committed nothing since this server's start", warn=True)]
     batches, age = sum(job.batch_counts), duration(max(0, now_ms - job.started_ms))
     mean = f"mean {duration(job.batch_ms / batches)} of {batches:,} batches" if batches else "no batch is done yet"
-    letters = _figure("dead letters", job.dead_letters, "records that the job refused, since its start")
+    refused = "records that the job refused, since its start"
     return [
         _figure("batch", _quantile(job.batch_counts, 0.99), f"99 of 100 take less; {mean}"),
         _figure("records folded", job.records, f"since the job's start {age} ago"),
-        letters | {"tone": refused},
+        _figure("dead letters", job.dead_letters, refused, warn=has_refused(tables, now_ms)),
     ]
 
 
@@ -119,11 +121,12 @@ def _sentence(figures: ServerMetrics, fleet: FleetSnapshot, clusters: Sequence[s
     offsets = " ".join(f"{partition}:{offset:,}" for partition, offset in sorted(view.next_offsets.items())[:8])
     if len(view.next_offsets) > 8:
         offsets += f" and {len(view.next_offsets) - 8} more"
+    age = f"{duration(tables.age_ms)} old" if tables.has_commit else "from before this server's start"
     pending = view.pending_count
     own = f" and {counted(pending, 'event')} of its own that the job has not folded" if pending else ""
     return (
         f"Serving {known} and {view.table.topic_count:,} topics: table version {tables.version:,}, "
-        f"{duration(tables.age_ms)} old, up to Kafka offset {offsets}{own}."
+        f"{age}, up to Kafka offset {offsets}{own}."
     )
 
 

@@ -8,6 +8,7 @@ from namesrv_stream.server.view.commit_applier import search_missed_tables
 from namesrv_stream.settings import load_settings
 from namesrv_stream.tables.job_commits import JobFigures
 from tests.support.http_rig import JOB, Answer, HttpRig, a_served_fleet
+from tests.support.server_rig import TICK_MS
 
 
 async def test_a_server_is_not_ready_before_kafka_takes_its_records_and_says_why() -> None:
@@ -83,16 +84,25 @@ async def test_the_job_is_ok_since_the_commit_that_ended_an_outage() -> None:
     assert (before["since_ms"], after["since_ms"]) == (JOB.started_ms, served.rig.clock.now_ms())
 
 
-async def test_a_job_that_has_not_committed_yet_is_degraded() -> None:
+@pytest.mark.parametrize("folded_to", [0, 9])
+async def test_a_job_that_has_not_committed_since_the_start_of_this_server_is_degraded(folded_to: int) -> None:
     served = HttpRig()
     served.rig.talk()
-    served.reload(RouteTable(), {0: 0})  # the tables exist
+    served.reload(RouteTable(), {0: folded_to})  # the tables exist
+    for _ in range(3_000 // TICK_MS):
+        served.rig.beat()
+        served.rig.publisher.ack()
     async with served.serving():
-        before = await served.get("/readyz")
-        served.commit([], {0: 1}, JOB)
+        before, console = await served.get("/readyz"), (await served.get("/")).body.decode()
+        served.commit([], {0: 10}, JOB)
         after = (await served.get("/healthz")).json()
     assert before.status == 200
-    assert before.json()["reasons"] == ["job: no commit yet, it may still be starting: no broker expires"]
+    silence = "since this server's start, for 3 s (it may still be starting)"
+    assert before.json()["reasons"] == [
+        f"tables: no commit of the job {silence}: routes are older, except for what this server has received since",
+        f"job: no commit {silence}: no broker expires",
+    ]
+    assert "3 s old" not in console
     assert after["state"] == "green"
 
 

@@ -62,6 +62,18 @@ def test_a_java_home_without_java_is_a_fault(tmp_path: Path, monkeypatch: pytest
     assert next(machine.java_and_jars(_settings(tmp_path))).grade is Grade.FAULT
 
 
+def test_a_machine_that_only_runs_servers_needs_neither_java_nor_jars(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("JAVA_HOME", str(tmp_path))
+    settings = _settings(tmp_path, jars__spark_dir=str(tmp_path), kafka__bootstrap_servers="k:9092")
+    found = list(machine.java_and_jars(settings))
+    assert [(f.area, f.grade) for f in found] == [("Java", Grade.NOTE), ("Spark's jars", Grade.NOTE)]
+    assert all("enough for a server" in f.text for f in found)
+    monkeypatch.setattr(machine, "running_parts", lambda _run_dir: {"job": {}})
+    assert {f.grade for f in machine.java_and_jars(settings)} == {Grade.FAULT}
+
+
 def test_missing_directory_is_checked_at_its_parent(tmp_path: Path) -> None:
     (found,) = machine.disk(_settings(tmp_path / "not" / "yet"))
     assert found.grade is not Grade.FAULT

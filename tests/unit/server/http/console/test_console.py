@@ -12,10 +12,13 @@ from namesrv_stream.clock import ManualClock
 from namesrv_stream.instants import instant
 from namesrv_stream.route.model import DataVersion
 from namesrv_stream.server.http.console.console_page import PARTS
+from namesrv_stream.server.http.console.summary import pipeline
+from namesrv_stream.server.http.status_page import StatusPage
 from namesrv_stream.settings import Settings
+from namesrv_stream.tables.job_commits import JobFigures
 from tests.support.builders import READ_ONLY, RW, Log, a_registration
 from tests.support.history_tables import HistoryOfLogs
-from tests.support.http_rig import Answer, HttpRig
+from tests.support.http_rig import JOB, Answer, HttpRig, a_served_fleet
 from tests.support.name_server import a_registration_request
 from tests.support.tables import settings_in
 
@@ -401,3 +404,19 @@ async def test_other_servers_are_compared_or_named_with_why_not(tmp_path: Path) 
     assert "same offsets, same digest" in page.text
     assert "no answer" in page.text
     assert "127.0.0.1:1" in page.text
+
+
+def test_dead_letters_are_marked_only_if_the_job_refused_a_record() -> None:
+    served, log = a_served_fleet()
+
+    def tones() -> dict[str, str]:
+        parts = StatusPage(served.figures, served.state, served.rig.clock).parts()
+        shown = pipeline(served.figures, parts, served.rig.clock)["figures"]
+        return {figure["label"]: figure["tone"] for figure in shown}
+
+    served.rig.clock.advance(60_000)
+    stopped = tones()
+    served.commit([], {0: len(log.records)}, JobFigures(JOB.started_ms, 2, dead_letters=1))
+    served.rig.clock.advance(60_000)
+    refused = tones()
+    assert (stopped["snapshot"], stopped["dead letters"], refused["dead letters"]) == ("warn", "calm", "warn")
