@@ -221,7 +221,7 @@ _GROUPS_AND_MESSAGES = (
         "submit batch of subscription group config to {addr} success",
     ),
     _one("setConsumeMode -c {cluster} -t {topic} -g {group} -m PULL", "set consume mode to {addr} success"),
-    _one("producerConnection -g CLIENT_INNER_PRODUCER -t {topic}", "V5_3_3"),
+    _one("producerConnection -g CLIENT_INNER_PRODUCER -t {topic}", "V5_3_3", is_ordered=False, has_numbers=False),
     _one("consumerConnection -g {group}", "{topic}"),
     _one("consumerProgress -g {group}", "Consume Diff Total", has_numbers=False),
     _one("consumerProgress", "{group}", is_ordered=False, has_numbers=False),
