@@ -2,33 +2,20 @@
 
 from collections import Counter
 from collections.abc import Callable, Iterator
-from functools import partial
 from typing import Final
 
-from namesrv_stream.route import reducer
-from namesrv_stream.route.changes import Cause, ChangeKind, RouteChange, lease_key
-from namesrv_stream.route.digest import digest_of
-from namesrv_stream.route.fold.fold_record import fold
-from namesrv_stream.route.fold.state import FoldState
-from namesrv_stream.route.fold.step import FoldOutput, GroupDict, Record
 from namesrv_stream.route.model import LeaseKey
-from namesrv_stream.route.table import RouteTable
 from namesrv_stream.table_errors import DuplicateServerId, TablesTakenOver
-from namesrv_stream.tables.change_rows import decode_changes
-from namesrv_stream.tables.snapshot import load_snapshot
-from namesrv_stream.tables.storage import tables_of
-from namesrv_stream.tables.stored_changes import StoredChanges
 from tests.simulation.fleet import Fleet, Life
+from tests.simulation.log_checks import LogChecks
 from tests.simulation.operators import NAMESPACE, Clients, Entry, Operators
 from tests.simulation.runtime.process import MS, SECOND
-from tests.simulation.world import EXPECTED, Part, World
+from tests.simulation.world import EXPECTED, TABLES, Part, World
 
 #: Time for commits, ticks and queries, in addition to the timeout, until all servers have forgotten a dead broker.
 SLACK: Final = 20 * SECOND
 #: Within this time, one of two servers with the same id notices the other one and ends.
 _REFUSAL: Final = 150 * SECOND
-#: A frozen server notices a close late, and the guard may hold a broker before it goes.
-_EVIDENCE: Final = 1_000 * SECOND
 _GUARD_HOLD: Final = 2  # liveness.guard_hold_timeouts
 
 
@@ -109,12 +96,21 @@ class Checks:
                 self.fail("dead broker is gone", f"{part.name} still routes to {life.addr}", (life.number, part.name))
 
     def _bound(self, life: Life) -> int:
+        """Return how long all servers may route to a dead broker while nothing is wrong."""
         timeout, ended = life.slot.known_timeout_ms * MS, life.ended or 0
-        if life.is_evident:
+        is_guarded = self.world.settings.liveness.guard_share_percent < 100
+        if life.is_evident and all(link.acked for link in life.links.values()):
             near = sum(1 for o in self.fleet.lives if o.ended is not None and abs(o.ended - ended) < 130 * SECOND)
-            if near == 1 and all(len(link.acked) > 0 for link in life.links.values()):
+            if near == 1 or not is_guarded:
                 return SLACK
-        return timeout * (1 + _GUARD_HOLD) + SLACK
+        if all(self._has_said_goodbye(life, part) for part in self.world.servers):
+            return SLACK
+        return timeout * (1 + _GUARD_HOLD * is_guarded) + SLACK
+
+    def _has_said_goodbye(self, life: Life, part: Part) -> bool:
+        """Whether a server has acknowledged a broker's unregistration, and has not ended since."""
+        at = life.links[part.name].goodbye_at
+        return at is not None and part.ran_between(at, self.world.scheduler.now)
 
     # ---- at the end ----
 
@@ -142,14 +138,9 @@ class Checks:
                 return
         self._acknowledged_is_there()
         self._living_are_routed_everywhere()
-        folded = self.fold_of_log()
-        if folded is None:
-            return
-        table, rows = folded
-        self._servers_agree(table)
-        self._tables_are_the_fold(rows)
-        self._nobody_expired_early(rows)
-        self._closes_have_evidence(rows)
+        self._servers_forget()
+        self._commits_are_on_the_disk()
+        LogChecks(self).check()
 
     def _guests_are_refused(self) -> None:
         """A clone of a server ends by itself; a second job that could not commit has logged no settings."""
@@ -218,81 +209,20 @@ class Checks:
                 text = f"{part.name} lacks {lacking[:3]}, has {surplus[:3]} in addition"
                 self.fail("living brokers are routed everywhere", text)
 
-    def fold_of_log(self) -> tuple[RouteTable, list[RouteChange]] | None:
-        """Fold the whole log again; None if Kafka does not have its beginning any more."""
-        world, table, rows = self.world, RouteTable(), list[RouteChange]()
-        snapshot = world.as_job(lambda: load_snapshot(tables_of(world.settings)))
-        for partition in range(world.plan.partitions):
-            log, covered = world.kafka.log(partition), snapshot.next_offsets.get(partition, 0)
-            self.done["tables cover what is in the log"] += 1
-            if covered > log.end:
-                self.fail("tables cover what is in the log", f"partition {partition}: {covered} of {log.end} records")
-                return None
-            if covered < log.end - 100:
-                self.fail("the log is folded", f"partition {partition}: {covered} of {log.end} records")
-                return None
-            if log.first:
-                return None
-            state, groups, output = FoldState(partition, world.plan.partitions), GroupDict(), FoldOutput()
-            for offset in range(covered):
-                stored = log.at(offset)
-                fold(state, groups, Record(partition, offset, stored.at_ms, stored.value), output)
-            rows += output.changes
-        reducer.apply(table, rows)
-        return table, rows
-
-    def _servers_agree(self, table: RouteTable) -> None:
-        """Every server's table is that of the fold, once everything is committed."""
-        partitions = self.world.plan.partitions
-        expected = digest_of(table, partitions)
+    def _servers_forget(self) -> None:
+        """A server remembers no registrations of brokers that are gone."""
         for part in self.world.servers:
             assert part.core is not None
-            self.done["view is the fold"] += 1
-            found = digest_of(part.core.name_server.table, partitions)
-            if found != expected:
-                self.fail("view is the fold", f"{part.name} differs from a fold of the log")
+            view, memory = part.core.view, part.core.name_server.memory
+            known = {*memory.settled, *memory.full_due_ms, *memory.wanted, *memory.closed}
+            self.done["a server forgets who is gone"] += len(known)
+            surplus = sorted(key for key in known if view.live(key) is None)
+            if surplus:
+                self.fail("a server forgets who is gone", f"{part.name} remembers {surplus[:3]}")
 
-    def _tables_are_the_fold(self, rows: list[RouteChange]) -> None:
-        """``route_changes`` has every row of the fold once, and nothing else."""
-        world = self.world
-        stored = world.as_job(lambda: StoredChanges.open(tables_of(world.settings)))
-        assert isinstance(stored, StoredChanges)
-        for partition in range(world.plan.partitions):
-            end = stored.next_offsets.get(partition, 0)
-            found = decode_changes(world.as_job(partial(stored.rows, partition, 0, end)))
-            expected = [row for row in rows if row.partition == partition and row.offset < end]
-            self.done["rows are those of the fold"] += len(expected)
-            if found != expected:
-                text = f"partition {partition} has {len(found)} rows instead of {len(expected)}"
-                self.fail("rows are those of the fold", text)
-
-    def _nobody_expired_early(self, rows: list[RouteChange]) -> None:
-        """No broker expires that a working server heard within its timeout."""
-        for row in rows:
-            if (
-                row.kind != ChangeKind.BROKER_LIVE
-                or not row.gone
-                or row.cause not in (Cause.EXPIRED, Cause.SERVER_LOST)
-            ):
-                continue
-            key, at = lease_key(row), self.world.kafka.log(row.partition).at(row.offset).at
-            self.done["nobody expires early"] += 1
-            for life in self.fleet.of_key(key):
-                timeout = life.slot.known_timeout_ms * MS
-                if life.began > at - timeout - 2 * SECOND or (life.ended is not None and life.ended < at):
-                    continue
-                for part in self.world.servers:
-                    since = at - timeout + 1 * SECOND
-                    if life.acked_between(part.name, since, at) and part.ran_between(since, at):
-                        text = f"{life.addr} expired at {at / SECOND:.3f} s although {part.name} heard it"
-                        self.fail("nobody expires early", text)
-
-    def _closes_have_evidence(self, rows: list[RouteChange]) -> None:
-        """A broker is gone by a closed connection only if it or the network has closed one."""
-        for row in rows:
-            if row.kind == ChangeKind.BROKER_LIVE and row.gone and row.cause == Cause.DISCONNECTED:
-                key, at = lease_key(row), self.world.kafka.log(row.partition).at(row.offset).at
-                host = key.live_key.broker_addr.partition(":")[0]
-                self.done["a close is evidence"] += 1
-                if not self.world.network.was_closed(host, at - _EVIDENCE, at):
-                    self.fail("a close is evidence", f"nobody closed a connection of {host} before {at / SECOND:.3f} s")
+    def _commits_are_on_the_disk(self) -> None:
+        """What commits say is on the disk: a power cut would not damage it."""
+        found = self.world.as_job(lambda: self.world.disk.not_durable(TABLES, older_than_ms=10_000))
+        self.done["a commit is on the disk"] += 1
+        if found:
+            self.fail("a commit is on the disk", f"a power cut would damage {found[:3]}")

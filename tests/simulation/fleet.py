@@ -74,12 +74,14 @@ class LinkTruth:
         acked: Times of sending of the signs of life that the server has acknowledged.
         is_registered: Whether the server has acknowledged a registration over the present connection.
         epoch: Start of the server's process that acknowledged it.
+        goodbye_at: When the server acknowledged the unregistration.
     """
 
     acked: list[int] = field(default_factory=list)
     is_registered: bool = False
     registered_at: int = 0
     epoch: int = 0
+    goodbye_at: int | None = None
 
 
 class Life:
@@ -197,17 +199,19 @@ class Life:
         for link in self.links.values():
             link.is_registered = False
         peers, self.peers = dict(self.peers), {}
-        for peer in peers.values():
+        for name, peer in peers.items():
             if death is Death.CLOSES:
                 peer.close()
             elif death is Death.RESETS and peer.end is not None:
                 peer.end.abort()
             elif death is Death.UNREGISTERS and peer.is_open:
-                self._fleet.loop.create_task(self._say_goodbye(peer))
+                self._fleet.loop.create_task(self._say_goodbye(peer, self.links[name]))
 
-    async def _say_goodbye(self, peer: Peer) -> None:
+    async def _say_goodbye(self, peer: Peer, link: LinkTruth) -> None:
         try:
-            await peer.ask(UNREGISTER_BROKER, self._fields, timeout_s=3.0)
+            answer = await peer.ask(UNREGISTER_BROKER, self._fields, timeout_s=3.0)
+            if answer.code == SUCCESS:
+                link.goodbye_at = self._fleet.world.scheduler.now
         except (PeerClosed, TimeoutError):
             pass
         finally:

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Final
 
 from tests.simulation.models.kafka_model import EVENTS
 from tests.simulation.runtime.process import MS, Machine
-from tests.simulation.world import Part
+from tests.simulation.world import TABLES, Part
 
 if TYPE_CHECKING:
     from tests.simulation.faults import Faults
@@ -14,8 +14,6 @@ if TYPE_CHECKING:
 End = Callable[[], None]
 #: Begins a fault; None if it is impossible now.
 Begin = Callable[["Faults"], End | None]
-
-_TABLES: Final = "/simulation/tables"
 
 
 def _crash(part: Part, *, power: bool = False) -> End | None:
@@ -93,20 +91,26 @@ def _restart_server(faults: "Faults") -> End | None:
     return end
 
 
-def _pause(part: Part) -> End | None:
-    process = part.process
+def _pause(faults: "Faults", part: Part) -> End | None:
+    world, process = faults.world, part.process
     if not process.is_alive or process.is_paused:
         return None
     process.pause()
-    return process.resume
+    begin = world.scheduler.now
+
+    def end() -> None:
+        process.resume()
+        world.stalls.append((part.name, begin, world.scheduler.now))
+
+    return end
 
 
 def _pause_server(faults: "Faults") -> End | None:
-    return _pause(faults.server())
+    return _pause(faults, faults.server())
 
 
 def _pause_job(faults: "Faults") -> End | None:
-    return _pause(faults.world.job)
+    return _pause(faults, faults.world.job)
 
 
 def _kafka_away(faults: "Faults") -> End | None:
@@ -186,7 +190,7 @@ def _file_damaged(faults: "Faults") -> End | None:
         return None  # the log must have what the tables lose
     job.crash()
     table = faults.draws.choice(("route_changes", "route_state"))
-    log = f"{_TABLES}/{table}/_delta_log"
+    log = f"{TABLES}/{table}/_delta_log"
     names = sorted(name for name in world.disk.folder(log) or {} if not name.startswith("."))
     for name in faults.draws.sample(names[-4:], min(2, len(names))):
         world.disk.damage(f"{log}/{name}", faults.draws)
@@ -216,13 +220,13 @@ def _restore(faults: "Faults") -> End | None:
         return None
     if faults.draws.random() < 0.7:
         job.crash()
-    which = faults.draws.choice((_TABLES, f"{_TABLES}/route_changes"))
+    which = faults.draws.choice((TABLES, f"{TABLES}/route_changes"))
     world.disk.restore(which, {path: files for path, files in world.backup.items() if path.startswith(which)})
     return job.start
 
 
 def _back_up(faults: "Faults") -> End | None:
-    faults.world.backup = faults.world.disk.copy_of(_TABLES)
+    faults.world.backup = faults.world.disk.copy_of(TABLES)
     return lambda: None
 
 

@@ -56,35 +56,44 @@ def _replaced(place: str, old: str, new: str) -> Iterator[None]:
             setattr(each, last, before)
 
 
-def find(plant: Plant, seeds: int, seconds: int = 240) -> tuple[int, Outcome | None]:
-    """Simulate seeds until one fails. Return the number of seeds, and the outcome that shows the fault."""
+def find(plant: Plant, seeds: int, seconds: int = 240) -> tuple[int, Outcome | None, float]:
+    """Simulate seeds until one fails. Return its number, the outcome that shows the fault, and the processor time."""
+    cpu_s = 0.0
     with planted(plant):
         for number in range(1, seeds + 1):
-            outcome = simulate(
-                number, Shape(6, seconds, plant.faults or None, quiet_s=200, pace_s=8, stops=True, plan=plant.plan)
-            )
+            outcome = simulate(number, _shape(plant, seconds))
+            cpu_s += outcome.cpu_s
             if outcome.failures:
-                return number, outcome
-    return seeds, None
+                return number, outcome, cpu_s
+    return seeds, None, cpu_s
+
+
+def _shape(plant: Plant, seconds: int) -> Shape:
+    return Shape(6, seconds, plant.faults or None, quiet_s=200, pace_s=8, stops=True, plan=plant.plan)
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.simulation.planted", description=__doc__)
     parser.add_argument("--only", default="", help="a part of the names to plant")
     parser.add_argument("--seeds", type=int, default=20, help="seeds to try for each (default: 20)")
+    parser.add_argument("--seconds", type=int, default=240, help="simulated time with faults (default: 240)")
     parser.add_argument("--part", default="1/1", help="only the Nth of M parts of the list")
     args = parser.parse_args()
     part, parts = map(int, args.part.split("/"))
     missed = []
     for plant in [p for p in ALL_PLANTS if args.only in p.name][part - 1 :: parts]:
-        seeds, outcome = find(plant, args.seeds)
+        seed, outcome, cpu_s = find(plant, args.seeds, args.seconds)
         if outcome is None:
             missed.append(plant.name)
-            print(f"NOT FOUND  {plant.name}: {seeds} seeds", flush=True)
-        else:
-            invariant, detail = outcome.failures[0]
-            print(f"found      {plant.name}: seed {seeds}, {invariant}: {detail[:200]}", flush=True)
-    print(f"not found: {missed or 'none'}")
+            print(f"NOT FOUND  {plant.name}: {seed} seeds, {cpu_s:.0f} s", flush=True)
+            continue
+        invariant, detail = outcome.failures[0]
+        print(f"found      {plant.name}: seed {seed}, {cpu_s:.0f} s, {invariant}: {detail[:200]}", flush=True)
+        control = simulate(seed, _shape(plant, args.seconds))
+        if control.failures:
+            missed.append(plant.name)
+            print(f"  WITHOUT THE PLANT: {control.failures[0]}", flush=True)
+    print(f"not found, or found without the plant: {missed or 'none'}")
     return 1 if missed else 0
 
 

@@ -19,11 +19,12 @@ PLANTS: Final = (
         plan=Plan(1, 1, {"liveness.guard_share_percent": "100"}),
     ),
     Plant(
-        "an outage of Kafka ages brokers",
+        "the time before a server's start ages brokers",
         "route.fold.liveness:advance_clocks",
         "if not isinstance(event, ServerStarted | ServerResumed):",
         "if True:",
-        ("Kafka away",),
+        ("server killed", "server restarted", "brokers die"),
+        plan=Plan(1, 1, {"liveness.guard_share_percent": "100"}),
     ),
     Plant(
         "any record expires brokers",
@@ -81,7 +82,8 @@ PLANTS: Final = (
         "server.gateway.gateway:Gateway.disconnected",
         "if self.is_blind_for(partition_of(key.broker_name, self.limits.partitions)):",
         "if False:",
-        ("server restarted",),
+        ("server frozen", "network cut"),
+        plan=Plan(1, 1, {"liveness.guard_share_percent": "100"}),
     ),
     Plant(
         "a change is acknowledged before it is in the log",
@@ -130,6 +132,7 @@ PLANTS: Final = (
         "for key in self._publishing:",
         "for key in list(self._latest):",
         ("Kafka away", "Kafka slow", "brokers restart"),
+        plan=Plan(1, 1, {"liveness.guard_share_percent": "100"}),
     ),
     Plant(
         "a starting server does not read the end of the log",

@@ -45,7 +45,7 @@ def test_a_seed_has_the_same_trace_in_every_process(tmp_path: Path) -> None:
 @pytest.mark.parametrize("name", _QUICK)
 def test_planted_faults_are_found(name: str) -> None:
     plant = next(plant for plant in ALL_PLANTS if plant.name == name)
-    _, outcome = find(plant, seeds=3, seconds=200)
+    _, outcome, _ = find(plant, seeds=3, seconds=200)
     assert outcome is not None
 
 

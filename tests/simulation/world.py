@@ -24,6 +24,8 @@ from tests.simulation.runtime.scheduler import Scheduler
 
 _T = TypeVar("_T")
 _RESTART: Final = 1 * SECOND
+#: Where the tables are.
+TABLES: Final = "/simulation/tables"
 #: Exit codes with which the parts may end: a failure that they report. A crash by a fault is -9.
 EXPECTED: Final = {
     "KafkaUnreachable",
@@ -144,6 +146,7 @@ class World:
         kafka_since: Since when Kafka has had no fault; None while it has one.
         guests: Processes that should not be there: a clone of a server, or a second job.
         backup: A copy of the tables, for a restore.
+        stalls: (part, begin, end) of all times at which a process stood still.
     """
 
     def __init__(self, seed: int, plan: Plan, on_trace: Callable[[str], object] | None = None) -> None:
@@ -160,6 +163,7 @@ class World:
         self.guests: list[Part] = []
         self.kafka_since: int | None = 0
         self.backup: Folders | None = None
+        self.stalls: list[tuple[str, int, int]] = []
         self.exits: list[tuple[int, str, int | None, BaseException | None]] = []
         self.kafka.on_append = lambda partition: self.spark.wake()
         changes = self._changes = {"kafka.partitions": str(plan.partitions)} | plan.changes

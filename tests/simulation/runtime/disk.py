@@ -183,6 +183,17 @@ class SimDisk:
                     lost += 1
         return lost
 
+    def not_durable(self, path: str, older_than_ms: int) -> list[str]:
+        """Return the files below a folder that a power cut would damage or lose, without temporary and newer ones."""
+        newest_ms = self._now_ms() - older_than_ms
+        return [
+            f"{folder}/{name}"
+            for folder, files in self._folders.items()
+            for name, inode in files.items()
+            if folder.startswith(path) and not name.startswith(".") and inode.modified_ms <= newest_ms
+            if inode.synced is None or self._durable.get(folder, {}).get(name) is not inode
+        ]
+
     def damage(self, path: str, draws: random.Random) -> None:
         """Lose the end of a file, as a defective disk does."""
         inode = self.file(path)
@@ -199,6 +210,8 @@ class SimDisk:
             for each in [p for p in folders if p == path or p.startswith(f"{path}/")]:
                 del folders[each]
             folders |= {p: dict(files) for p, files in backup.items()}
+        for inode in (inode for files in backup.values() for inode in files.values()):
+            inode.synced = inode.content
         self._pending.clear()
         for folder, found in self._watchers.items():
             if folder.startswith(path):

@@ -1,0 +1,185 @@
+"""What must be true of the log and of the tables at the end of a run, when all of it is folded again."""
+
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final
+
+import orjson
+
+from namesrv_stream.route import reducer
+from namesrv_stream.route.changes import Cause, ChangeKind, RouteChange, lease_key
+from namesrv_stream.route.digest import digest_of
+from namesrv_stream.route.fold.fold_record import fold
+from namesrv_stream.route.fold.state import FoldState
+from namesrv_stream.route.fold.step import FoldOutput, GroupDict, Record
+from namesrv_stream.route.model import LeaseKey
+from namesrv_stream.route.table import RouteTable
+from namesrv_stream.tables.change_rows import decode_changes
+from namesrv_stream.tables.snapshot import load_snapshot
+from namesrv_stream.tables.storage import tables_of
+from namesrv_stream.tables.stored_changes import StoredChanges
+from tests.simulation.runtime.process import MS, SECOND
+
+if TYPE_CHECKING:
+    from tests.simulation.checks import Checks
+
+#: The job commits progress without rows every second.
+_PROGRESS: Final = 10 * SECOND
+#: A frozen server notices a close late, and the guard may hold a broker before it goes.
+_EVIDENCE: Final = 1_000 * SECOND
+#: A server that stood still longer than this ignores closed connections for a moment.
+_STALL: Final = 3 * SECOND
+_JUST_RESUMED: Final = SECOND // 2
+
+
+class LogChecks:
+    """The checks of one log against what the simulation knows."""
+
+    def __init__(self, checks: "Checks") -> None:
+        self._checks, self._world, self._fleet = checks, checks.world, checks.fleet
+
+    def check(self) -> None:
+        folded = self._fold_of_log()
+        if folded is None:
+            return
+        table, rows = folded
+        self._servers_agree(table)
+        self._tables_are_the_fold(rows)
+        for row in rows:
+            if row.kind == ChangeKind.BROKER_LIVE and row.gone:
+                if row.cause == Cause.EXPIRED:
+                    self._expiry_is_due(row)
+                if row.cause in (Cause.EXPIRED, Cause.SERVER_LOST):
+                    self._nobody_heard_it(row)
+                if row.cause == Cause.DISCONNECTED:
+                    self._close_has_evidence(row)
+
+    def _fold_of_log(self) -> tuple[RouteTable, list[RouteChange]] | None:
+        """Fold the whole log again; None if Kafka does not have its beginning any more."""
+        world, table, rows = self._world, RouteTable(), list[RouteChange]()
+        snapshot = world.as_job(lambda: load_snapshot(tables_of(world.settings)))
+        for partition in range(world.plan.partitions):
+            log, covered = world.kafka.log(partition), snapshot.next_offsets.get(partition, 0)
+            self._checks.done["tables cover what is in the log"] += 1
+            if covered > log.end:
+                self._checks.fail(
+                    "tables cover what is in the log", f"partition {partition}: {covered} of {log.end} records"
+                )
+                return None
+            if covered < log.end and world.scheduler.now - log.at(covered).at > _PROGRESS:
+                self._checks.fail("the log is folded", f"partition {partition}: {covered} of {log.end} records")
+                return None
+            if log.first:
+                return None
+            state, groups, output = FoldState(partition, world.plan.partitions), GroupDict(), FoldOutput()
+            for offset in range(covered):
+                stored = log.at(offset)
+                fold(state, groups, Record(partition, offset, stored.at_ms, stored.value), output)
+            rows += output.changes
+        reducer.apply(table, rows)
+        return table, rows
+
+    def _servers_agree(self, table: RouteTable) -> None:
+        """Every server's table is that of the fold, once everything is committed."""
+        partitions = self._world.plan.partitions
+        expected = digest_of(table, partitions)
+        for part in self._world.servers:
+            assert part.core is not None
+            self._checks.done["view is the fold"] += 1
+            found = digest_of(part.core.name_server.table, partitions)
+            if found != expected:
+                self._checks.fail("view is the fold", f"{part.name} differs from a fold of the log")
+
+    def _tables_are_the_fold(self, rows: list[RouteChange]) -> None:
+        """``route_changes`` has every row of the fold once, and nothing else."""
+        world = self._world
+        stored = world.as_job(lambda: StoredChanges.open(tables_of(world.settings)))
+        assert isinstance(stored, StoredChanges)
+        for partition in range(world.plan.partitions):
+            end = stored.next_offsets.get(partition, 0)
+            found = decode_changes(world.as_job(partial(stored.rows, partition, 0, end)))
+            expected = [row for row in rows if row.partition == partition and row.offset < end]
+            self._checks.done["rows are those of the fold"] += len(expected)
+            if found != expected:
+                text = f"partition {partition} has {len(found)} rows instead of {len(expected)}"
+                self._checks.fail("rows are those of the fold", text)
+
+    def _expiry_is_due(self, row: RouteChange) -> None:
+        """A broker expires at a tick, after more than its timeout of observed time of the server that ticked."""
+        key, log = lease_key(row), self._world.kafka.log(row.partition)
+        record = orjson.loads(log.at(row.offset).value)
+        if record["kind"] == "settings_changed":
+            return
+        self._checks.done["an expiry is due"] += 1
+        if record["kind"] != "tick":
+            self._checks.fail("an expiry is due", f"{key.live_key.broker_addr} expired at {record['kind']}, no tick")
+            return
+        timeout_ms = self._fleet.of_key(key)[0].slot.known_timeout_ms
+        observed_ms = self._observed_since_heard(row, key, record["server_id"])
+        if observed_ms <= timeout_ms:
+            text = f"{key.live_key.broker_addr} expired after {observed_ms} of {timeout_ms} ms of observed time"
+            self._checks.fail("an expiry is due", text)
+
+    def _observed_since_heard(self, row: RouteChange, key: LeaseKey, server_id: str) -> int:
+        """Return the observed time of a server between its last sign of life of a broker and a tick.
+
+        It is computed backwards from the records alone, so it is independent of the fold.
+        """
+        log, observed_ms = self._world.kafka.log(row.partition), 0
+        later_ms, is_counted = log.at(row.offset).at_ms, True
+        for offset in range(row.offset - 1, log.first - 1, -1):
+            record = _record(log.at(offset).value)
+            if record.get("server_id") != server_id:
+                continue
+            if is_counted:
+                gap_ms = later_ms - log.at(offset).at_ms
+                observed_ms += max(0, min(gap_ms, self._world.settings.liveness.max_gap_ms))
+            if record["kind"] == "server_resumed" or _is_sign_of_life(record, key):
+                break
+            later_ms, is_counted = log.at(offset).at_ms, record["kind"] != "server_started"
+        return observed_ms
+
+    def _nobody_heard_it(self, row: RouteChange) -> None:
+        """No broker expires that a working server heard within its timeout."""
+        key, at = lease_key(row), self._world.kafka.log(row.partition).at(row.offset).at
+        self._checks.done["nobody expires early"] += 1
+        for life in self._fleet.of_key(key):
+            timeout = life.slot.known_timeout_ms * MS
+            if life.began > at - timeout - 2 * SECOND or (life.ended is not None and life.ended < at):
+                continue
+            for part in self._world.servers:
+                since = at - timeout + 1 * SECOND
+                if life.acked_between(part.name, since, at) and part.ran_between(since, at):
+                    text = f"{life.addr} expired at {at / SECOND:.3f} s although {part.name} heard it"
+                    self._checks.fail("nobody expires early", text)
+
+    def _close_has_evidence(self, row: RouteChange) -> None:
+        """A broker goes by a closed connection only if it or the network closed one, and the server could listen."""
+        record = self._world.kafka.log(row.partition).at(row.offset)
+        host = (row.broker_addr or "").partition(":")[0]
+        self._checks.done["a close is evidence"] += 1
+        if not self._world.network.was_closed(host, record.at - _EVIDENCE, record.at):
+            text = f"nobody closed a connection of {host} before {record.at / SECOND:.3f} s"
+            self._checks.fail("a close is evidence", text)
+        event = _record(record.value)
+        if event.get("kind") != "broker_disconnected":
+            return
+        for name, begin, end in self._world.stalls:
+            if name == event["server_id"] and end - begin > _STALL and end <= record.at < end + _JUST_RESUMED:
+                text = f"{name} stood still until {end / SECOND:.3f} s and reported a close of {host} at once"
+                self._checks.fail("a close is evidence", text)
+
+
+def _record(value: bytes) -> dict[str, Any]:
+    """Return the fields of a record; none if it is unreadable."""
+    try:
+        fields = orjson.loads(value)
+    except orjson.JSONDecodeError:
+        return {}
+    return fields if isinstance(fields, dict) else {}
+
+
+def _is_sign_of_life(record: dict[str, Any], key: LeaseKey) -> bool:
+    if record["kind"] not in ("broker_heartbeats", "broker_registered"):
+        return False
+    place = (key.broker_name, key.live_key.broker_addr)
+    return any((item["broker_name"], item["broker_addr"]) == place for item in record.get("items", [record]))
