@@ -87,12 +87,14 @@ class Checks:
         if calm is None or self.world.kafka.generation:  # the job has stopped, because the log is another one
             return
         for life in self.fleet.lives:
-            if life.ended is None or now - max(life.ended, calm, part.since) <= self._bound(life):
+            if life.ended is None or now - max(life.ended, calm, part.since) <= SLACK:
+                continue
+            if part.core.view.live(life.key) is None:
+                self.done["dead broker is gone"] += 1
                 continue
             if any(other.is_alive or (other.ended or 0) > life.ended for other in self.fleet.of_key(life.key)):
                 continue
-            self.done["dead broker is gone"] += 1
-            if part.core.view.live(life.key) is not None:
+            if now - max(life.ended, calm, part.since) > self._bound(life):
                 self.fail("dead broker is gone", f"{part.name} still routes to {life.addr}", (life.number, part.name))
 
     def _bound(self, life: Life) -> int:

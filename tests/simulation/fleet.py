@@ -233,6 +233,7 @@ class Fleet:
         self.loop = SimLoop(world.scheduler, self.process, world.network)
         self.lives: list[Life] = []
         self.now: dict[int, Life] = {}
+        self._of_key: dict[LeaseKey, list[Life]] = {}
         self.refused = 0
         self._ports: dict[int, int] = {}
 
@@ -245,11 +246,12 @@ class Fleet:
         life = Life(self, slot, len(self.lives), port)
         self.world.scheduler.trace(f"broker {slot.number} starts {life.addr}")
         self.lives.append(life)
+        self._of_key.setdefault(life.key, []).append(life)
         self.now[slot.number] = life
         return life
 
     def of_key(self, key: LeaseKey) -> list[Life]:
-        return [life for life in self.lives if life.key == key]
+        return self._of_key.get(key, [])
 
 
 def _body(slot: Slot) -> bytes:

@@ -11,6 +11,8 @@ from functools import partial
 from time import process_time
 from typing import Any, Final
 
+import pyarrow as pa
+
 from tests.simulation.checks import Checks
 from tests.simulation.faults import KINDS, Faults
 from tests.simulation.fleet import Fleet, Kind, Slot
@@ -189,3 +191,14 @@ def _no_collection() -> Iterator[None]:
         yield
     finally:
         gc.enable()
+
+
+@contextmanager
+def _one_thread() -> Iterator[None]:
+    """Keep Arrow from handing out its tables, which are small here, to threads."""
+    before = pa.cpu_count()
+    pa.set_cpu_count(1)
+    try:
+        yield
+    finally:
+        pa.set_cpu_count(before)

@@ -161,7 +161,7 @@ class BatchSink:
             written = self._writer.write(rows, reached, batch_id, figures, is_due=bool(states))
             self._figures.end()
         if written.num_rows:
-            log_commit(decode_changes(written.filter(pc.field("kind").isin(sorted(LOGGED_KINDS)))))
+            log_commit(decode_changes(written.filter(pc.is_in(written["kind"], pa.array(sorted(LOGGED_KINDS))))))
         self._on_batch(FoldedBatch(states, {o["partition"]: o["has_direct"] for o in last}))
 
     def _send_dead_letters(self, letters: Iterable[DeadLetterRecord]) -> None:

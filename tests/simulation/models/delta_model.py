@@ -18,6 +18,18 @@ from namesrv_stream.tables.delta.data_file import STATISTICS
 from tests.simulation.runtime.disk import SimDisk
 
 _DAY_MS: Final = 86_400_000
+_KEPT: Final = 200
+_checkpoints: dict[bytes, bytes] = {}  # content → actions
+
+
+def _read_checkpoint(content: bytes) -> bytes:
+    """Return the actions of a checkpoint. One that was read once is not decoded again."""
+    if content not in _checkpoints:
+        actions = "\n".join(pq.read_table(pa.BufferReader(content))["action"].to_pylist()).encode()
+        if len(_checkpoints) >= _KEPT:
+            _checkpoints.clear()
+        _checkpoints[content] = actions
+    return _checkpoints[content]
 
 
 class DeltaModel:
@@ -77,7 +89,7 @@ class Table:
         try:
             if found is None:
                 raise OSError("it is missing")
-            self._apply("\n".join(pq.read_table(pa.BufferReader(found.content))["action"].to_pylist()).encode())
+            self._apply(_read_checkpoint(found.content))
         except (OSError, pa.ArrowException) as error:
             raise DeltaError(f"Invalid Checkpoint: {error}") from None
         return number
