@@ -44,7 +44,7 @@ AUDIT_PLANTS: Final = (
         "tables.repair:create_table",
         "storage.sync([commit_name(0), LOG])",
         "pass",
-        ("power cut of job and tables",),
+        ("brokers restart",),
     ),
     Plant(
         "H1 damage is not repaired",

@@ -127,7 +127,7 @@ class LogChecks:
         log, observed_ms = self._world.kafka.log(row.partition), 0
         later_ms, is_counted = log.at(row.offset).at_ms, True
         for offset in range(row.offset - 1, log.first - 1, -1):
-            record = _record(log.at(offset).value)
+            record = record_of(log.at(offset).value)
             if record.get("server_id") != server_id:
                 continue
             if is_counted:
@@ -160,7 +160,7 @@ class LogChecks:
         if not self._world.network.was_closed(host, record.at - _EVIDENCE, record.at):
             text = f"nobody closed a connection of {host} before {record.at / SECOND:.3f} s"
             self._checks.fail("a close is evidence", text)
-        event = _record(record.value)
+        event = record_of(record.value)
         if event.get("kind") != "broker_disconnected":
             return
         for name, begin, end in self._world.stalls:
@@ -169,7 +169,7 @@ class LogChecks:
                 self._checks.fail("a close is evidence", text)
 
 
-def _record(value: bytes) -> dict[str, Any]:
+def record_of(value: bytes) -> dict[str, Any]:
     """Return the fields of a record; none if it is unreadable."""
     try:
         fields = orjson.loads(value)

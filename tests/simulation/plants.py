@@ -167,7 +167,7 @@ PLANTS: Final = (
         "server.view.served_view:ServedView.committed",
         "memory.forget(lease_key(change))",
         "pass",
-        ("network cut", "brokers stall"),
+        _DEATHS,
     ),
     Plant(
         "the last row of a commit is not applied",
