@@ -45,6 +45,11 @@ AUDIT_PLANTS: Final = (
         "storage.sync([commit_name(0), LOG])",
         "pass",
         ("brokers restart",),
+        (
+            "tables.delta.table_writer:TableWriter.__init__",
+            "storage.sync(commit_name(version) for version in range(max(0, self.version - _SYNCED), self.version + 1))",
+            "pass",
+        ),
     ),
     Plant(
         "H1 damage is not repaired",
