@@ -145,13 +145,16 @@ class Checks:
         LogChecks(self).check()
 
     def _guests_are_refused(self) -> None:
-        """A clone of a server ends by itself; a second job that could not commit has logged no settings."""
+        """One of two servers with the same id ends by itself; a second job that could not commit has logged no settings."""
         for guest in self.world.guests:
             process, error = guest.process, guest.process.memory.get("error")
             self.done["a guest is refused"] += 1
             if guest.name != "job":
                 lived = guest.ran[0][1] or self.world.scheduler.now
-                if not isinstance(error, DuplicateServerId) and lived - guest.since > _REFUSAL:
+                # If the clone starts while the first one stands, the first one is refused.
+                errors = [error, *(failure for _, name, _, failure in self.world.exits if name == guest.name)]
+                is_refused = any(isinstance(each, DuplicateServerId) for each in errors)
+                if not is_refused and lived - guest.since > _REFUSAL:
                     self.fail("a guest is refused", f"a second {guest.name} ran for {(lived - guest.since) / SECOND} s")
             elif isinstance(error, TablesTakenOver) and self._has_logged(b"119999"):
                 self.fail(
