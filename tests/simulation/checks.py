@@ -145,7 +145,7 @@ class Checks:
         LogChecks(self).check()
 
     def _guests_are_refused(self) -> None:
-        """One of two servers with the same id ends by itself; a second job that could not commit has logged no settings."""
+        """One of two servers with the same id ends by itself; a second job that could not commit logs no settings."""
         for guest in self.world.guests:
             process, error = guest.process, guest.process.memory.get("error")
             self.done["a guest is refused"] += 1
