@@ -97,7 +97,7 @@ audit: $(VENV)/.audit-installed ## Known vulnerabilities of the locked dependenc
 
 .PHONY: unit
 unit: $(VENV)/.native-built $(VENV)/.installed ## Unit tests; no JVM
-	$(PYTEST) tests/unit -n auto $(ARGS)
+	$(PYTEST) tests/unit -n $$((2 * $$(getconf _NPROCESSORS_ONLN))) $(ARGS) # half of the time, these tests wait
 
 .PHONY: spark
 spark: test-setup ## Tests with a local SparkSession
