@@ -141,7 +141,7 @@ class LogChecks:
     def _nobody_heard_it(self, row: RouteChange) -> None:
         """No broker expires that a working server heard within its timeout."""
         key, at = lease_key(row), self._world.kafka.log(row.partition).at(row.offset).at
-        self._checks.done["nobody expires early"] += 1
+        self._checks.done["no broker expires early"] += 1
         for life in self._fleet.of_key(key):
             timeout = life.slot.known_timeout_ms * MS
             if life.began > at - timeout - 2 * SECOND or (life.ended is not None and life.ended < at):
@@ -150,7 +150,7 @@ class LogChecks:
                 since = at - timeout + 1 * SECOND
                 if life.acked_between(part.name, since, at) and part.ran_between(since, at):
                     text = f"{life.addr} expired at {at / SECOND:.3f} s although {part.name} heard it"
-                    self._checks.fail("nobody expires early", text)
+                    self._checks.fail("no broker expires early", text)
 
     def _close_has_evidence(self, row: RouteChange) -> None:
         """A broker goes by a closed connection only if it or the network closed one, and the server could listen."""

@@ -91,7 +91,7 @@ class Operators:
             self._check_read(part, key, value)
 
     def _check_read(self, part: Part, key: str, value: str | None) -> None:
-        """Whoever changed a value reads it at the same server at once."""
+        """A client that changed a value reads it at the same server at once."""
         if part.is_working and part.core is not None:
             found = part.core.name_server.table.kv.get(NAMESPACE, {}).get(key)
             if found != value:

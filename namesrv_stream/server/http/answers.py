@@ -154,7 +154,7 @@ class DrainOfBroker(Answer):
     at: str | None = Field(description="since when; null, as by, if the KV entry is not a record of a drain")
     by: str | None
     topics: Count = Field(description="topics from which it took the write permission")
-    writable_topics: Count = Field(description="how many of them have it again, because the broker registered anew")
+    writable_topics: Count = Field(description="how many of them have it again, because the broker registered again")
 
 
 class BrokerProcess(Answer):

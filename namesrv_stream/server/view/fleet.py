@@ -28,7 +28,7 @@ class Drain(NamedTuple):
         at: Since when, as the record says; None if the entry is not a record, as for the rest.
         by: Who drains it, as ``user@host``.
         topics: Topics from which it took the write permission.
-        writable_topics: How many of them have it again, because the broker registered anew.
+        writable_topics: How many of them have it again, because the broker registered again.
     """
 
     at: str | None

@@ -165,7 +165,7 @@ class End(asyncio.Transport):
             self._end(ConnectionResetError("connection reset by peer"))
 
     def reset(self, *, is_told: bool) -> None:
-        """Close at once. The peer is told, unless the machine of this end has lost its power."""
+        """Close at once. The peer is notified, unless the machine of this end has lost its power."""
         self._unsent.clear()
         self._arrived.clear()
         self._end(None)
