@@ -14,7 +14,7 @@
     ├── RequestError                   the frame is valid, the request is not: answered with a code and a remark
     ├── EventDecodeError               a record of the log cannot be read: it goes to the dead-letter topic
     ├── ConfigError                    exit 2: names the file and the key
-    ├── TableSchemaMismatch *          exit 2: a Delta table has another schema than this version expects
+    ├── TableSchemaMismatch *          exit 2: a Delta table has a different schema than this version expects
     │   └── TableDamaged *             exit 1: a file of it is missing, cut short or altered; the job repairs it
     ├── DuplicateServerId *            exit 2: another server with the same id is running
     ├── StateFromNewerVersion *        exit 2: the fold's state was written by a newer version of this program

@@ -1,8 +1,9 @@
 """Logging of every process: configured once by the command line, one line per event, in UTC.
 
 Two kinds of lines on stderr are more than log lines, because ``up`` reads them from its children:
-``… progress: TEXT`` is shown to the person who started it, ``error: TEXT`` is the reason of a non-zero exit.
-In JSON both have a key ``mark`` with their kind. Then every line is JSON: ``up`` converts those of Kafka and Spark.
+``… progress: TEXT`` is shown to the person who started it, ``error: TEXT`` is the reason for a non-zero exit code. In
+JSON, both have a key ``mark`` with their kind, and ``up`` converts the lines of Kafka and Spark, so that every line is
+JSON.
 """
 
 import json
@@ -49,7 +50,7 @@ def configure_logging(level: str = "INFO", line_format: Literal["text", "json"] 
     """Send the log to stderr. Existing handlers (of a test, a notebook) stay, and then none is added.
 
     Args:
-        level: DEBUG, INFO, WARNING or ERROR, for the product's own loggers. Other packages log from WARNING up,
+        level: DEBUG, INFO, WARNING or ERROR, for the product's own loggers. Other packages log at WARNING and above,
             kafka-python only with DEBUG.
         line_format: Text, or one JSON object per line.
     """

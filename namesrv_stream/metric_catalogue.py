@@ -284,7 +284,7 @@ METRICS: Final[Mapping[str, Metric]] = {
     "rocketmq_namesrv_http_events_total": Metric(
         "counter",
         "HTTP peers that were turned away, by reason: too many connections, requests or streams; a request "
-        "that was no HTTP, came late, or named an unknown host; a reader that did not read; an answer that "
+        "that was not HTTP, came late, or named an unknown host; a reader that did not read; an answer that "
         "failed.",
         ("event",),
         (

@@ -9,7 +9,7 @@ RESTORE_OR_NEW_TABLES: Final = 'restore that log, or start with new tables (docs
 
 
 class TableSchemaMismatch(NamesrvStreamError):
-    """A Delta table has another schema than this version expects.
+    """A Delta table has a different schema than this version expects.
 
     Attributes:
         table: Path of the table.

@@ -35,7 +35,7 @@ logger = logging.getLogger(__name__)
 def default_client_id() -> str:
     """``ip@pid``: the address of this machine and the id of this process.
 
-    Differs from RocketMQ: 5.x adds the time to the pid, so that every client of a process has another id.
+    Differs from RocketMQ: 5.x adds the time to the pid, so that every client of a process has a different id.
     """
     return f"{_local_ip()}@{os.getpid()}"
 
@@ -56,10 +56,10 @@ class ClientOptions:
     Attributes:
         connect_timeout_ms: Time limit of a connection attempt.
         request_timeout_ms: Time limit of an answer.
-        poll_name_server_interval_ms: Interval of refreshes of all routes.
-        missing_topic_interval_ms: Shortest interval of queries for a topic without a route or a writable queue.
+        poll_name_server_interval_ms: Interval between refreshes of all routes.
+        missing_topic_interval_ms: Shortest interval between queries for a topic without a route or a writable queue.
         unused_topic_ms: A topic that was not requested for this time is no longer refreshed.
-        address_server_interval_ms: Interval of queries to the HTTP address server, if one is used.
+        address_server_interval_ms: Interval between queries to the HTTP address server, if one is used.
 
     Source: the defaults are those of rocketmq 5.3.3 (NettyClientConfig, ClientConfig, MQClientInstance), which has no
     limits for missing and unused topics.
@@ -95,7 +95,7 @@ class Client:
             tls: TLS, see ``client_context``; None for plain connections.
 
         Raises:
-            ConfigError: ``name_servers`` is neither.
+            ConfigError: ``name_servers`` is neither a list nor a URL.
         """
         self.client_id = client_id or default_client_id()
         self.options = options or ClientOptions()

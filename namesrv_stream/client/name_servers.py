@@ -50,7 +50,7 @@ async def fetch_name_servers(url: str, timeout_ms: int = 3_000) -> tuple[str, ..
 
     Raises:
         AddressServerUnreachable: The address server did not answer, or its answer is not a list.
-        ConfigError: ``url`` has another form.
+        ConfigError: ``url`` has a different form.
     """
     parts = _split(url)
     try:
@@ -269,7 +269,7 @@ class NameServers:
         await asyncio.gather(*(link.close() for link in links.values()))
 
     async def close(self) -> None:
-        """Close all connections, for good; requests under way end with ClientClosed."""
+        """Close all connections, for good; pending requests end with ClientClosed."""
         self._is_closed = True
         await asyncio.gather(*(link.close() for link in self._links))
 

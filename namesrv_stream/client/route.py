@@ -234,5 +234,5 @@ def _queue_mappings(by_broker: Mapping[str, Any] | None) -> tuple[TopicQueueMapp
 
 def _text(value: Any) -> str | None:
     if value is not None and not isinstance(value, str):
-        raise ValueError(f"{type(value).__name__} instead of a text")
+        raise ValueError(f"{type(value).__name__} instead of a string")
     return value

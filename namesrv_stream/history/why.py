@@ -16,7 +16,7 @@ from namesrv_stream.settings import Settings
 
 #: Later than every row: the last day that all query engines support.
 _END_MS: Final = 253_402_214_400_000
-#: Names with so many different characters are near misses; a short name has too many such neighbours.
+#: Names that differ in at most this many characters are near misses; a short name has too many such neighbours.
 _MOST_DIFFERENT: Final = 2
 _SHORT_CHARS: Final = 4
 _AT_ONCE: Final = 8_192  # strings: about a millisecond

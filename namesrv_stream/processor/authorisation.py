@@ -114,7 +114,7 @@ def _refusal(access: Access, call: Call, what: str, networks: str) -> NoPermissi
 
 
 def is_within(host: str, networks: Networks) -> bool:
-    """Return whether an address is in one of the networks; False if it is no address."""
+    """Return whether an address is in one of the networks; False if it is not an address."""
     try:
         address = ip_address(host)
     except ValueError:

@@ -219,7 +219,7 @@ def _begin_registration(server: NameServer, call: Call) -> _Registering:
         raise RequestRefused("crc32 not match")
     key = broker_of(header.broker_name, header.cluster_name, header.broker_addr)
     if header.broker_id is None:
-        raise RequestRefused("brokerId is missing or no number")
+        raise RequestRefused("brokerId is missing or not a number")
     if call.request.version < 0:
         raise RequestRefused("version is negative")
     digest = registration_hash(header, body.body)

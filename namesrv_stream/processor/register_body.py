@@ -286,7 +286,7 @@ class _Chunks:
     def take(self) -> bytes:
         length = self.number()
         if self._at + length > len(self._data):
-            raise ValueError(f"part of {length} bytes ends behind the body")
+            raise ValueError(f"part of {length} bytes ends after the body")
         part = self._data[self._at : self._at + length]
         self._at += length
         return part

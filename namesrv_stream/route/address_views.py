@@ -224,7 +224,7 @@ def _check_keys(fields: object, known: Sequence[str], where: str) -> None:
 def _texts(fields: Mapping[str, Any], key: str) -> tuple[str, ...]:
     values = fields.get(key, [])
     if not isinstance(values, list) or not all(isinstance(value, str) and value for value in values):
-        raise ValueError(f"{key}: expected a list of texts")
+        raise ValueError(f"{key}: expected a list of strings")
     return tuple(values)
 
 
@@ -240,7 +240,7 @@ def _mapping(where: str, fields: Any) -> AddressMapping:
     values = {key: fields.get(key, "") for key in _MAPPING_KEYS}
     for key, value in values.items():
         if not isinstance(value, str) or (key in fields and not value):
-            raise ValueError(f"{where}.{key}: expected a text")
+            raise ValueError(f"{where}.{key}: expected a string")
     if not values["to"]:
         raise ValueError(f"{where}.to: is missing")
     try:

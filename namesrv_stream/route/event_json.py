@@ -141,7 +141,7 @@ def _setting_value(name: str, value: Any) -> SettingValue:
         return value
     if isinstance(value, list) and all(isinstance(item, str) for item in value):
         return tuple(value)
-    raise EventDecodeError(f"values.{name}: expected a number, a truth value or a list of texts")
+    raise EventDecodeError(f"values.{name}: expected a number, a boolean or a list of strings")
 
 
 _DECODERS: Mapping[str, Callable[[Mapping[str, Any], Origin], Event]] = {

@@ -112,7 +112,7 @@ def set_holder(group: BrokerGroup, key: LiveKey, server_id: str, holder: Holder)
 
 
 def remove_holder(group: BrokerGroup, key: LiveKey, server_id: str) -> BrokerGroup:
-    """Return the group in which ``server_id`` is no holder of ``key``. The broker itself stays."""
+    """Return the group in which ``server_id`` is not a holder of ``key``. The broker itself stays."""
     live = group.live_brokers.get(key)
     if live is None or server_id not in live.holders:
         return group

@@ -36,7 +36,7 @@ from namesrv_stream.settings import Settings, read_accounts, rocketmq_config
 
 logger = logging.getLogger(__name__)
 
-#: The time that the server notes for a topic is at most so much earlier than the topic's last query.
+#: The time that the server records for a topic's last query can be too early by at most this much.
 ASKED_RESOLUTION_MS: Final = 3_600_000
 
 
@@ -53,7 +53,7 @@ class Ports:
 
 
 class QueryMarks:
-    """Lets the processor see every topic that clients ask for once per hour, although caches answer most queries.
+    """Lets the processor see, once per hour, every topic that clients ask for, although caches answer most queries.
 
     Cached answers leave no trace. So every hour all of them are dropped: the next query of each topic reaches the
     processor, which notes the time, and its answer is cached again. That costs 10 µs per topic and hour. Topics that

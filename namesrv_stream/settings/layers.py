@@ -86,7 +86,7 @@ def parse_set_flag(text: str) -> Flag:
     """``--set``'s argument ``section.key=value``.
 
     Raises:
-        ConfigError: It has another form.
+        ConfigError: It has a different form.
     """
     key, equals, value = text.partition("=")
     if not equals or "." not in key:

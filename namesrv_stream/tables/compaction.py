@@ -37,7 +37,7 @@ from namesrv_stream.tables.storage import Storage, tables_of
 logger = logging.getLogger(__name__)
 
 #: Opening the table costs 10 ms and half a millisecond for each commit since its last checkpoint, and every file costs
-#: its readers more. So small files are compacted as soon as there are so many …
+#: its readers more. So small files are compacted as soon as there are this many …
 FILES_TO_JOIN: Final = 64
 # … but only up to this size; larger files wait for the hourly clean-up. Replaced files stay on disk for a day, so a
 # growing file must not be rewritten with every few commits.

@@ -174,7 +174,7 @@ def test_unknown_request_code_is_named(serve: Serve) -> None:
     [
         pytest.param({"bodyCrc32": "1"}, "crc32 not match", id="crc32"),
         pytest.param({"brokerName": ""}, "brokerName is missing", id="no name"),
-        pytest.param({"brokerId": "x"}, "brokerId is missing or no number", id="no id"),
+        pytest.param({"brokerId": "x"}, "brokerId is missing or not a number", id="no id"),
         pytest.param({"bodyCrc32": "0", "compressed": "true"}, "cannot be decoded", id="body"),
     ],
 )

@@ -200,7 +200,7 @@ def read_kv_config(file: Path) -> dict[str, dict[str, str]]:
         raise ConfigError(str(file), "configTable", "is missing: expected a Java NameServer's kvConfig.json")
     for namespace, entries in tables.items():
         if not isinstance(entries, dict) or any(not isinstance(value, str) for value in entries.values()):
-            raise ConfigError(str(file), f"configTable.{namespace}", "is not a table of texts")
+            raise ConfigError(str(file), f"configTable.{namespace}", "is not a table of strings")
     return tables
 
 

@@ -53,7 +53,7 @@ def as_text(value: object) -> str | None:
         return value
     if isinstance(value, bool | int | float):
         return orjson.dumps(value).decode()
-    raise ValueError("is not a text")
+    raise ValueError("is not a string")
 
 
 def as_boolean(value: object) -> bool | None:

@@ -113,7 +113,7 @@ def _apply(step: FoldStep, event: Event) -> None:
     """Apply one event.
 
     Raises:
-        EventDecodeError: The event belongs into another partition, or its origin may not log it.
+        EventDecodeError: The event belongs in another partition, or its origin may not log it.
     """
     if isinstance(event, BrokerHeartbeat) and _renew_unchanged(step, event):  # Nearly all events are of this kind.
         return
@@ -155,7 +155,7 @@ def _check_partition(step: FoldStep, event: Event) -> None:
     if key is not None:
         partition = partition_of(key, state.partitions)
         if partition != step.record.partition:
-            raise EventDecodeError(f"{key!r} belongs into partition {partition} of {state.partitions}")
+            raise EventDecodeError(f"{key!r} belongs in partition {partition} of {state.partitions}")
 
 
 def _renew_unchanged(step: FoldStep, event: BrokerHeartbeat) -> bool:

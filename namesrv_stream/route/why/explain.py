@@ -16,7 +16,7 @@ from namesrv_stream.route.why.findings import Explanation, Finding, Why, finding
 
 #: Brokers that create topics automatically have this topic. Source: rocketmq 5.3.3, TopicValidator.
 DEFAULT_TOPIC: Final = "TBW102"
-#: Clients request the routes that they use again after so long. Source: rocketmq 5.3.3, ClientConfig.
+#: Clients repeat the queries of the routes that they use after this time. Source: rocketmq 5.3.3, ClientConfig.
 CLIENT_CACHE_MS: Final = 30_000
 #: The namespace of order configurations, ``broker-a:8;broker-b:8`` by topic. Source: rocketmq 5.3.3, NamesrvUtil.
 ORDER_NAMESPACE: Final = "ORDER_TOPIC_CONFIG"

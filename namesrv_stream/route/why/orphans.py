@@ -49,7 +49,7 @@ class OrphanReport:
     Attributes:
         at_ms: The server's time, epoch milliseconds.
         counted_since_ms: Since when the server has noted which topics it is asked for.
-        days: Topics and brokers that were asked for within so many days are no orphans.
+        days: Topics and brokers that clients asked for within this many days are not orphans.
         orphans: Sorted by kind, topic and broker.
     """
 

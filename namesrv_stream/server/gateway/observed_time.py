@@ -98,10 +98,11 @@ class WaitingPeer(Protocol):
 class Backlog:
     """Requests that a server has received but not processed, and the ticks that wait for them.
 
-    A tick states that everything the server received before it is in the log. So a requested tick waits for every peer
-    that is waiting at that moment: until one of its requests is processed, or it disconnects. A peer with ever more
-    requests delays a tick no longer than that; while it waits, a tick counts as a heartbeat of its brokers. A peer that
-    was read again for a whole beat and sent no request does not delay a tick either: it has sent no complete request.
+    A tick states that the log contains everything that the server received before the tick. So a requested tick waits
+    for every peer that is waiting at that moment: until one of its requests is processed, or it disconnects. A peer
+    with ever more requests delays a tick no longer than that; while it waits, a tick counts as a heartbeat of its
+    brokers. A peer that was read again for a whole beat and sent no request does not delay a tick either: it has sent
+    no complete request.
 
     Only one event loop may use it.
     """

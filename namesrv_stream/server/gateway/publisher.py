@@ -1,7 +1,7 @@
 """Sends records to Kafka in order, outside the event loop.
 
 One thread calls ``KafkaProducer.send`` (which may block), and kafka-python's own thread reports outcomes. Both reach
-the event loop only by ``call_soon_threadsafe``. The first record that fails ends a *session*: no record queued behind
+the event loop only by ``call_soon_threadsafe``. The first record that fails ends a *session*: no record queued after
 it is sent, the producer is discarded, and the owner is notified once. When the session's last thread has ended, nothing
 of it can reach the log. Then the owner begins a new session, in which it first publishes again what was lost.
 """
@@ -228,7 +228,7 @@ class _Session:
         """Handle an acknowledgement, on kafka-python's thread."""
         publisher = self._publisher
         if metadata.offset <= publisher.newest_offset:
-            self._fail(f"Kafka has lost records: offset {metadata.offset} came behind {publisher.newest_offset}")
+            self._fail(f"Kafka has lost records: offset {metadata.offset} came after {publisher.newest_offset}")
             return
         publisher.newest_offset = metadata.offset
         self._arrived.append((record, metadata.offset))
@@ -257,7 +257,7 @@ class _Session:
         self._fail(str(error) if isinstance(error, NamesrvStreamError) else f"{type(error).__name__}: {error}")
 
     def _fail(self, reason: str) -> None:
-        """End the session, on any thread: records behind the lost one, above all ticks, must not reach the log."""
+        """End the session, on any thread: records after the lost one, above all ticks, must not reach the log."""
         if not self._failed.is_set():
             self._failed.set()
             if self._producer is not None:

@@ -1,8 +1,8 @@
 """``/changes``: changes as server-sent events or by long polling; ``/changes/state``: the state to start with.
 
 A stream without a position starts with the whole state. If the server cannot continue from a follower's position, it
-instructs the follower to discard its rows. So a follower never has a gap and never goes back: a server behind the
-follower's position sends nothing until it has caught up.
+instructs the follower to discard its rows. So a follower never has a gap and never goes back: a server that lags
+behind the follower's position sends nothing until it has caught up.
 """
 
 import time
@@ -46,7 +46,7 @@ class RowsQuery(Query):
 
     kind: Annotated[frozenset[str], BeforeValidator(parse_kinds), WithJsonSchema({"type": "string"})] = Field(
         USUAL_KINDS,
-        description="Kinds of rows, `,` between them; `*` for all. Without: all but `registration`.",
+        description="Kinds of rows, separated by `,`; `*` for all. Default: all but `registration`.",
         examples=["queue_data"],
     )
     cluster: str | None = Field(None, description="Of this cluster only.", examples=["c0"])
@@ -78,7 +78,7 @@ class ChangesPage:
 
     @answers("/changes", (JSON, Changes), (EVENT_STREAM, None), errors=(410, 503))
     async def changes(self, request: Request, query: ChangesQuery) -> Response:
-        """Return committed changes behind a position, as soon as there are any; or stream them as events."""
+        """Return committed changes after a position, as soon as there are any; or stream them as events."""
         is_stream = EVENT_STREAM in request.headers.get("accept", "")
         choice, since = query.choice, query.since
         if request.method == "HEAD":

@@ -20,7 +20,7 @@ _DAY_MS: Final = 86_400_000
 
 class OrphansQuery(Query):
     days: int = Field(
-        7, ge=1, le=3_650, description="Topics asked for within so many days are no orphans.", examples=[30]
+        7, ge=1, le=3_650, description="Topics asked for within this many days are not orphans.", examples=[30]
     )
 
 

@@ -80,7 +80,7 @@ class HttpProtocol(H11Protocol):
     def send_400_response(self, msg: str) -> None:
         """Answer an unreadable request like every other problem. uvicorn calls it."""
         self._port.event("request_broken")
-        answer = Problem(400, "that is no HTTP request").response()
+        answer = Problem(400, "this is not an HTTP request").response()
         headers = [*answer.raw_headers, (b"connection", b"close")]
         for event in (
             h11.Response(status_code=400, headers=headers, reason=b"Bad Request"),
@@ -106,7 +106,7 @@ class HttpProtocol(H11Protocol):
         self.transport.abort()
 
     def _expect_request(self) -> None:
-        """Limit the time until a request is complete, from its first byte or the start of the connection."""
+        """Limit the time from the first byte of a request, or the start of the connection, to its end."""
         is_idle = self.timeout_keep_alive_task is not None  # then uvicorn's timer runs
         if self._is_answering or is_idle or self.transport.is_closing():
             self._late = _cancelled(self._late)

@@ -145,7 +145,7 @@ class ClusterQuery(Query):
 class TopicsQuery(ClusterQuery):
     prefix: str = Field("", description="Names that begin so.", examples=["Topic"])
     limit: int | None = Field(None, ge=1, le=999_999_999, description="Most names in the answer.", examples=[1000])
-    after: str = Field("", description="Names behind this one.", examples=["TopicTest"])
+    after: str = Field("", description="Names after this one.", examples=["TopicTest"])
 
 
 class BrokersQuery(ClusterQuery):

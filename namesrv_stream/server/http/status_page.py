@@ -30,7 +30,7 @@ from namesrv_stream.text_table import counted
 
 State = Literal["ok", "degraded", "failed"]
 _COLOURS = {"ok": "green", "degraded": "yellow", "failed": "red"}
-#: The job's part is ``degraded`` for so long after a refused record, which stays in the dead-letter topic.
+#: The job's part is ``degraded`` for this time after a refused record, which stays in the dead-letter topic.
 REFUSED_SHOWN_MS: Final = 900_000
 _ORDER: tuple[State, ...] = ("ok", "degraded", "failed")
 

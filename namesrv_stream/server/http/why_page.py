@@ -1,4 +1,4 @@
-"""Answers why a topic or broker has no route, or one that clients cannot use.
+"""Explains why a topic or broker has no route, or one that clients cannot use.
 
 Threads read the rows from the tables. The routes in memory decide what is wrong now. A server without a route asks the
 servers in ``http.console_servers``, and never an address from a request.

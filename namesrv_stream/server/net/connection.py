@@ -27,8 +27,8 @@ class Phase(Enum):
     """The state of a connection's life cycle; it only moves down this list."""
 
     OPEN = "open"
-    LEAVING = "closes behind its next answer"
-    BROKEN = "closes behind the answers to the frames before the broken one"
+    LEAVING = "closes after its next answer"
+    BROKEN = "closes after the answers to the frames before the broken one"
     CLOSING = "closes once what is written has gone out and no operator's change waits for the log"
     CLOSED = "closed"
 

@@ -66,7 +66,7 @@ class PartialFrames(Generic[H]):
             self.size -= held.size
 
     def postpone(self, holder: H, by_ms: int) -> None:
-        """Let a holder's bytes, if any, count as younger by ``by_ms``, for which the server did not read the holder."""
+        """Exclude ``by_ms``, for which the server did not read from the holder, from the age of the holder's bytes."""
         held = self._held.get(holder)
         if held is not None:
             self._held[holder] = held._replace(since_ms=held.since_ms + by_ms)
@@ -77,7 +77,7 @@ class PartialFrames(Generic[H]):
 
 logger = logging.getLogger(__name__)
 
-#: Reasons for which connections are closed.
+#: Reasons why connections are closed.
 STOPPING: Final = "the server stops"
 _IDLE: Final = "idle for too long"
 _LATE: Final = "its request was not complete in time"
@@ -89,7 +89,7 @@ CONNECTION_EVENTS: Final = "rocketmq_namesrv_connection_events_total"
 
 
 class Connection(Hashable, Protocol):
-    """A ``RemotingConnection``, as the parts that it uses know it."""
+    """The interface of ``RemotingConnection`` that the parts of the server use."""
 
     connection_id: int
     active_ms: int
@@ -152,7 +152,7 @@ class Connections:
             self._count("rejected")
             return False
         if of_address > limits.max_connections_per_address:
-            text = "connection refused, too many of its address peer=%s limit=%d"
+            text = "connection refused, too many from its address peer=%s limit=%d"
             self._warn(text, connection.peer, limits.max_connections_per_address)
             self._count("rejected_address")
             return False

@@ -91,7 +91,7 @@ def _shared(body: RegisterBrokerBody) -> RegisterBrokerBody:
 LARGE_BYTES: Final = 16 * 1024
 #: Maximum that is read in one iteration: some milliseconds of copying.
 _TURN_BYTES: Final = 2 << 20
-#: No large request is read while so many bytes wait for answers: the registrations of 280 brokers with 2,000 topics.
+#: No large request is read while this many bytes wait for answers: the registrations of 280 brokers with 2,000 topics.
 _QUEUE_BYTES: Final = 128 << 20
 #: Connections whose reading resumes in one iteration: a transport delivers up to 256 kB of each. The number doubles
 #: while little arrives, so that a slow sender does not delay others.

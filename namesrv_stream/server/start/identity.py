@@ -6,11 +6,11 @@ If Kafka's topic was recreated, or has lost folded records, offsets do not mean 
 acknowledged event would then count as folded at once and be forgotten. So the server treats such a Kafka as unavailable
 (ADR 0049): it answers from memory, keeps registrations in memory, refuses operators' changes, and logs why.
 
-Of two servers with the same ``server_id``, the younger one stops. The fold would treat both as one server: a closed
-connection of one would remove a broker whose heartbeats the other receives. So a server searches for a rival before it
-writes anything. It repeats this once a minute, because both may have started together, or one was without Kafka.
-Records of an earlier start of the same server can reach the log late, but all at once. So a rival counts only if it
-ticks again during the search.
+Of two servers with the same ``server_id``, the one that started later stops. The fold would treat both as one server: a
+closed connection of one would remove a broker whose heartbeats the other receives. So a server searches for another
+server with its id, a rival, before it writes anything. It repeats this once a minute, because both may have started
+together, or one was without Kafka. Records of an earlier start of the same server can reach the log late, but all at
+once. So a rival counts only if it ticks again during the search.
 """
 
 import asyncio
@@ -79,7 +79,7 @@ class IdentityFile:
         last_epoch = stored.get("server_epoch", 0)
         identity = Identity(server_id, max(now_ms, (last_epoch if isinstance(last_epoch, int) else 0) + 1))
         try:
-            # Synced: after a loss of power, an empty file would give the server another id.
+            # Synced: after a loss of power, an empty file would give the server a different id.
             Folder(self._path.parent).write(self._path.name, orjson.dumps(identity._asdict()))
         except OSError as error:
             raise ConfigError(str(self._path), "data.dir", f"cannot be written: {error.strerror}") from error

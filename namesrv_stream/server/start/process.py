@@ -104,7 +104,7 @@ class _WithoutNumpy(MetaPathFinder):
 
     def find_spec(self, fullname: str, path: object = None, target: object = None) -> None:
         if fullname in ("numpy", "pandas"):
-            raise ModuleNotFoundError(f"the server does without {fullname}", name=fullname)
+            raise ModuleNotFoundError(f"the server runs without {fullname}", name=fullname)
 
 
 _EXIT_FAILED: Final = 1
@@ -121,7 +121,7 @@ def exit_code_of(failures: BaseExceptionGroup[BaseException]) -> int:
         expected = expected.exceptions[0]
     if expected is not None:
         raise expected from None
-    logger.critical("the server ends, a part of it failed", exc_info=failures)
+    logger.critical("the server ends, because a part of it failed", exc_info=failures)
     return _EXIT_FAILED
 
 

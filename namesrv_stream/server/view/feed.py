@@ -24,7 +24,7 @@ NO_MARK: Final = (-1, 0)
 
 
 class _Commit:
-    """Rows of one commit, and the position behind them. A row is encoded once, when the first follower reads it."""
+    """Rows of one commit, and the position after them. A row is encoded once, when the first follower reads it."""
 
     __slots__ = ("_encoded", "end", "number", "rows", "size")
 
@@ -101,7 +101,7 @@ class ChangeFeed:
         self._wake()
 
     def close(self) -> None:
-        """End the waiting of all followers, because the server is stopping."""
+        """Wake all waiting followers, because the server is stopping."""
         self.is_closed = True
         self._wake()
 
@@ -114,7 +114,7 @@ class ChangeFeed:
         return position.generation != self.end.generation or not position.covers(self.end)
 
     async def wait(self, position: Position, timeout_s: float) -> bool:
-        """Wait until there may be rows behind a position, or the feed is closed. Return False after the timeout."""
+        """Wait until there may be rows after a position, or the feed is closed. Return False after the timeout."""
         try:
             async with asyncio.timeout(timeout_s):
                 while not (self.is_closed or self.is_ahead_of(position)):
@@ -126,7 +126,7 @@ class ChangeFeed:
     def read(
         self, position: Position, wants: Callable[[RouteChange], bool], max_bytes: int, mark: tuple[int, int] = NO_MARK
     ) -> Piece:
-        """Return the next rows behind a position that the feed ``reaches``; few or none if few are wanted.
+        """Return the next rows after a position that the feed ``reaches``; few or none if few are wanted.
 
         It examines at least one row, and rows of about ``max_bytes``, wanted or not. The mark of the piece that ended
         at this position saves a search within the commit.

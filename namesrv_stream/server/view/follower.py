@@ -90,7 +90,7 @@ _PIECE_BYTES: Final = 256 << 10
 
 
 class PositionGone(Exception):
-    """The rows behind a position are no longer available, so the follower must start again with the whole state."""
+    """The rows after a position are no longer available, so the follower must start again with the whole state."""
 
     def __init__(self, reason: str, text: str) -> None:
         super().__init__(text)
@@ -98,7 +98,7 @@ class PositionGone(Exception):
 
 
 class Follower:
-    """Reads the rows behind its position, piece by piece. Only one event loop may use it."""
+    """Reads the rows after its position, piece by piece. Only one event loop may use it."""
 
     def __init__(
         self, feed: ChangeFeed, catch_up: CatchUp, choice: RowFilter, position: Position, steps: Steps
@@ -144,5 +144,5 @@ class Follower:
             begin = feed.begin
         piece = await self._catch_up.read(position, begin, self._choice.wants, _PIECE_BYTES)
         if piece is None and begin.generation == feed.end.generation:
-            raise PositionGone("too_old", "the rows behind that position are no longer kept, or are too many")
+            raise PositionGone("too_old", "the rows after that position are no longer kept, or are too many")
         return piece

@@ -22,7 +22,7 @@ from namesrv_stream.tables.change_rows import CHANGES_SCHEMA, iter_changes
 from namesrv_stream.tables.layout import PARTITIONS_PROPERTY, ROUTE_CHANGES, TOPIC_ID_PROPERTY, removed_app_id
 from namesrv_stream.tables.storage import Storage
 
-#: Removed brokers are kept for so long, in log time: as long as the fold keeps their registrations.
+#: Removed brokers are kept for this time, in log time: as long as the fold keeps their registrations.
 WINDOW_MS: Final = 86_400_000
 #: Maximum number of events that are kept; the stored ones may have starts and ends of brokers in addition.
 _KEPT: Final = 2_000

@@ -6,7 +6,7 @@ content as the server.
 A row's place is (partition, offset, seq) in the log. The fold writes the rows of a record to the table exactly once, so
 a place means the same row on every server and after every restart. A position is the first place of every partition
 that the follower does not have. It does not depend on a server, a version of the table or a batch. It is invalid in
-tables that were recreated (``rebuild``): they have another id, and the token contains the id.
+tables that were recreated (``rebuild``): they have a different id, and the token contains the id.
 
 A token is ``1.ID.PLACES``. ID is the first 16 digits of Delta's id of ``route_changes`` ("0" without a table). PLACES
 is, for every partition, ``offset``, or ``offset_seq`` in the middle of a record, joined by "-". Followers should treat
@@ -80,7 +80,7 @@ class Position(NamedTuple):
         return Position(self.generation, tuple(max(self.place(p), other.place(p)) for p in range(count)))
 
     def after(self, rows: Iterable[tuple[int, int, int]]) -> "Position":
-        """Return the position behind these rows: (partition, offset, seq), in log order within each partition."""
+        """Return the position after these rows: (partition, offset, seq), in log order within each partition."""
         last = {partition: Place(offset, seq + 1) for partition, offset, seq in rows}
         count = max([len(self.places), *(partition + 1 for partition in last)])
         return Position(self.generation, tuple(last.get(p) or self.place(p) for p in range(count)))
@@ -91,7 +91,7 @@ class Position(NamedTuple):
 
 
 def generation_of(table_id: str) -> str:
-    """Return the generation of a table: the first digits of Delta's id, a UUID. Recreated tables have another one."""
+    """Return a table's generation: the first digits of Delta's id, a UUID. Recreated tables have a different one."""
     return re.sub("[^0-9a-z]", "", table_id.lower())[:16] or _NO_TABLE
 
 

@@ -43,7 +43,7 @@ INITIAL_STATE_SCHEMA: Final = pa.schema(
     [("partition", pa.int32()), ("broker_name", pa.string()), ("content", pa.binary())]
 )
 
-#: After so many folds, a worker has loaded all modules.
+#: After this many folds, a worker has loaded all modules.
 _LOADING_FOLDS: Final = 3
 _CHUNK_ROWS: Final = 20_000  # changes in one output row: some megabytes
 
@@ -171,7 +171,7 @@ def _row(partition: int, **known: Any) -> Row:
     return Row(partition=partition, **(_NOTHING | known))
 
 
-_MAX_VALUE_BYTES: Final = 1 << 20  # a record may have 20 MiB; the log has it complete, at (partition, offset)
+_MAX_VALUE_BYTES: Final = 1 << 20  # a record may have up to 20 MiB; the log has it complete, at (partition, offset)
 _MAX_LIST_BYTES: Final = 32 << 20  # total size of values in one list; later dead letters have no values
 _MAX_REASON_CHARS: Final = 1_000  # a reason may quote a part of the record, which may be long
 

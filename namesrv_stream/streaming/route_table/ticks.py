@@ -21,7 +21,7 @@ from namesrv_stream.settings import Settings
 
 logger = logging.getLogger(__name__)
 
-#: A partition without folded records for so many intervals gets a tick in any case.
+#: A partition without folded records for this number of intervals gets a tick in any case.
 _QUIET_INTERVALS: Final = 2
 
 

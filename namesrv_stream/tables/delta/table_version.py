@@ -34,7 +34,7 @@ from namesrv_stream.tables.storage import Storage, one_line
 
 #: The job commits at least once a second. In between, other programs may make commits that only rearrange files.
 _COMMITS_OF_OTHERS: Final = 50
-#: If the newest version is damaged, so many versions before it are tried, and then those at distances of powers of two.
+#: If the newest version is damaged, this many versions before it are tried, then those at distances of powers of two.
 #: Going back too far costs the job only a longer fold, and 20 more steps cover a day of versions.
 _EACH_TRIED: Final = 100
 #: Number of commits that are searched for the damaged file; more than there are since the newest checkpoint.
@@ -104,7 +104,7 @@ class TableVersion:
         """Check that every file exists and has the size that the log records.
 
         Raises:
-            TableDamaged: A file is missing or has another size.
+            TableDamaged: A file is missing or has a different size.
             StoreUnreachable: The object store does not answer.
         """
         sizes = self.storage.sizes()
@@ -138,7 +138,7 @@ def open_version(storage: Storage, schema: pa.Schema, version: int | None = None
     if metadata.partition_columns:
         raise TableSchemaMismatch(str(storage), f"it is partitioned by {', '.join(metadata.partition_columns)}")
     if identity is not None and identity.table_id != str(metadata.id):
-        raise TableDamaged(str(storage), LOG, "is damaged: its commits belong to a table with another id")
+        raise TableDamaged(str(storage), LOG, "is damaged: its commits belong to a table with a different id")
     files = _listed_files(storage, table, None if is_rearranged else identity)
     topic_id, partitions, begins = _topic(storage, metadata.configuration)
     progress = {} if identity is None else identity.progress

@@ -24,7 +24,7 @@ from namesrv_stream.tools.agent.simulated_broker import (
 logger = logging.getLogger(__name__)
 
 _FIRST_VERSION: Final = 0
-# With up to so many brokers every event is logged at INFO, with more at DEBUG.
+# With up to this many brokers, every event is logged at INFO; with more, at DEBUG.
 MAX_LOGGED_BROKERS: Final = 20
 _POLL_S: Final = 0.01
 _UNREGISTER_AT_ONCE: Final = 200  # brokers; each may need a connection

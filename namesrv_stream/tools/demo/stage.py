@@ -81,16 +81,16 @@ class DemoProcess:
         return self._process.returncode
 
     def kill(self) -> None:
-        """Send SIGKILL: its connections close, it does not unregister."""
+        """Send SIGKILL: its connections close, and it does not unregister."""
         self._signal(signal.SIGKILL)
 
     def freeze(self) -> None:
-        """Send SIGSTOP: it sends no more heartbeats, its connections stay open."""
+        """Send SIGSTOP: it sends no more heartbeats, but its connections stay open."""
         self._is_frozen = True
         self._signal(signal.SIGSTOP)
 
     def thaw(self) -> None:
-        """SIGCONT."""
+        """Send SIGCONT: it continues."""
         self._is_frozen = False
         self._signal(signal.SIGCONT)
 
@@ -130,7 +130,7 @@ class DemoProcess:
 
 
 def up_arguments(data_dir: Path) -> list[str]:
-    """Return the arguments of `up` for an installation apart from others: own folder, free ports, loopback only."""
+    """Return the arguments of `up` for a separate installation: its own folder, free ports, loopback only."""
     sets = ("remoting.listen_host=127.0.0.1", "embedded_kafka.listen_port=0")
     flags = ["--data-dir", str(data_dir), "--remoting-port", "0", "--http-port", "0"]
     return ["up", *flags, *(argument for text in sets for argument in ("--set", text))]
@@ -208,7 +208,7 @@ class Stage:
             limit_s: Time limit in seconds.
 
         Returns:
-            Seconds until that was so.
+            Seconds until these brokers served it.
 
         Raises:
             StepFailed: The time limit passed before.

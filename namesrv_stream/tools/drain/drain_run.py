@@ -42,7 +42,7 @@ class Limits:
 
 
 class Progress:
-    """Prints lines with the time since the start: on stdout, or next to JSON on stderr."""
+    """Prints lines with the time since the start: on stdout, or on stderr if stdout is for JSON."""
 
     def __init__(self, *, as_json: bool) -> None:
         self._file = sys.stderr if as_json else sys.stdout
@@ -195,7 +195,7 @@ def named(topics: Iterable[str]) -> str:
 
 
 def _unknown(name: str, views: Mapping[str, BrokerView]) -> str:
-    """Return why there is no such broker; explains an address, which is no name."""
+    """Return why there is no such broker. For an address, the text says which broker has it."""
     for view in views.values():
         for broker in view.info.brokers.values():
             for broker_id, addr in broker.broker_addrs.items():

@@ -153,7 +153,7 @@ class TablesWatch:
         """Load the tables.
 
         Raises:
-            TableSchemaMismatch: A table has another schema than this version expects.
+            TableSchemaMismatch: A table has a different schema than this version expects.
         """
         snapshot = load_snapshot(tables_of(settings))
         self.exists = snapshot.version >= 0

@@ -37,7 +37,7 @@ def register(app: typer.Typer) -> None:
 def orphans(
     configuration: Configuration,
     days: Annotated[
-        int, typer.Option("--days", help="Topics asked for within so many days are no orphans.", min=1, max=3_650)
+        int, typer.Option("--days", help="Topics asked for within this many days are not orphans.", min=1, max=3_650)
     ] = 7,
     http: HttpOption = None,
     as_json: JsonOption = False,

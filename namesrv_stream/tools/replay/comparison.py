@@ -156,7 +156,7 @@ def state_difference(partition: int, offset: int, stored: bytes, folded: bytes) 
 
 
 def _state_fields(content: bytes) -> dict[str, Any]:
-    """Return the fields, with sorted lists: they are mappings, and a rebuilt state has them in another order."""
+    """Return the fields, with sorted lists: they are mappings, and a rebuilt state has them in a different order."""
     fields: dict[str, Any] = orjson.loads(content)
     return {name: sorted(v, key=repr) if isinstance(v, list) else v for name, v in fields.items()}
 

@@ -53,7 +53,7 @@ class ArchivedEvents:
 
         Raises:
             NotInHistory: The table does not exist.
-            TableSchemaMismatch: It is damaged, or has another schema than this version expects.
+            TableSchemaMismatch: It is damaged, or has a different schema than this version expects.
         """
         return cls(open_history_table(settings, BROKER_EVENTS))
 

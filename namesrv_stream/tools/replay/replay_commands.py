@@ -86,10 +86,10 @@ def replay(
 def rebuild(
     configuration: Configuration,
     accept_loss: Annotated[
-        bool, typer.Option("--accept-loss", help="Continue although records are missing that the job never folded.")
+        bool, typer.Option("--accept-loss", help="Continue even if records that the job never folded are missing.")
     ] = False,
     accept_differences: Annotated[
-        bool, typer.Option("--accept-differences", help="Continue although the log and the old tables differ.")
+        bool, typer.Option("--accept-differences", help="Continue even if the log and the old tables differ.")
     ] = False,
     source: SourceOption = Source.AUTO,
     as_json: JsonOption = False,

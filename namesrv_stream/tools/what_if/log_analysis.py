@@ -71,7 +71,7 @@ def analyse_log(
 
     Raises:
         KafkaUnreachable: Kafka does not answer.
-        TableSchemaMismatch: A table has another schema than this version expects.
+        TableSchemaMismatch: A table has a different schema than this version expects.
     """
     tables, partitions = tables_of(settings), settings.kafka.partitions
     snapshot = load_snapshot(tables)

@@ -144,7 +144,7 @@ def test_changes_after_the_history_are_read_from_route_changes(tmp_path: Path) -
 
 
 def test_rows_of_several_partitions_make_one_table(tmp_path: Path) -> None:
-    # murmur2: broker-a belongs into partition 1 of 2, broker-b into partition 0.
+    # murmur2: broker-a belongs in partition 1 of 2, broker-b in partition 0.
     names = {"broker-a": 0, "broker-b": 0}
     parts = [Log(partition=p, partitions=2) for p in range(2)]
     for number, name in enumerate(names):

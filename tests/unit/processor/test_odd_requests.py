@@ -90,8 +90,8 @@ NOT_AS_JAVA = [
             (a_broker_header(brokerAddr=""), "brokerAddr is missing"),
         )
     ),
-    Odd(R.REGISTER_BROKER, a_broker_header(brokerId=None), ERROR, "brokerId is missing or no number", {}),
-    Odd(R.REGISTER_BROKER, a_broker_header(brokerId=""), ERROR, "brokerId is missing or no number", {}),
+    Odd(R.REGISTER_BROKER, a_broker_header(brokerId=None), ERROR, "brokerId is missing or not a number", {}),
+    Odd(R.REGISTER_BROKER, a_broker_header(brokerId=""), ERROR, "brokerId is missing or not a number", {}),
 ]
 
 

@@ -519,7 +519,7 @@ def test_hash_takes_linear_time_on_hostile_bodies() -> None:
 
 @pytest.mark.parametrize("field", ["bname", "scope", "topic"])
 def test_a_text_of_a_static_topic_is_no_container(field: str) -> None:
-    with pytest.raises(BodyDecodeError, match=f"{field} is not a text"):
+    with pytest.raises(BodyDecodeError, match=f"{field} is not a string"):
         decoded(wrapped(f'{{"topicQueueMappingInfoMap":{{"t":{{"{field}":{{"a":1}}}}}}}}'))
 
 

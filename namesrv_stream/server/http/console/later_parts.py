@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 _TIMEOUT_S: Final = 2.0
 _MOST_BYTES: Final = 1 << 20
 _FRESH_MS: Final = 2_000
-#: Without a commit for so long, a difference is more than the time between two requests.
+#: If there was no commit for this time, the time between two requests does not explain a difference.
 _STALE_MS: Final = 10_000
 
 

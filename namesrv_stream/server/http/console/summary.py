@@ -21,7 +21,7 @@ _MEANING: Final = {
     "kafka": "accepts every event",
     "tables": "contain what the job has folded",
     "job": "folds events into routes",
-    "guard": "keeps brokers when too many seem to end at once",
+    "guard": "keeps brokers when too many seem to fail at once",
     "address_views": "tell clients of other networks the addresses that they can reach",
 }
 TONES: Final[dict[str, Tone]] = {"ok": "good", "degraded": "warn", "failed": "bad"}

@@ -51,7 +51,7 @@ def test_a_text_is_cast(value: object, expected: str | None) -> None:
 
 @pytest.mark.parametrize("value", [[], {}, ["a"]])
 def test_container_is_not_cast_to_text(value: object) -> None:
-    with pytest.raises(ValueError, match="is not a text"):
+    with pytest.raises(ValueError, match="is not a string"):
         as_text(value)
 
 

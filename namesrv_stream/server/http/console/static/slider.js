@@ -24,6 +24,6 @@ function effect(row, now) {
   const count = brokers === 1 ? "1 live broker" : `${brokers.toLocaleString()} live brokers`;
   const often = Number(row.expiries) === 1 ? "once" : `${Number(row.expiries).toLocaleString()} times`;
   const dead = now && row.timeout !== now.timeout ? ` A dead broker would be seen ${row.timeout} after its last heartbeat, not ${now.timeout}.` : "";
-  if (!brokers) return `No live broker was silent for so long: none would have been expired.${dead}`;
+  if (!brokers) return `No live broker was silent for that long: none would have been expired.${dead}`;
   return `${count} would have been expired, ${often} in all, and come back with the next registration.${dead}`;
 }
