@@ -227,7 +227,7 @@ def live_key_from(fields: Mapping[str, Any]) -> LiveKey:
 
 
 HEARTBEATS_KIND = "broker_heartbeats"
-#: The most heartbeats that a server puts into one record.
+#: The maximum number of heartbeats that a server puts into one record.
 MAX_ITEMS: Final = 2_000
 
 _PROOFS: Final[Mapping[str, Proof]] = {str(p): p for p in Proof}

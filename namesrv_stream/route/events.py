@@ -210,7 +210,7 @@ class ServerStopped:
 
 @dataclass(frozen=True, slots=True)
 class Tick:
-    """Everything that the server received before this is in the log; sent to every partition about twice a second.
+    """The log contains everything that the server received before this; sent to every partition about twice a second.
 
     Attributes:
         address: The server's remoting address for the list of name servers, ``host:port``; "" keeps it off the list.

@@ -50,7 +50,7 @@ class PartHealth(Answer):
     reason: str | None = Field(None, description="why it is not ok, and what that means")
     run_book: str | None = Field(None, description="page and heading of the documentation that says what to do")
     since_ms: Ms | None = None
-    detail: str | None = Field(None, description="what it does, where there is a choice")
+    detail: str | None = Field(None, description="which implementation of the part runs, if there are several")
 
 
 class Health(Answer):
@@ -62,9 +62,9 @@ class Health(Answer):
     brokers: Count
     held_brokers: Count
     connections: Count
-    pending_events: Count = Field(description="accepted here, and not in a commit of the job yet")
-    version: int = Field(description="of route_changes; -1 before there is a table")
-    age_ms: Count = Field(description="since this server took over a commit of the job, or since its start")
+    pending_events: Count = Field(description="events accepted here that are not in a commit of the job yet")
+    version: int = Field(description="version of route_changes; -1 before there is a table")
+    age_ms: Count = Field(description="time since this server applied a commit of the job, or since its start")
     next_offsets: dict[str, Count]
 
 
@@ -121,7 +121,7 @@ class Topics(Answer):
     """A page of topic names, or all of them."""
 
     count: Count
-    next: str | None = Field(description="`after` of the next page; null where there is none")
+    next: str | None = Field(description="`after` of the next page; null if there is none")
     topics: list[str]
 
 
@@ -151,7 +151,7 @@ class EndOfBroker(Answer):
 class DrainOfBroker(Answer):
     """The record of a drain of the broker name, which `drain --undo` deletes."""
 
-    at: str | None = Field(description="since when; null, as by, if the KV entry is not a record of a drain")
+    at: str | None = Field(description="when it began; null, like `by`, if the KV entry is not a record of a drain")
     by: str | None
     topics: Count = Field(description="topics from which it took the write permission")
     writable_topics: Count = Field(description="how many of them have it again, because the broker registered again")
@@ -165,9 +165,9 @@ class BrokerProcess(Answer):
     broker_id: int | None
     broker_addr: str
     state: Literal["alive", "held", "ended"]
-    timeout_ms: int | None = Field(description="as it asked; null for the default")
-    expires_after_ms: Count = Field(description="the timeout in force, of observed time")
-    age_ms: int | None = Field(description="observed time since its last heartbeat at this server; null: none or ended")
+    timeout_ms: int | None = Field(description="the timeout that the broker requested; null for the default")
+    expires_after_ms: Count = Field(description="the timeout in force, in observed time")
+    age_ms: int | None = Field(description="observed time since its last heartbeat here; null without one or if ended")
     since_ms: int | None = Field(description="when it came up, epoch milliseconds; null if older, ended, or not known")
     is_older: bool = Field(description="it came up more than a day ago")
     servers: list[str]
@@ -189,19 +189,19 @@ class NameServerOfList(Answer):
     server_id: str
     server_epoch: Ms
     status: str = Field(description="talking, silent, lost or stopped")
-    address: str = Field(description="as it advertises it; empty: none")
+    address: str = Field(description="the address that it advertises; empty if none")
     is_listed: bool
     why_not: str | None = Field(description="why it is not listed")
 
 
 class NameServerList(Answer):
-    """The name servers by the log, and what /rocketmq/nsaddr answers."""
+    """The name servers that the log knows, and what /rocketmq/nsaddr answers."""
 
     addresses: list[str] = Field(description="the answer of /rocketmq/nsaddr")
     source: Source = Field(description="this server: http.nsaddr is not set, and no server advertises an address")
     servers: list[NameServerOfList]
     unknown_unlisted: list[str] = Field(description="ids that an operator unlisted, and that no server has")
-    still_listed: list[str] = Field(description="ids that an operator unlisted, but without which the list is empty")
+    still_listed: list[str] = Field(description="ids that stay listed although unlisted: the list would be empty")
 
 
 # ---- /changes ----
@@ -221,7 +221,7 @@ class Changes(Answer):
     """Changes; none if there was no change within the waiting time."""
 
     position: Position
-    whole: bool = Field(description="false where more rows of the same commit follow")
+    whole: bool = Field(description="false if more rows of the same commit follow")
     rows: list[_row("Change", _CHANGE, _ALWAYS)]  # type: ignore[valid-type] # made of RouteChange
 
 

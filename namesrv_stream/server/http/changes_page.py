@@ -49,9 +49,9 @@ class RowsQuery(Query):
         description="Kinds of rows, separated by `,`; `*` for all. Default: all but `registration`.",
         examples=["queue_data"],
     )
-    cluster: str | None = Field(None, description="Of this cluster only.", examples=["c0"])
-    broker_name: str | None = Field(None, description="Rows about this broker name only.", examples=["broker-a"])
-    topic: str | None = Field(None, description="Rows about this topic only.", examples=["TopicTest"])
+    cluster: str | None = Field(None, description="Only rows about this cluster.", examples=["c0"])
+    broker_name: str | None = Field(None, description="Only rows about this broker name.", examples=["broker-a"])
+    topic: str | None = Field(None, description="Only rows about this topic.", examples=["TopicTest"])
 
     @property
     def choice(self) -> RowFilter:

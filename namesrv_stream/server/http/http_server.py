@@ -122,7 +122,7 @@ class DirectoryPage:
 
     @answers("/servers", (JSON, NameServerList))
     async def servers(self, request: Request) -> Response:
-        """Return the name servers by the log, and the addresses that clients receive."""
+        """Return the name servers that the log knows, and the addresses that clients receive."""
         known = self._fleet.name_servers()
         by_log: Source = "log" if any(server.is_listed for server in known) else "this server"
         found = NameServerList(

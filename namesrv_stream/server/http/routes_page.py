@@ -139,18 +139,18 @@ class RouteQuery(Query):
 
 
 class ClusterQuery(Query):
-    cluster: str | None = Field(None, description="Of this cluster only.", examples=["c0"])
+    cluster: str | None = Field(None, description="Only entries of this cluster.", examples=["c0"])
 
 
 class TopicsQuery(ClusterQuery):
-    prefix: str = Field("", description="Names that begin so.", examples=["Topic"])
-    limit: int | None = Field(None, ge=1, le=999_999_999, description="Most names in the answer.", examples=[1000])
-    after: str = Field("", description="Names after this one.", examples=["TopicTest"])
+    prefix: str = Field("", description="Only names with this prefix.", examples=["Topic"])
+    limit: int | None = Field(None, ge=1, le=999_999_999, description="Maximum number of names.", examples=[1000])
+    after: str = Field("", description="Only names after this one.", examples=["TopicTest"])
 
 
 class BrokersQuery(ClusterQuery):
     state: Literal["alive", "held", "ended", "any"] | None = Field(
-        None, description="Brokers in this state only; without, those alive or held.", examples=["held"]
+        None, description="Only brokers in this state. Default: alive or held.", examples=["held"]
     )
 
 

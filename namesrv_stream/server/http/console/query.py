@@ -41,10 +41,12 @@ class Question(Query):
 
     cluster: str = _text("Brokers, topics and events of this cluster only.", "c0")
     state: Literal["", "look", "late", "held", "ended", "unknown", "drained"] = Field(
-        "", description="Brokers in this state only.", examples=["late"]
+        "", description="Only brokers in this state.", examples=["late"]
     )
     find: str = _text("Brokers with this text in their cluster, name or address.", "broker-a")
-    shown: Literal["60", "300", "1000"] = Field("60", description="Most brokers on the page.", examples=["60"])
+    shown: Literal["60", "300", "1000"] = Field(
+        "60", description="Maximum number of brokers on the page.", examples=["60"]
+    )
     topics: Literal["", "all"] = Field("", description="`all` lists RocketMQ's own topics as well.", examples=["all"])
     find_topic: str = _text("Topics with this text in their name.", "Order")
     topic: str = _text("The topic whose route is shown.", "TopicTest")
