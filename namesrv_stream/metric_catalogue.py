@@ -142,7 +142,8 @@ METRICS: Final[Mapping[str, Metric]] = {
         "Topics with a route that clients have asked this server for since its start; /orphans lists the others.",
     ),
     "rocketmq_namesrv_listed_servers": Metric(
-        "gauge", "Name servers that are alive by the log and advertise an address for the list of name servers."
+        "gauge",
+        "Name servers that are alive according to the log and advertise an address for the list of name servers.",
     ),
     "rocketmq_namesrv_changes_total": Metric(
         "counter",

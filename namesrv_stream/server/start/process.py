@@ -178,7 +178,7 @@ class NameServerAddrs(NamedTuple):
     def reached_by(self, host: str, listed: Sequence[str] = ()) -> list[str]:
         """Return the name servers for a client that reached this one at the address ``host``.
 
-        These are the configured ones, or those that are ``listed`` by the log. Without both, it is only this server. If
+        These are the configured ones, or those that are ``listed`` in the log. Without both, it is only this server. If
         it listens on every address, ``host`` is used, because no other address is known to work for that client.
         """
         if known := self.configured or listed:
