@@ -18,11 +18,14 @@ def main() -> int:
     parser.add_argument("--first", type=int, default=1, help="the first seed (default: 1)")
     parser.add_argument("--seed", type=int, help="run only this seed")
     parser.add_argument("--brokers", type=int, help="number of brokers (default: drawn)")
-    parser.add_argument("--seconds", type=int, default=900, help="simulated time with faults (default: 900)")
+    parser.add_argument("--seconds", type=int, default=900, help="time with faults, before it is scaled (default: 900)")
+    parser.add_argument(
+        "--scale", type=int, help="how many times longer all intervals and timeouts are (default: drawn)"
+    )
     parser.add_argument("--processes", type=int, default=os.cpu_count(), help="default: all cores")
     parser.add_argument("--trace", help="file for the trace of --seed")
     args = parser.parse_args()
-    shape = Shape(args.brokers, args.seconds)
+    shape = Shape(args.brokers, args.seconds, scale=args.scale)
     if args.seed is not None:
         with ExitStack() as stack:
             write = None if args.trace is None else stack.enter_context(open(args.trace, "w", encoding="utf-8")).write

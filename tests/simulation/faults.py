@@ -73,7 +73,8 @@ class Faults:
         """Most faults are short; some are longer than every timeout."""
         if kind == "server with the same id":
             return _REFUSAL
-        return round(self.draws.choice((0.3, 2, 6, 20, 60, 150)) * (0.5 + self.draws.random()) * SECOND)
+        scale = self.draws.choice((1, min(self.world.plan.scale, 4)))
+        return round(self.draws.choice((0.3, 2, 6, 20, 60, 150)) * scale * (0.5 + self.draws.random()) * SECOND)
 
     def _end(self, number: int) -> None:
         found = self._ends.pop(number, None)

@@ -60,10 +60,11 @@ class Slot:
     interval_s: float
     topics: tuple[str, ...]
     padding: int = 0  # bytes by which its registrations are longer
+    default_timeout_ms: int = 120_000
 
     @property
     def known_timeout_ms(self) -> int:
-        return self.timeout_ms or 120_000
+        return self.timeout_ms or self.default_timeout_ms
 
 
 @dataclass(slots=True, eq=False)
@@ -166,7 +167,7 @@ class Life:
                 link.is_registered, link.registered_at = True, world.scheduler.now
             link.epoch = since
             link.acked.append(sent)
-            beat_s = min(3.0, slot.known_timeout_ms / 4_000) if slot.kind is Kind.BEATS else slot.interval_s
+            beat_s = min(slot.interval_s, slot.known_timeout_ms / 4_000) if slot.kind is Kind.BEATS else slot.interval_s
             await asyncio.sleep(beat_s * (0.7 + 0.3 * self._fleet.random.random()))
 
     async def _register(self, peer: Peer, part: Part) -> None:
@@ -192,7 +193,9 @@ class Life:
             return
         self.death, self.ended = death, self._fleet.world.scheduler.now
         calm = self._fleet.world.calm_for(self.slot.broker_name)
-        self.is_evident = death is not Death.SILENT and calm is not None and calm + 20 * SECOND <= self.ended
+        self.is_evident = (
+            death is not Death.SILENT and calm is not None and calm + self._fleet.world.slack <= self.ended
+        )
         self._fleet.world.scheduler.trace(f"broker {self.slot.number} dies {death.name}")
         for task in self._tasks:
             task.cancel()

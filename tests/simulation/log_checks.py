@@ -22,7 +22,7 @@ from tests.simulation.runtime.process import MS, SECOND
 if TYPE_CHECKING:
     from tests.simulation.checks import Checks
 
-#: The job commits progress without rows every second.
+#: The job commits progress without rows every second, unless the plan scales that.
 _PROGRESS: Final = 10 * SECOND
 #: A frozen server notices a close late, and the guard may hold a broker before it goes.
 _EVIDENCE: Final = 1_000 * SECOND
@@ -65,7 +65,7 @@ class LogChecks:
                     "tables cover what is in the log", f"partition {partition}: {covered} of {log.end} records"
                 )
                 return None
-            if covered < log.end and world.scheduler.now - log.at(covered).at > _PROGRESS:
+            if covered < log.end and world.scheduler.now - log.at(covered).at > _PROGRESS * world.plan.scale:
                 self._checks.fail("the log is folded", f"partition {partition}: {covered} of {log.end} records")
                 return None
             if log.first:
@@ -142,12 +142,13 @@ class LogChecks:
         """No broker expires that a working server heard within its timeout."""
         key, at = lease_key(row), self._world.kafka.log(row.partition).at(row.offset).at
         self._checks.done["no broker expires early"] += 1
+        scale = self._world.plan.scale  # a server logs the heartbeats with its next tick
         for life in self._fleet.of_key(key):
             timeout = life.slot.known_timeout_ms * MS
-            if life.began > at - timeout - 2 * SECOND or (life.ended is not None and life.ended < at):
+            if life.began > at - timeout - 2 * SECOND * scale or (life.ended is not None and life.ended < at):
                 continue
             for part in self._world.servers:
-                since = at - timeout + 1 * SECOND
+                since = at - timeout + 1 * SECOND * scale
                 if life.acked_between(part.name, since, at) and part.ran_between(since, at):
                     text = f"{life.addr} expired at {at / SECOND:.3f} s although {part.name} heard it"
                     self._checks.fail("no broker expires early", text)
@@ -157,14 +158,18 @@ class LogChecks:
         record = self._world.kafka.log(row.partition).at(row.offset)
         host = (row.broker_addr or "").partition(":")[0]
         self._checks.done["a close is evidence"] += 1
-        if not self._world.network.was_closed(host, record.at - _EVIDENCE, record.at):
+        if not self._world.network.was_closed(host, record.at - _EVIDENCE * self._world.plan.scale, record.at):
             text = f"nobody closed a connection of {host} before {record.at / SECOND:.3f} s"
             self._checks.fail("a close is evidence", text)
         event = record_of(record.value)
         if event.get("kind") != "broker_disconnected":
             return
         for name, begin, end in self._world.stalls:
-            if name == event["server_id"] and end - begin > _STALL and end <= record.at < end + _JUST_RESUMED:
+            if (
+                name == event["server_id"]
+                and end - begin > _STALL * self._world.plan.scale
+                and end <= record.at < end + _JUST_RESUMED
+            ):
                 text = f"{name} stood still until {end / SECOND:.3f} s and reported a close of {host} at once"
                 self._checks.fail("a close is evidence", text)
 

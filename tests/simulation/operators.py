@@ -24,6 +24,8 @@ from tests.simulation.world import Part
 
 NAMESPACE: Final = "SIMULATION"
 _PORT: Final = 9876
+#: A frozen server may have a request, or a record for Kafka, until it goes on.
+_TAKES_EFFECT: Final = 300 * SECOND
 #: mqadmin waits for 5 s.
 _ANSWER_S: Final = 5.0
 
@@ -34,16 +36,20 @@ class Entry:
 
     Attributes:
         value: The value after the last acknowledged change; None if it was deleted or never set.
-        possible: Values of later changes whose outcome is unknown.
+        open: (time, value) of changes whose outcome is unknown: they may still take effect.
         at: When the last change was acknowledged.
         generation: Kafka's generation then; if it has lost records since, the change may be lost.
     """
 
     value: str | None = None
-    possible: tuple[str | None, ...] = ()
+    open: tuple[tuple[int, str | None], ...] = ()
     at: int = 0
     generation: int = 0
     is_known: bool = False
+
+    @property
+    def possible(self) -> list[str | None]:
+        return [self.value, *(value for _, value in self.open)]
 
 
 class Operators:
@@ -59,6 +65,7 @@ class Operators:
         self.hung: list[str] = []
         self.wrong: list[str] = []
         self._fleet, self._world = fleet, fleet.world
+        self._patience_s = _ANSWER_S * fleet.world.plan.scale
         self._count = 0
 
     async def run(self, interval_s: float) -> None:
@@ -83,11 +90,13 @@ class Operators:
         value = None if is_delete else f"value-{self._count}"
         fields = {"namespace": NAMESPACE, "key": key} | ({} if value is None else {"value": value})
         generation = self._world.kafka.generation
-        entry = self.entries.setdefault(key, Entry())
-        entry.possible = (*entry.possible, value)
+        entry, now = self.entries.setdefault(key, Entry()), self._world.scheduler.now
+        before, entry.open = entry.open, (*entry.open, (now, value))
         answer = await self._ask(part, DELETE_KV if is_delete else PUT_KV, fields)
         if answer is not None and answer.code == SUCCESS:
-            self.entries[key] = Entry(value, (), self._world.scheduler.now, generation, True)
+            takes_effect = _TAKES_EFFECT * self._world.plan.scale
+            may_follow = tuple(change for change in before if now - change[0] < takes_effect)
+            self.entries[key] = Entry(value, may_follow, self._world.scheduler.now, generation, True)
             self._check_read(part, key, value)
 
     def _check_read(self, part: Part, key: str, value: str | None) -> None:
@@ -108,14 +117,14 @@ class Operators:
         calm, is_same_log = world.calm_since, not world.kafka.generation
         is_calm = calm is not None and calm + 15 * SECOND <= since and is_same_log
         try:
-            answer = await peer.ask(code, fields, timeout_s=_ANSWER_S)
+            answer = await peer.ask(code, fields, timeout_s=self._patience_s)
         except PeerClosed:
             self.unknown += 1
             return None
         except TimeoutError:
             self.unknown += 1
             if part.process is process and world.was_working(part, since):
-                self.hung.append(f"{part.name} did not answer request {code} of {since} within {_ANSWER_S} s")
+                self.hung.append(f"{part.name} did not answer request {code} of {since} within {self._patience_s} s")
             return None
         finally:
             peer.close()

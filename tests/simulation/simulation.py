@@ -23,9 +23,12 @@ from tests.simulation.runtime.process import SECOND
 from tests.simulation.world import Plan, World
 
 _BEGIN: Final = 30 * SECOND
-#: Time without faults at the end: the longest timeout, a hold of the guard, and the slack.
+#: The longest timeout, a hold of the guard, and the slack.
 _QUIET: Final = 420 * SECOND
 _LAST_COMMIT: Final = 35 * SECOND  # every broker has registered again since the last change
+_MAX_TIMEOUT_MS: Final = 3_600_000  # liveness.max_timeout_ms
+#: How many times longer than by default the intervals and timeouts are; a seed draws one.
+_SCALES: Final = (1, 1, 4, 30)
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +56,7 @@ class Outcome:
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """How large and how rough a simulation is.
+    """How large and how rough a simulation is. All times are multiplied by the scale of the plan.
 
     Attributes:
         brokers: Number of brokers; None to draw it.
@@ -61,6 +64,7 @@ class Shape:
         kinds: The faults; None to draw some of all kinds.
         quiet_s: Time without faults at the end.
         pace_s: Mean time between two faults; None to draw it.
+        scale: The scale of the plan; None to draw it.
         stops: Whether a run ends with its first failure.
         plan: Number of servers and partitions, and settings, instead of those that the seed draws.
     """
@@ -70,6 +74,7 @@ class Shape:
     kinds: tuple[str, ...] | None = None
     quiet_s: int = _QUIET // SECOND
     pace_s: int | None = None
+    scale: int | None = None
     stops: bool = False
     plan: Plan | None = None
 
@@ -78,7 +83,7 @@ def simulate(seed: int, shape: Shape = Shape(), on_trace: Callable[[str], object
     """Run one seed."""
     began = process_time()
     draws = random.Random(f"plan {seed}")
-    drawn = _plan(draws)
+    drawn = _plan(draws, shape.scale)
     world = World(seed, shape.plan or drawn, on_trace)
     with simulated(world), _no_collection():
         run = _Run(world, draws, shape)
@@ -103,7 +108,8 @@ def simulate(seed: int, shape: Shape = Shape(), on_trace: Callable[[str], object
 class _Run:
     def __init__(self, world: World, draws: random.Random, shape: Shape) -> None:
         self.world, self._shape = world, shape
-        self.fleet = Fleet(world, _slots(draws, shape.brokers or draws.choice((3, 6, 12, 20))))
+        self._unit = SECOND * world.plan.scale
+        self.fleet = Fleet(world, _slots(draws, shape.brokers or draws.choice((3, 6, 12, 20)), world.plan.scale))
         self.operators, self.clients = Operators(self.fleet), Clients(self.fleet)
         self.checks = Checks(world, self.fleet, self.operators, self.clients)
         kinds = [k for k in shape.kinds or () if k in KINDS] or draws.sample(list(KINDS), draws.randint(1, 8))
@@ -111,7 +117,7 @@ class _Run:
         self._last = [kind for kind in shape.kinds or drawn if kind in LAST_FAULTS] if shape.duration_s else []
         self.faults = Faults(world, self.fleet, kinds)
         self._begin_at = draws.choice((3, 30, 30)) * SECOND  # early ones meet an installation that is being created
-        self._mean_interval = (shape.pace_s or draws.choice((8, 20, 60))) * SECOND
+        self._mean_interval = (shape.pace_s or draws.choice((8, 20, 60))) * self._unit
 
     def run(self) -> None:
         world, shape = self.world, self._shape
@@ -119,53 +125,54 @@ class _Run:
         world.start()
         for slot in self.fleet.slots:
             self.fleet.begin(slot, is_same_address=True)
-        operating = self._begin(self.operators.run(10.0))
-        self._begin(self.clients.run(3.0))
-        end = _BEGIN + shape.duration_s * SECOND
+        operating = self._begin(self.operators.run(10.0 * world.plan.scale))
+        self._begin(self.clients.run(3.0 * world.plan.scale))
+        end = _BEGIN + shape.duration_s * self._unit
         if shape.duration_s:
             self.faults.schedule(self._begin_at, end, self._mean_interval)
         for kind in self._last:
-            scheduler.at(end - 120 * SECOND, None, partial(self.faults.inject, kind))
+            scheduler.at(end - 120 * self._unit, None, partial(self.faults.inject, kind))
         self._until(end)
         self.faults.end_all()
         for slot in self.fleet.slots:
             if not self.fleet.now[slot.number].is_alive and scheduler.random.random() < 0.5:
                 self.fleet.begin(slot, is_same_address=scheduler.random.random() < 0.5)
-        self._until(scheduler.now + shape.quiet_s * SECOND)
+        self._until(scheduler.now + shape.quiet_s * self._unit)
         operating.cancel()
-        self._until(scheduler.now + _LAST_COMMIT)
+        self._until(scheduler.now + _LAST_COMMIT * world.plan.scale)
         if not (shape.stops and self.checks.failures):
             self.checks.check_end()
         world.end()
         self.fleet.process.kill()
 
     def _until(self, end: int) -> None:
-        """Run until a time, and check every second."""
+        """Run until a time, and check every second, or as often as the plan scales that."""
         scheduler = self.world.scheduler
         while scheduler.now < end and not (self._shape.stops and self.checks.failures):
-            scheduler.run(min(end, scheduler.now + SECOND))
+            scheduler.run(min(end, scheduler.now + self._unit))
             self.checks.check()
 
     def _begin(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
         return self.fleet.loop.create_task(work)
 
 
-def _plan(draws: random.Random) -> Plan:
+def _plan(draws: random.Random, scale: int | None) -> Plan:
     changes: dict[str, str] = {}
+    scale = scale or draws.choice(_SCALES)
     if draws.random() < 0.3:
         changes["liveness.guard_share_percent"] = "100"  # the guard is off
     if draws.random() < 0.2:
-        changes["liveness.server_lost_ms"] = "60000"
+        changes["liveness.server_lost_ms"] = str(60_000 * scale)
     if draws.random() < 0.3:
         changes |= {"remoting.max_frame_bytes": "150000", "remoting.partial_frames_bytes": "150000"}
     if draws.random() < 0.3:
-        changes["remoting.idle_timeout_ms"] = "40000"
+        changes["remoting.idle_timeout_ms"] = str(40_000 * scale)
     if draws.random() < 0.2:
         changes["name_server.support_acting_master"] = "true"
-    return Plan(draws.choice((1, 2, 2, 2, 3)), draws.choice((1, 1, 2, 3)), changes)
+    return Plan(draws.choice((1, 2, 2, 2, 3)), draws.choice((1, 1, 2, 3)), changes, scale)
 
 
-def _slots(draws: random.Random, count: int) -> list[Slot]:
+def _slots(draws: random.Random, count: int, scale: int) -> list[Slot]:
     slots = []
     for number in range(count):
         kind = draws.choice((Kind.REGISTERS, Kind.REGISTERS, Kind.BEATS, Kind.ASKS))
@@ -178,7 +185,10 @@ def _slots(draws: random.Random, count: int) -> list[Slot]:
         interval_s = draws.choice((10.0, 20.0, 30.0)) if timeout_ms is None or timeout_ms > 30_000 else 10.0
         topics = (f"topic-of-{name}", f"topic-of-{cluster}", "topic-of-all")
         padding = draws.choice((0, 0, 30_000))
-        slots.append(Slot(number, cluster, name, int(is_slave), kind, timeout_ms, interval_s, topics, padding))
+        if timeout_ms is not None:
+            timeout_ms = min(timeout_ms * scale, _MAX_TIMEOUT_MS)
+        shows = (kind, timeout_ms, interval_s * scale)
+        slots.append(Slot(number, cluster, name, int(is_slave), *shows, topics, padding, 120_000 * scale))
     return slots
 
 

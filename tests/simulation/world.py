@@ -23,9 +23,25 @@ from tests.simulation.runtime.process import SECOND, Machine, Process
 from tests.simulation.runtime.scheduler import Scheduler
 
 _T = TypeVar("_T")
+#: Time until a process is started again; twice as long after each one that ended soon.
 _RESTART: Final = 1 * SECOND
+_LONGEST_RESTART: Final = 32 * SECOND
+_SOON: Final = 40 * SECOND
 #: Where the tables are.
 TABLES: Final = "/simulation/tables"
+#: Settings that a plan scales, and their defaults.
+_SCALED: Final = {
+    "liveness.default_timeout_ms": 120_000,
+    "liveness.server_silent_ms": 15_000,
+    "liveness.server_lost_ms": 600_000,
+    "liveness.max_gap_ms": 2_000,
+    "liveness.tick_interval_ms": 505,
+    "remoting.idle_timeout_ms": 120_000,
+    "server.change_timeout_ms": 4_000,
+    "streaming.progress_commit_interval_ms": 1_000,
+    "streaming.compaction_interval_ms": 60_000,
+    "snapshot.stale_after_ms": 10_000,
+}
 #: Exit codes with which the parts may end: a failure that they report. A crash by a fault is -9.
 EXPECTED: Final = {
     "KafkaUnreachable",
@@ -44,11 +60,18 @@ class Plan:
 
     Attributes:
         changes: Settings other than the defaults.
+        scale: How many times longer than by default all intervals and timeouts are.
     """
 
     servers: int = 2
     partitions: int = 1
     changes: dict[str, str] = field(default_factory=dict)
+    scale: int = 1
+
+    def settings(self) -> dict[str, str]:
+        """Return the settings that differ from the defaults."""
+        times = {name: str(default_ms * self.scale) for name, default_ms in _SCALED.items()} if self.scale > 1 else {}
+        return {"kafka.partitions": str(self.partitions)} | times | self.changes
 
 
 class Part:
@@ -71,6 +94,7 @@ class Part:
         self.identity = SimIdentityFile()
         self.ran: list[tuple[int, int | None]] = []  # start and end of every process
         self._world = world
+        self._restart_delay = _RESTART
 
     @property
     def is_working(self) -> bool:
@@ -116,8 +140,10 @@ class Part:
             return
         if process.exit_code != -9:
             world.exits.append((world.scheduler.now, self.name, process.exit_code, error))
+        has_ended_soon = world.scheduler.now - self.since < _SOON
+        self._restart_delay = min(2 * self._restart_delay, _LONGEST_RESTART) if has_ended_soon else _RESTART
         if self.is_wanted:
-            world.scheduler.after(_RESTART, self._restart)
+            world.scheduler.after(self._restart_delay, self._restart)
 
     def _restart(self) -> None:
         if self.is_wanted and not self.process.is_alive:
@@ -166,7 +192,7 @@ class World:
         self.stalls: list[tuple[str, int, int]] = []
         self.exits: list[tuple[int, str, int | None, BaseException | None]] = []
         self.kafka.on_append = lambda partition: self.spark.wake()
-        changes = self._changes = {"kafka.partitions": str(plan.partitions)} | plan.changes
+        changes = self._changes = plan.settings()
         self.servers: list[Part] = []
         for number in range(1, plan.servers + 1):
             host = f"10.0.0.{number}"
@@ -174,6 +200,11 @@ class World:
             self.servers.append(Part(self, f"s{number}", Machine(self.scheduler, f"m{number}", host), settings))
         job_machine = Machine(self.scheduler, "m0", "10.0.0.100")
         self.job = Part(self, "job", job_machine, settings_of("job", job_machine.host, changes))
+
+    @property
+    def slack(self) -> int:
+        """Time for commits, ticks and queries, in addition to timeouts, until all servers know a change."""
+        return (15 + 5 * self.plan.scale) * SECOND
 
     @property
     def parts(self) -> list[Part]:

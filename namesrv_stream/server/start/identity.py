@@ -130,8 +130,8 @@ class LogGuard:
 
 #: Every server writes its ticks to every partition, so watching one partition suffices.
 _PARTITION: Final = 0
-#: A server without a tick in this period before the end of the log is not writing to it.
-_RECENT_MS: Final = 5_000
+#: A server without a tick for this number of tick intervals before the end of the log is not writing to it.
+_RECENT_TICKS: Final = 10
 #: Number of tick intervals for which the log is watched if a server with this id wrote to it recently.
 _WATCHED_TICKS: Final = 4
 _POLL_S: Final = 0.1
@@ -180,7 +180,7 @@ def find_rival(settings: Settings, identity: Identity) -> int | None:
         first, end = reader.extent(_PARTITION)
         last = next(_read(reader, max(first, end - 1), end), None)
         if last is not None:
-            begin = reader.offset_at(_PARTITION, last.at_ms - _RECENT_MS)
+            begin = reader.offset_at(_PARTITION, last.at_ms - _RECENT_TICKS * interval_ms)
             for record in _read(reader, end if begin is None else begin, end):
                 earlier.take(record)
         if not earlier.ticks:
