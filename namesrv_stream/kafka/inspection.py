@@ -64,7 +64,7 @@ class InspectedLog:
         end: Partition → offset of its next record.
         newest_ms: Partition → LogAppendTime of its newest record, epoch milliseconds; without empty partitions.
         dead_letters_held: Number of records in the dead-letter topic.
-        has_commits: Whether the log shows that a job has committed, as ``shows_commits`` says.
+        has_commits: Whether the log shows that a job has committed, as ``log_shows_commits`` says.
     """
 
     servers: str
@@ -106,11 +106,11 @@ def inspect_log(settings: Settings) -> InspectedLog:
     except (KafkaError, OSError) as error:
         raise unreachable(settings, error) from None
     held = sum(last.values()) - sum(first.values())
-    has_commits = events is not None and shows_commits(settings)
+    has_commits = events is not None and log_shows_commits(settings)
     return InspectedLog(servers, brokers, events, dead_letters, earliest, end, newest_ms, held, has_commits)
 
 
-def shows_commits(settings: Settings) -> bool:
+def log_shows_commits(settings: Settings) -> bool:
     """Return whether the first and the newest records of the log show that a job has committed; blocks.
 
     Two kinds of ticks show it. The job logs ticks only when its tables exist, and a server advertises an address only
@@ -126,12 +126,12 @@ def shows_commits(settings: Settings) -> bool:
         with suppress(RecordsRemoved, TimeoutError):
             for begin, stop in (newest, head):
                 for batch in reader.batches(0, begin, stop):
-                    if show_commits(record.value for record in batch):
+                    if has_sign_of_commit(record.value for record in batch):
                         return True
     return False
 
 
-def show_commits(values: Iterable[bytes]) -> bool:
+def has_sign_of_commit(values: Iterable[bytes]) -> bool:
     """Return whether one of these records shows that a job has committed."""
     for value in values:
         if b'"tick"' in value:  # other records may be large

@@ -126,16 +126,7 @@ def build_core(settings: Settings, view: RouteView, ports: Ports) -> Core:
         on_expired=connections.close_expired,
         on_group_changed=notifier.group_changed,
     )
-    limits = GatewayLimits(
-        settings.kafka.partitions,
-        settings.server.publish_queue_records,
-        settings.server.publish_queue_bytes,
-        settings.kafka.max_message_bytes - ENVELOPE_BYTES,
-        settings.liveness.max_gap_ms,
-        settings.server.change_timeout_ms,
-        ports.gather_items,
-    )
-    address = advertised_address(settings.remoting, ports.listen_port)
+    address, limits = advertised_address(settings.remoting, ports.listen_port), _gateway_limits(settings, ports)
     gateway = Gateway(served, ports.identity, limits, ports.clock, peer_log, address)
     services = Services(
         name_server=name_server,
@@ -152,6 +143,18 @@ def build_core(settings: Settings, view: RouteView, ports: Ports) -> Core:
     queries = QueryMarks(name_server, responses)
     unmapped = UnmappedAddresses(name_server, settings.remoting.port_of_view_listener)
     return Core(name_server, served, gateway, connections, services, notifier, peer_log, queries, unmapped)
+
+
+def _gateway_limits(settings: Settings, ports: Ports) -> GatewayLimits:
+    return GatewayLimits(
+        settings.kafka.partitions,
+        settings.server.publish_queue_records,
+        settings.server.publish_queue_bytes,
+        settings.kafka.max_message_bytes - ENVELOPE_BYTES,
+        settings.liveness.max_gap_ms,
+        settings.server.change_timeout_ms,
+        ports.gather_items,
+    )
 
 
 def _name_server(settings: Settings, view: RouteView, ports: Ports) -> NameServer:

@@ -99,10 +99,7 @@ class _Server:
 
     async def run(self) -> int:
         settings = self._settings
-        loop = asyncio.get_running_loop()
-        stop = asyncio.Event()
-        for number in (signal.SIGTERM, signal.SIGINT):
-            loop.add_signal_handler(number, stop.set)
+        loop, stop = asyncio.get_running_loop(), _stop_signal()
         snapshot = await first_snapshot(tables_of(settings), stop)
         if snapshot is None:
             return 0
@@ -255,6 +252,14 @@ class _Server:
         logger.info("listening remoting=%s http=%s server_id=%s", *addresses.values(), self._identity.server_id)
         for name, sock in view_listeners.items():
             logger.info("listening for clients of address views listener=%s remoting=%s", name, address(sock))
+
+
+def _stop_signal() -> asyncio.Event:
+    """Return an event that a signal to stop sets."""
+    loop, stop = asyncio.get_running_loop(), asyncio.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, stop.set)
+    return stop
 
 
 #: Maximum of entries in the log at one time.

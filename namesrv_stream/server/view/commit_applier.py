@@ -14,7 +14,7 @@ from typing import Final, NamedTuple
 
 from namesrv_stream.clock import Clock
 from namesrv_stream.errors import KafkaUnreachable, NamesrvStreamError
-from namesrv_stream.kafka.inspection import shows_commits
+from namesrv_stream.kafka.inspection import log_shows_commits
 from namesrv_stream.metrics import Counters, Histogram, Samples
 from namesrv_stream.route.changes import ROUTE_KINDS, RouteChange
 from namesrv_stream.route.fold.folded_log import FoldedLog
@@ -146,7 +146,7 @@ async def search_missed_tables(settings: Settings, tables: TableStatus) -> None:
     if tables.version >= 0 or tables.missed_in or tables.failure():
         return
     try:
-        has_commits = await asyncio.to_thread(shows_commits, settings)
+        has_commits = await asyncio.to_thread(log_shows_commits, settings)
     except KafkaUnreachable:
         return
     if has_commits and tables.version < 0:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from namesrv_stream.kafka.inspection import show_commits
+from namesrv_stream.kafka.inspection import has_sign_of_commit
 from namesrv_stream.route.event_json import encode_event
 from namesrv_stream.route.events import JOB, Event, KvPut, Origin, ServerStarted, Tick
 
@@ -20,4 +20,4 @@ SERVER = Origin("s1", 7)
     ],
 )
 def test_ticks_of_the_job_and_of_listed_servers_show_commits(event: Event, is_sign: bool) -> None:
-    assert show_commits([b'{"kind":"tick"', encode_event(ServerStarted(SERVER)), encode_event(event)]) is is_sign
+    assert has_sign_of_commit([b'{"kind":"tick"', encode_event(ServerStarted(SERVER)), encode_event(event)]) is is_sign

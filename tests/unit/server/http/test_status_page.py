@@ -111,7 +111,7 @@ async def test_a_server_is_not_ready_while_it_misses_the_tables_of_a_job_that_ha
 ) -> None:
     served, is_found = HttpRig(), False
     served.rig.talk()
-    monkeypatch.setattr("namesrv_stream.server.view.commit_applier.shows_commits", lambda _: is_found)
+    monkeypatch.setattr("namesrv_stream.server.view.commit_applier.log_shows_commits", lambda _: is_found)
     settings = load_settings(environ={}).settings
     async with served.serving():
         await search_missed_tables(settings, served.tables)

@@ -18,9 +18,9 @@ from namesrv_stream.tables.layout import ROUTE_CHANGES
 from namesrv_stream.tables.route_writers import StateWriter
 from namesrv_stream.tables.snapshot import FoldStateRow
 from namesrv_stream.tools.doctor import log_and_tables
-from namesrv_stream.tools.doctor.brokers import contradictions, drains
 from namesrv_stream.tools.doctor.finding import Finding, Grade
 from namesrv_stream.tools.doctor.log_and_tables import history_tables, read_route_tables, route_tables
+from namesrv_stream.tools.doctor.registered_brokers import contradictions, drains
 from tests.support.builders import BASE, BEGIN_MS, READ_ONLY, S1, Log, a_registration
 from tests.support.history_tables import HistoryOfLogs
 from tests.support.tables import TOPIC_ID, TablesOfLog, settings_in
