@@ -141,4 +141,11 @@ AUDIT_PLANTS: Final = (
         "figures = BatchFigures(self._server_epoch, writer.committed); self._log_settings()",
         ("second job",),
     ),
+    Plant(
+        "M7 one client's queries displace the known answers of all",
+        "server.native.known_answers:KnownAnswers.know",
+        "self._remove(next(iter(self._entries)))",
+        "self._entries.clear(), self._keys_of.clear(), setattr(self, 'known_bytes', 0)",
+        ("signing clients",),
+    ),
 )

@@ -125,12 +125,14 @@ class Checks:
         for name, found in (
             ("nothing hangs", [*self.operators.hung, *self.clients.hung]),
             ("own writes are read", self.operators.wrong),
+            ("an answer stays known", self.clients.wrong),
             ("nothing ends by itself", list(self._unexpected_exits())),
         ):
             for text in found:
                 self.fail(name, text)
         self.done["nothing hangs"] += self.operators.acked + self.clients.answers
         self.done["own writes are read"] += self.operators.acked
+        self.done["an answer stays known"] += self.clients.repeated
         self.done["nothing ends by itself"] += 1
         self._guests_are_refused()
         if self.world.kafka.generation and not self.world.job.is_working:

@@ -5,6 +5,7 @@ from collections import Counter
 from typing import Final
 
 from tests.simulation.fleet import Fleet, Slot
+from tests.simulation.operators import Clients
 from tests.simulation.part_faults import LAST_FAULTS, PART_FAULTS, End
 from tests.simulation.peer_faults import PEER_FAULTS
 from tests.simulation.runtime.process import SECOND
@@ -13,7 +14,9 @@ from tests.simulation.world import Part, World
 #: The faults that a seed draws from.
 KINDS: Final = {**PART_FAULTS, **PEER_FAULTS}
 #: What brokers do themselves, and what no part notices: the installation must work as well as without them.
-HARMLESS: Final = frozenset({"brokers die", "brokers restart", "unreadable records", "tables backed up"})
+HARMLESS: Final = frozenset(
+    {"brokers die", "brokers restart", "unreadable records", "tables backed up", "signing clients"}
+)
 #: While one of these is active, a server may start without the end of the log.
 OF_KAFKA: Final = frozenset(
     {kind for kind in KINDS if "Kafka" in kind} | {*LAST_FAULTS, "partition without leader", "acknowledgements lost"}
@@ -31,8 +34,8 @@ class Faults:
         active: Kinds of the faults that have not ended.
     """
 
-    def __init__(self, world: World, fleet: Fleet, kinds: list[str]) -> None:
-        self.world, self.fleet = world, fleet
+    def __init__(self, world: World, fleet: Fleet, clients: Clients, kinds: list[str]) -> None:
+        self.world, self.fleet, self.clients = world, fleet, clients
         self.draws: random.Random = world.scheduler.random
         self.counts: Counter[str] = Counter()
         self.leaderless = 0  # the partition that had no leader last

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from tests.simulation.fleet import Fleet
+from tests.simulation.product import SmallKnownAnswers
 from tests.simulation.remoting_peer import (
     ADD_WRITE_PERM,
     DELETE_KV,
@@ -16,10 +17,12 @@ from tests.simulation.remoting_peer import (
     SYSTEM_BUSY,
     WIPE_WRITE_PERM,
     Answer,
+    Peer,
     PeerClosed,
     connect,
+    encode,
 )
-from tests.simulation.runtime.process import SECOND
+from tests.simulation.runtime.process import SECOND, Process
 from tests.simulation.world import Part
 
 NAMESPACE: Final = "SIMULATION"
@@ -140,13 +143,19 @@ class Operators:
 
 
 class Clients:
-    """A client that asks for the routes of topics, and compares them with the brokers that it must find."""
+    """Clients that ask for the routes of topics.
+
+    Attributes:
+        wrong: Repeated queries that a server had to process again, although no route had changed.
+        hung: Queries that were neither answered nor ended by a close within 5 s, although the server worked.
+    """
 
     def __init__(self, fleet: Fleet) -> None:
-        self.answers = 0
+        self.answers = self.repeated = 0
         self.wrong: list[str] = []
         self.hung: list[str] = []
         self._fleet, self._world = fleet, fleet.world
+        self._known: dict[tuple[str, str], tuple[Process, int]] = {}
 
     async def run(self, interval_s: float) -> None:
         draws = self._fleet.random
@@ -174,3 +183,20 @@ class Clients:
         self.answers += 1
         if answer.code == SUCCESS:
             json.loads(answer.body)
+
+    async def repeat(self, part: Part, peer: Peer, topic: str) -> None:
+        """Repeat a query, which a server answers from memory until a change drops the answer."""
+        fields = {"topic": topic, "acceptStandardJsonOnly": "true"}
+        frame, place = encode(GET_ROUTE, 1, fields)[4:], (part.name, topic)
+        known, core = self._known.pop(place, None), part.core
+        if core is None:
+            return
+        answers = core.services.responses._routes
+        assert isinstance(answers, SmallKnownAnswers)
+        if known == (part.process, answers.drops):
+            self.repeated += 1
+            if answers.find(frame, 0) is None:
+                self.wrong.append(f"{part.name} does not know its answer to a repeated query for {topic} any more")
+        await peer.ask(GET_ROUTE, fields)
+        if answers.find(frame, 0) is not None:
+            self._known[place] = (part.process, answers.drops)

@@ -1,12 +1,13 @@
 """Faults of the network and of those who use the servers, and processes that should not be there."""
 
 from collections.abc import Iterator
+from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
 from tests.simulation.fleet import Death
 from tests.simulation.models.kafka_model import EVENTS
 from tests.simulation.part_faults import Begin, End
-from tests.simulation.remoting_peer import Peer, connect
+from tests.simulation.remoting_peer import GET_ROUTE, Peer, PeerClosed, connect
 from tests.simulation.runtime.process import MS, SECOND
 
 if TYPE_CHECKING:
@@ -144,6 +145,31 @@ def _strangers(faults: "Faults") -> End | None:
     return end
 
 
+def _signing_clients(faults: "Faults") -> End | None:
+    """A client signs its route queries, so that each one differs; meanwhile another client repeats its own query."""
+    world, part = faults.world, faults.server()
+    topics = [slot.topics[0] for slot in faults.fleet.slots]
+
+    async def ask() -> None:
+        peer = await connect(world.network, faults.fleet.process, "10.3.0.2", (part.machine.host, 9876))
+        try:
+            for number in range(100):
+                if number % 10 == 0:
+                    await faults.clients.repeat(part, peer, topics[0])
+                signature = f"{faults.draws.getrandbits(160):040x}"
+                fields = {"topic": topics[number % len(topics)], "AccessKey": "client", "Signature": signature}
+                await peer.ask(GET_ROUTE, fields)
+        finally:
+            peer.close()
+
+    async def come() -> None:
+        with suppress(OSError, PeerClosed, TimeoutError):
+            await ask()
+
+    faults.fleet.loop.create_task(come())
+    return lambda: None
+
+
 def _bad_records(faults: "Faults") -> End | None:
     kafka = faults.world.kafka
     for value in _bad_values():
@@ -169,5 +195,6 @@ PEER_FAULTS: Final[dict[str, Begin]] = {
     "server with the same id": _same_id,
     "second job": _stand_by,
     "strangers": _strangers,
+    "signing clients": _signing_clients,
     "unreadable records": _bad_records,
 }

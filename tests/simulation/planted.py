@@ -69,7 +69,7 @@ def find(plant: Plant, seeds: int, seconds: int = 240) -> tuple[int, Outcome | N
 
 
 def _shape(plant: Plant, seconds: int) -> Shape:
-    return Shape(6, seconds, plant.faults or None, quiet_s=200, pace_s=8, stops=True, plan=plant.plan)
+    return Shape(6, seconds, plant.faults or None, quiet_s=200, pace_s=8, scale=1, stops=True, plan=plant.plan)
 
 
 def main() -> int:

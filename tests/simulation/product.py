@@ -6,11 +6,12 @@ the job from its main program on, without Spark; tables, fold, view, gateway and
 
 import importlib
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, Final
 
+from namesrv_stream.server.native.known_answers import KnownAnswers
 from namesrv_stream.server.start.identity import Identity
 from namesrv_stream.settings import Settings, load_settings
 from namesrv_stream.settings.layers import Flag
@@ -90,6 +91,7 @@ def _replacements(world: "World") -> Iterator[tuple[str, str, Any]]:
     yield "server.main", "keep_all", _nothing
     yield "server.main", "build_core", world.build_core
     yield "server.main", "CommitApplier", world.build_applier
+    yield "server.net.response_cache", "KnownAnswers", SmallKnownAnswers
     yield "tables.storage", "Folder", lambda path: Folder(SimPath(world.disk, str(path)))  # type: ignore[arg-type]
     yield "tables.storage.folder", "os", os_of()
     yield "tables.storage.folder", "shutil", shutil_of()
@@ -133,6 +135,22 @@ class NoHttpServer:
 
     def stop(self) -> None:
         self.feed.close()
+
+
+class SmallKnownAnswers(KnownAnswers):
+    """A server's known answers. They are few, so that new ones displace old ones.
+
+    Attributes:
+        drops: How often a change has dropped answers.
+    """
+
+    def __init__(self) -> None:
+        super().__init__(max_bytes=60_000)
+        self.drops = 0
+
+    def forget(self, names: Collection[str] | None) -> None:
+        self.drops += 1
+        super().forget(names)
 
 
 class SimIdentityFile:

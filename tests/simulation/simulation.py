@@ -19,7 +19,7 @@ from tests.simulation.fleet import Fleet, Kind, Slot
 from tests.simulation.operators import Clients, Operators
 from tests.simulation.part_faults import LAST_FAULTS
 from tests.simulation.product import simulated
-from tests.simulation.runtime.process import SECOND
+from tests.simulation.runtime.process import MS, SECOND
 from tests.simulation.world import Plan, World
 
 _BEGIN: Final = 30 * SECOND
@@ -27,6 +27,8 @@ _BEGIN: Final = 30 * SECOND
 _QUIET: Final = 420 * SECOND
 _LAST_COMMIT: Final = 35 * SECOND  # every broker has registered again since the last change
 _MAX_TIMEOUT_MS: Final = 3_600_000  # liveness.max_timeout_ms
+#: The shortest and the longest time that a micro-batch of Spark takes; a seed draws one of these.
+_BATCHES: Final = ((15 * MS, 60 * MS), (100 * MS, 400 * MS), (300 * MS, 900 * MS))
 #: How many times longer than by default the intervals and timeouts are; a seed draws one.
 _SCALES: Final = (1, 1, 4, 30)
 
@@ -115,8 +117,9 @@ class _Run:
         kinds = [k for k in shape.kinds or () if k in KINDS] or draws.sample(list(KINDS), draws.randint(1, 8))
         drawn = [draws.choice(list(LAST_FAULTS))] if draws.random() < 0.1 else []
         self._last = [kind for kind in shape.kinds or drawn if kind in LAST_FAULTS] if shape.duration_s else []
-        self.faults = Faults(world, self.fleet, kinds)
+        self.faults = Faults(world, self.fleet, self.clients, kinds)
         self._begin_at = draws.choice((3, 30, 30)) * SECOND  # early ones meet an installation that is being created
+        world.spark.batch_delay = draws.choice(_BATCHES)
         self._mean_interval = (shape.pace_s or draws.choice((8, 20, 60))) * self._unit
 
     def run(self) -> None:

@@ -77,7 +77,7 @@ def examine(settings: Settings, urls: tuple[str, ...] = ()) -> Iterator[Finding]
     Args:
         urls: Servers to check, ``http://host:port``; if empty, the one of this data directory.
     """
-    from namesrv_stream.tools.doctor import brokers, log_and_tables, machine, running
+    from namesrv_stream.tools.doctor import log_and_tables, machine, registered_brokers, running
 
     yield machine.packages()
     yield machine.native_lane(settings)
@@ -94,8 +94,8 @@ def examine(settings: Settings, urls: tuple[str, ...] = ()) -> Iterator[Finding]
     rows = log_and_tables.read_route_tables(settings)
     log = yield from _log(settings)
     yield from log_and_tables.route_tables(settings, rows, log)
-    yield from brokers.contradictions(rows)
-    yield from brokers.drains(rows, SystemClock().now_ms())
+    yield from registered_brokers.contradictions(rows)
+    yield from registered_brokers.drains(rows, SystemClock().now_ms())
     yield from log_and_tables.history_tables(settings, rows, SystemClock().now_ms())
     yield from running.servers(settings, urls)
 
