@@ -162,7 +162,7 @@ class Checks:
                 is_refused = any(isinstance(each, DuplicateServerId) for each in errors)
                 if not is_refused and lived - guest.since > _REFUSAL:
                     self.fail("a guest is refused", f"a second {guest.name} ran for {(lived - guest.since) / SECOND} s")
-            elif self._has_never_committed(guest) and self._has_logged(b"119999"):
+            elif self._has_never_committed(guest) and self._has_logged(b"%d" % self.world.plan.older_timeout_ms):
                 self.fail(
                     "a guest is refused", f"a second job that never committed has logged its settings: {process.name}"
                 )

@@ -116,7 +116,7 @@ def _stand_by(faults: "Faults") -> End | None:
     world = faults.world
     if world.guests:
         return None
-    guest = world.add_guest("stand-by", "job", {"liveness.default_timeout_ms": "119999"})
+    guest = world.add_guest("stand-by", "job", {"liveness.default_timeout_ms": str(world.plan.older_timeout_ms)})
     return guest.crash
 
 

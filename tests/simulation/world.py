@@ -68,6 +68,11 @@ class Plan:
     changes: dict[str, str] = field(default_factory=dict)
     scale: int = 1
 
+    @property
+    def older_timeout_ms(self) -> int:
+        """The default timeout in the configuration of a second job, which is older."""
+        return 120_000 * self.scale - 1
+
     def settings(self) -> dict[str, str]:
         """Return the settings that differ from the defaults."""
         times = {name: str(default_ms * self.scale) for name, default_ms in _SCALED.items()} if self.scale > 1 else {}
