@@ -145,12 +145,13 @@ test: test-setup $(TEST_JARS) ## Everything: check, spark, integration, differen
 	if [ -n "$$failed" ]; then echo "failed:$$failed" >&2; exit 1; fi
 
 .PHONY: test-extra
-test-extra: test-setup $(VENV)/.console-installed $(VENV)/.moto-installed $(TEST_JARS) ## Slower than `test`: more examples of properties, a Go client (needs Go), slow replicas, Spark clusters, tables in S3, the console in Chromium
+test-extra: test-setup $(VENV)/.console-installed $(VENV)/.moto-installed $(TEST_JARS) ## Slower than `test`: more examples of properties, a Go client (needs Go), slow replicas, Spark clusters, tables in S3, the console in Chromium, 20 minutes of simulation
 	@command -v go >/dev/null || { echo "error: no Go for \`make test-extra\`; on Debian: apt-get install golang-go" >&2; exit 3; }
 	@command -v chromium chromedriver >/dev/null || { echo "error: no Chromium for \`make test-extra\`; on Debian: apt-get install chromium chromium-driver" >&2; exit 3; }
 	HYPOTHESIS_PROFILE=long $(PYTEST) tests/unit tests/fuzz --timeout 3600 $(ARGS)
 	DIFFERENTIAL_SEEDS="$$(seq -s' ' 11 60)" $(PYTEST) tests/differential/test_random_sequences.py --timeout 3600 $(ARGS)
 	$(PYTEST) tests/extra $(ARGS)
+	$(BIN)/python -m tests.simulation --first 1000 --seeds 100000 --minutes 20
 
 # Half an hour or more; an interrupted run continues. To repeat one run: make chaos SEED=1 ARGS="--only 3"
 .PHONY: chaos

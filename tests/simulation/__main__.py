@@ -3,13 +3,18 @@
 import argparse
 import os
 import sys
-from collections import Counter
+import time
+from collections import Counter, deque
 from collections.abc import Iterable, Iterator
-from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures import Future, ProcessPoolExecutor
 from contextlib import ExitStack
 from multiprocessing import get_context
+from typing import Final
 
 from tests.simulation.simulation import Outcome, Shape, simulate
+
+#: Number of seeds between two lines about the progress.
+_PROGRESS: Final = 50
 
 
 def main() -> int:
@@ -17,6 +22,7 @@ def main() -> int:
     parser.add_argument("--seeds", type=int, default=100, help="number of seeds (default: 100)")
     parser.add_argument("--first", type=int, default=1, help="the first seed (default: 1)")
     parser.add_argument("--seed", type=int, help="run only this seed")
+    parser.add_argument("--minutes", type=float, default=float("inf"), help="begin no seeds after this time")
     parser.add_argument("--brokers", type=int, help="number of brokers (default: drawn)")
     parser.add_argument("--seconds", type=int, default=900, help="time with faults, before it is scaled (default: 900)")
     parser.add_argument(
@@ -32,20 +38,26 @@ def main() -> int:
             outcome = simulate(args.seed, shape, write)
         return report([outcome])
     seeds = range(args.first, args.first + args.seeds)
-    return report(run_all(seeds, shape, args.processes))
+    return report(run_all(seeds, shape, args.processes, args.minutes))
 
 
-def run_all(seeds: range, shape: Shape, processes: int) -> Iterator[Outcome]:
-    """Run seeds on several processes, and yield the outcomes in order."""
-    if processes == 1:
-        yield from (simulate(seed, shape) for seed in seeds)
-        return
+def run_all(seeds: range, shape: Shape, processes: int, minutes: float = float("inf")) -> Iterator[Outcome]:
+    """Run seeds on several processes, and yield the outcomes in order. Begin none after some minutes."""
+    end = time.monotonic() + 60 * minutes
     with ProcessPoolExecutor(processes, get_context("spawn")) as pool:
-        yield from pool.map(simulate, seeds, [shape] * len(seeds), chunksize=4)
+        running = deque[Future[Outcome]]()
+        for seed in seeds:
+            if len(running) == 8 * processes:
+                yield running.popleft().result()
+            if time.monotonic() >= end:
+                break
+            running.append(pool.submit(simulate, seed, shape))
+        while running:
+            yield running.popleft().result()
 
 
 def report(found: Iterable[Outcome]) -> int:
-    """Print what was simulated. Return the exit code."""
+    """Print what was simulated, and the progress of long runs. Return the exit code."""
     faults, checks, figures = Counter[str](), Counter[str](), Counter[str]()
     outcomes = []
     for outcome in found:
@@ -56,7 +68,9 @@ def report(found: Iterable[Outcome]) -> int:
         for name, detail in outcome.failures:
             print(f"seed {outcome.seed}: {name}: {detail}", flush=True)
         if outcome.failures:
-            print(f"  again: .venv/bin/python -m tests.simulation --seed {outcome.seed}")
+            print(f"  again: .venv/bin/python -m tests.simulation --seed {outcome.seed}", flush=True)
+        if len(outcomes) % _PROGRESS == 0:
+            print(f"{len(outcomes)} seeds, {sum(faults.values()):,} faults", file=sys.stderr, flush=True)
     seconds, cpu_s = sum(o.seconds for o in outcomes), sum(o.cpu_s for o in outcomes)
     failed = [o.seed for o in outcomes if o.failures]
     print(
