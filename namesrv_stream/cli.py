@@ -59,7 +59,7 @@ PrintOption = Annotated[bool, typer.Option("--print", "-p", help="Print the effe
 
 app = typer.Typer(
     name="namesrv-stream",
-    help="A RocketMQ name server whose state is a stream.",
+    help="A name server for Apache RocketMQ, with Kafka, Spark and Delta Lake.",
     epilog="mqadmin's names, such as clusterList, are commands too: `namesrv-stream mqadmin --help`.",
     no_args_is_help=True,
     add_completion=False,

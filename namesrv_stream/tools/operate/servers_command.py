@@ -82,5 +82,5 @@ def print_servers(found: ServerList, *, wide: bool = False) -> None:
     for server_id in found.unknown_unlisted:
         print(f"no server has the id {safe(server_id)}, which is unlisted by a KV entry")
     for server_id in found.still_listed:
-        print(f"{safe(server_id)} is unlisted by a KV entry that does not count, because the list would be empty")
+        print(f"{safe(server_id)} stays listed: its KV entry has no effect, because the list would be empty")
     print(f"\n/rocketmq/nsaddr answers {safe(';'.join(found.addresses))} (from {found.source})")

@@ -26,7 +26,7 @@ def what_if(
         str, typer.Option("--since", help="Start of the analysis: 24h (ago), or a time.", metavar="WHEN")
     ] = "24h",
     every_broker: Annotated[
-        bool, typer.Option("--every-broker", help="Also for brokers that request a timeout of their own.")
+        bool, typer.Option("--every-broker", help="Include brokers that request a timeout of their own.")
     ] = False,
     plot: Annotated[
         Path | None, typer.Option("--plot", help="Write a plot of the silences and the timeouts.", metavar="FILE.html")
