@@ -104,7 +104,7 @@ def no_figures_text(settings: Settings, heard_from_ms: int, now_ms: int) -> str:
     return f"heartbeat figures were due by {instant(due_ms)}, but are missing: does the history process run?"
 
 
-#: The longest shown value: RocketMQ allows topics of 127 characters, and a text may contain some dozens of names.
+#: The longest shown value: RocketMQ allows topics of 127 characters, and a text may contain dozens of names.
 _MAX_CHARS: Final = 128
 _MAX_TEXT_CHARS: Final = 2_000
 

@@ -221,7 +221,7 @@ class Finding:
 
     @property
     def is_harmless(self) -> bool:
-        """Whether clients have a usable route all the same."""
+        """Whether clients have a usable route nevertheless."""
         return self.cause in (Why.NOTHING_WRONG, Why.CLIENT_CACHE)
 
 

@@ -69,7 +69,7 @@ def orphans(
 
 
 def _merged(reports: Sequence[OrphanReport]) -> list[Orphan]:
-    """Return the orphans of all servers: of queries those that no server was asked for, of routes those of any."""
+    """Return the orphans that any server reports; all servers must report those that depend on queries."""
     of_server = [frozenset(report.orphans) for report in reports]
     found = frozenset().union(*of_server)
     return sorted(
