@@ -70,7 +70,7 @@ config_app = typer.Typer(help="Show the configuration, and change it at run time
 app.add_typer(config_app, name="config")
 kv_app = typer.Typer(help="Read and change the KV table.", no_args_is_help=True)
 app.add_typer(kv_app, name="kv")
-mqadmin_app = typer.Typer(help="Commands under mqadmin's own names and flags.", no_args_is_help=True)
+mqadmin_app = typer.Typer(help="Run commands under mqadmin's own names and flags.", no_args_is_help=True)
 app.add_typer(mqadmin_app, name="mqadmin")
 
 # Every module of commands adds its own.

@@ -45,7 +45,7 @@ def orphans(
     """List unused topics and brokers, and dead routes.
 
     Name all servers with --http: clients choose one of them, so a topic counts as asked for if one server was asked.
-    A server counts from its start. Exit code 0, or 3 if a server does not answer.
+    A server counts queries from its start. Exit code 0, or 3 if a server does not answer.
     """
     urls = http_servers(http, None, configuration)
 

@@ -36,7 +36,7 @@ def what_if(
 ) -> None:
     """Replay the log with other timeouts.
 
-    Prints the false expiries and the detection time with every timeout, and a suggestion.
+    It prints the false expiries and the detection time with every timeout, and a suggestion.
     """
     # Imported here because Delta and Kafka take a second, which other commands do not need.
     from rich.console import Console
