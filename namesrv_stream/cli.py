@@ -59,7 +59,7 @@ PrintOption = Annotated[bool, typer.Option("--print", "-p", help="Print the effe
 
 app = typer.Typer(
     name="namesrv-stream",
-    help="A RocketMQ name server whose state is a stream.",
+    help="A name server for Apache RocketMQ, with Kafka, Spark and Delta Lake.",
     epilog="mqadmin's names, such as clusterList, are commands too: `namesrv-stream mqadmin --help`.",
     no_args_is_help=True,
     add_completion=False,
@@ -70,7 +70,7 @@ config_app = typer.Typer(help="Show the configuration, and change it at run time
 app.add_typer(config_app, name="config")
 kv_app = typer.Typer(help="Read and change the KV table.", no_args_is_help=True)
 app.add_typer(kv_app, name="kv")
-mqadmin_app = typer.Typer(help="Commands under mqadmin's own names and flags.", no_args_is_help=True)
+mqadmin_app = typer.Typer(help="Run commands under mqadmin's own names and flags.", no_args_is_help=True)
 app.add_typer(mqadmin_app, name="mqadmin")
 
 # Every module of commands adds its own.

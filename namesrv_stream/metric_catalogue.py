@@ -105,19 +105,19 @@ METRICS: Final[Mapping[str, Metric]] = {
     "rocketmq_namesrv_brokers": Metric(
         "gauge",
         "Broker processes by state: alive, held (by the mass-expiry guard), gone (ended within the last day; "
-        "falls by itself a day later).",
+        "decreases by itself a day later).",
         ("cluster", "state"),
     ),
     "rocketmq_namesrv_oldest_heartbeat_age_seconds": Metric(
         "gauge",
-        "Seconds since the last heartbeat of the broker that has been silent longest, of the cluster's "
-        "brokers that this server hears, by the time for which the server could listen.",
+        "Seconds since the last heartbeat of the broker that has been silent longest, among the cluster's "
+        "brokers that this server hears; only time in which the server could receive heartbeats counts.",
         ("cluster",),
     ),
     "rocketmq_namesrv_oldest_heartbeat_timeout_ratio": Metric(
         "gauge",
-        "Largest part of its own timeout that a broker has been silent for, of the cluster's brokers that "
-        "this server hears; a broker expires above 1.",
+        "Highest ratio of a broker's silence to its own timeout, among the cluster's brokers that this server "
+        "hears; a broker expires above 1.",
         ("cluster",),
     ),
     "rocketmq_namesrv_view_unmapped_addresses": Metric(
@@ -131,7 +131,7 @@ METRICS: Final[Mapping[str, Metric]] = {
     ),
     "rocketmq_namesrv_contradicting_brokers": Metric(
         "gauge",
-        "Brokers that report other topics than the routes have, without a new DataVersion; the routes keep the old.",
+        "Brokers that report other topics than the routes have, but no new DataVersion; the routes keep the old ones.",
     ),
     "rocketmq_namesrv_draining_brokers": Metric(
         "gauge", "Broker names with the record of a drain, which the command drain writes and drain --undo deletes."
@@ -147,7 +147,7 @@ METRICS: Final[Mapping[str, Metric]] = {
     ),
     "rocketmq_namesrv_changes_total": Metric(
         "counter",
-        "Rows of the table route_changes that this server took over from commits of the job, by kind of row, "
+        "Rows of the table route_changes that this server applied from commits of the job, by kind of row, "
         "its cause, and whether the key is gone.",
         ("kind", "cause", "gone"),
         (
@@ -161,11 +161,11 @@ METRICS: Final[Mapping[str, Metric]] = {
     ),
     # ---- publishing to the log ----
     "rocketmq_namesrv_kafka_up": Metric(
-        "gauge", "1 while Kafka takes this server's records of all partitions, otherwise 0."
+        "gauge", "1 while Kafka accepts this server's records in all partitions, otherwise 0."
     ),
     "rocketmq_namesrv_kafka_sessions_lost_total": Metric(
         "counter",
-        "Times that Kafka stopped taking this server's records.",
+        "Times that Kafka stopped accepting this server's records.",
     ),
     "rocketmq_namesrv_blind": Metric(
         "gauge",
@@ -182,7 +182,7 @@ METRICS: Final[Mapping[str, Metric]] = {
     ),
     "rocketmq_namesrv_publish_queue_limit_records": Metric(
         "gauge",
-        "Records that this server's queue for Kafka holds at most (advanced.server.publish_queue_records).",
+        "Maximum number of records in this server's queue for Kafka (advanced.server.publish_queue_records).",
     ),
     "rocketmq_namesrv_publish_oldest_seconds": Metric(
         "gauge",
@@ -190,7 +190,7 @@ METRICS: Final[Mapping[str, Metric]] = {
     ),
     "rocketmq_namesrv_pending_events": Metric(
         "gauge",
-        "Events that this server accepted and that no commit of the job covers yet.",
+        "Events that this server accepted and that no commit of the job contains yet.",
     ),
     "rocketmq_namesrv_unpublished_events": Metric(
         "gauge",
@@ -205,14 +205,14 @@ METRICS: Final[Mapping[str, Metric]] = {
     # ---- the tables ----
     "rocketmq_namesrv_snapshot_age_seconds": Metric(
         "gauge",
-        "Seconds since this server took over a commit of the job; before the first, since its start.",
+        "Seconds since this server applied a commit of the job; before the first, since its start.",
     ),
     "rocketmq_namesrv_snapshot_version": Metric(
         "gauge",
         "Version of the table route_changes that this server serves; -1 before there is one.",
     ),
     "rocketmq_namesrv_snapshot_commits_total": Metric(
-        "counter", "Commits of the job that this server took over.", (), ((),)
+        "counter", "Commits of the job that this server applied.", (), ((),)
     ),
     "rocketmq_namesrv_snapshot_reloads_total": Metric(
         "counter",
@@ -228,7 +228,7 @@ METRICS: Final[Mapping[str, Metric]] = {
     "rocketmq_namesrv_routes_behind_seconds_total": Metric(
         "counter",
         "Seconds for which this server lacked a change of a route that Kafka had already; its rate is the share of "
-        "time in which it may have told other routes than another server.",
+        "time in which it may have returned other routes than another server.",
     ),
     "rocketmq_namesrv_history_age_seconds": Metric(
         "gauge",
@@ -269,7 +269,7 @@ METRICS: Final[Mapping[str, Metric]] = {
     ),
     "rocketmq_namesrv_event_loop_lag_seconds": Metric(
         "histogram",
-        "Seconds by which the event loop's regular beats came late.",
+        "Seconds by which the event loop's regular timer fired late.",
     ),
     # ---- the HTTP port ----
     "rocketmq_namesrv_http_requests_total": Metric(
@@ -285,8 +285,8 @@ METRICS: Final[Mapping[str, Metric]] = {
     "rocketmq_namesrv_http_events_total": Metric(
         "counter",
         "HTTP peers that were turned away, by reason: too many connections, requests or streams; a request "
-        "that was not HTTP, came late, or named an unknown host; a reader that did not read; an answer that "
-        "failed.",
+        "that was not HTTP, came late, or named an unknown host; a client that did not read its answer; an "
+        "answer that failed.",
         ("event",),
         (
             *(("connection_refused",), ("request_broken",), ("request_late",), ("request_refused",)),

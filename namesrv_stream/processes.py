@@ -189,7 +189,7 @@ def job_lock(tables_dir: Path, remedy: str = "") -> AbstractContextManager[None]
 
 
 def history_lock(tables_dir: Path) -> AbstractContextManager[None]:
-    """Hold the lock of the history tables, likewise.
+    """Hold the lock of the history tables. The operating system releases it when the process ends.
 
     Raises:
         ConfigError: Another history process holds the lock, or the folder is not writable.

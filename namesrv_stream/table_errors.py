@@ -39,7 +39,7 @@ class TableDamaged(TableSchemaMismatch):
         self.damage = f"{file} {reason}"
         super().__init__(
             table,
-            f"{self.damage}; the job repairs what the log allows at its start, else stop it and run"
+            f"{self.damage}; restart the job, which repairs what the log allows; if it refuses, stop it and run"
             " `namesrv-stream rebuild`",
         )
 
@@ -57,7 +57,7 @@ class TablesTakenOver(NamesrvStreamError):
     def __init__(self, table: str, version: int) -> None:
         super().__init__(
             f"table {table}: version {version} is not this job's: another job has taken over these tables, or another"
-            " program has changed them; this one has written nothing after that and ends: let only one job run"
+            " program has changed them; this one has written nothing after that and ends: run only one job"
         )
         self.table = table
         self.version = version
@@ -96,7 +96,7 @@ class StateFromNewerVersion(NamesrvStreamError):
     def __init__(self, version: int, newest: int) -> None:
         super().__init__(
             f"the fold's state is of version {version}, this program reads up to {newest}: run the program that wrote"
-            " it, or stop the job and run this one's `namesrv-stream rebuild`: it makes state and tables from the log"
+            " it, or stop the job and run this one's `namesrv-stream rebuild`, which rebuilds both"
         )
         self.version = version
         self.newest = newest
@@ -120,7 +120,7 @@ class LogTruncated(NamesrvStreamError):
         else:
             found = f"begins at {earliest}: records were removed before they were folded; run"
         super().__init__(
-            f"partition {partition}: offset {wanted} is to be folded next but Kafka's log {found}"
+            f"partition {partition}: offset {wanted} must be folded next, but Kafka's log {found}"
             " `namesrv-stream rebuild --accept-loss` while the job is stopped, to continue with what Kafka has"
         )
         self.partition = partition
@@ -147,8 +147,8 @@ class LogReplaced(NamesrvStreamError):
         remedy = (
             RESTORE_OR_NEW_TABLES
             if is_other_topic
-            else "restore that log, or run `namesrv-stream rebuild --accept-loss` while the job is stopped, to go on"
-            " with what Kafka has"
+            else "restore that log, or run `namesrv-stream rebuild --accept-loss` while the job is stopped, to"
+            " continue with what Kafka has"
         )
         super().__init__(f"{reason}; {remedy}")
         self.reason = reason
@@ -167,8 +167,8 @@ class StateMissing(NamesrvStreamError):
 
     def __init__(self, partition: int, covered: int, earliest: int) -> None:
         super().__init__(
-            f"partition {partition}: route_state has no state at or before offset {covered}, to which route_changes"
-            f" reaches, that Kafka's log, which begins at {earliest}, could be folded from;"
+            f"partition {partition}: the job cannot start: Kafka's log begins at {earliest}, route_changes reaches to"
+            f" {covered}, and route_state has no state between these offsets;"
             " run `namesrv-stream rebuild` while the job is stopped"
         )
         self.partition = partition
@@ -177,7 +177,7 @@ class StateMissing(NamesrvStreamError):
 
 
 class NoStartPoint(NamesrvStreamError):
-    """The log has no offset 0, or a gap after it, and no stored fold state allows to fold it.
+    """The log has no offset 0, or a gap after it, and no stored fold state from which it can be folded.
 
     Attributes:
         partition: Kafka partition.
@@ -198,8 +198,8 @@ class NoStartPoint(NamesrvStreamError):
         remedy = "a running job writes one every minute" if possible is None else f"it can be from {possible} on"
         why = "" if gap is None else f" ({gap})"
         super().__init__(
-            f"partition {partition}: the log is whole from {earliest} on{why}, and route_state keeps no state{before}"
-            f" from which it could be folded; {remedy}"
+            f"partition {partition}: the log is complete from {earliest} on{why}, but route_state keeps no"
+            f" state{before} from which it could be folded; {remedy}"
         )
         self.partition = partition
         self.wanted = wanted

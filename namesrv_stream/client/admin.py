@@ -35,7 +35,7 @@ from namesrv_stream.remoting.headers import (
 
 T = TypeVar("T")
 
-#: As mqadmin. This product answers within 4 s (server.change_timeout_ms), also if the outcome is unknown by then.
+#: The same as mqadmin's. This product answers within 4 s (server.change_timeout_ms), even if the outcome is unknown.
 #: Source: rocketmq 5.3.3, DefaultMQAdminExt.timeoutMillis.
 ADMIN_TIMEOUT_MS: Final = 5_000
 

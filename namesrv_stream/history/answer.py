@@ -101,10 +101,10 @@ def no_figures_text(settings: Settings, heard_from_ms: int, now_ms: int) -> str:
     due_ms = minute_end_ms + interval_ms + _MINUTE_MS
     if due_ms >= now_ms:
         return f"the first heartbeat figures arrive by {instant(due_ms)}"
-    return f"no heartbeat figures of this time, due by {instant(due_ms)}: does the history process run?"
+    return f"heartbeat figures were due by {instant(due_ms)}, but are missing: does the history process run?"
 
 
-#: The longest shown value: RocketMQ allows topics of 127 characters, and a text may contain some dozens of names.
+#: The longest shown value: RocketMQ allows topics of 127 characters, and a text may contain dozens of names.
 _MAX_CHARS: Final = 128
 _MAX_TEXT_CHARS: Final = 2_000
 

@@ -188,7 +188,7 @@ def broker_changes_section(rows: Sequence[Row]) -> Section:
 
 
 def topic_changes_section(topic: str, changes: Sequence[Row]) -> Section:
-    """Return the rows of ``topic_changes.sql`` after the begin of the period."""
+    """Return the rows of ``topic_changes.sql`` after the start of the period."""
     rows = []
     for change in changes:
         reasons = [offer["reason"] for offer in change["offers"]]

@@ -65,7 +65,7 @@ def history(
 ) -> None:
     """Query the history: sessions, routes, outages, availability.
 
-    Without arguments: the availability of every broker.
+    Without arguments, it shows the availability of every broker.
     """
     as_csv = as_csv or raw_csv
     _check_flags(

@@ -42,7 +42,7 @@ def read_newest(settings: Settings, question: Question, names: Sequence[str]) ->
 
 
 def near_misses(names: Sequence[str], name: str) -> Sequence[str]:
-    """Return which of these names differ little from a name; blocks."""
+    """Return which of these names are similar to a name; blocks."""
     return _near(Database(), _table(names), name)
 
 

@@ -46,7 +46,7 @@ _HEAD_BYTES: Final = 4 * 1024
 
 
 def registration_hash(header: RegisterBrokerRequestHeader, body: bytes) -> str:
-    """Return 32 hexadecimal digits, equal for the same content; checksum, connection and time do not count.
+    """Return 32 hexadecimal digits, equal for the same content; checksum, connection and time are ignored.
 
     It identifies an unchanged registration, which the server need not decode. It is not cryptographic, which would take
     a third of the time of such a registration. A registration is compared only with the previous one of the same

@@ -1,4 +1,4 @@
-"""Digests of route tables: two tables have the same digest exactly if they have the same content.
+"""Digests of route tables: two tables have the same digest if and only if they have the same content.
 
 A digest is a tree of three levels: each part, each partition, the whole table. A part is a broker group or a KV
 namespace, or a partition's settings, name servers or brokers held by the guard. Two servers, or a server and a replay

@@ -40,7 +40,7 @@ class QueueData(NamedTuple):
 def shared_queue_data(read_queue_nums: int, write_queue_nums: int, perm: int, topic_sys_flag: int) -> QueueData:
     """Return one shared object for all topics with equal numbers.
 
-    A fleet has some hundred thousand entries, but few different ones. Sharing saves two thirds of their memory, and
+    A fleet has several hundred thousand entries, but few distinct ones. Sharing saves two thirds of their memory, and
     changes can be found by identity.
     """
     return QueueData(read_queue_nums, write_queue_nums, perm, topic_sys_flag)

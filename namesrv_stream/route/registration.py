@@ -1,7 +1,7 @@
 """What a registration changes in a broker group, and what it reports under the DataVersion of the last one.
 
-A broker must count up its DataVersion whenever its topics change. If it does not (apache/rocketmq#10438), the Java name
-server keeps the old queues and permissions, and does not report this.
+A broker must increment its DataVersion whenever its topics change. If it does not (apache/rocketmq#10438), the Java
+name server keeps the old queues and permissions, and does not report this.
 """
 
 from collections.abc import Mapping

@@ -41,7 +41,7 @@ def _fields(registration: Registration, topics: Mapping[str, Any]) -> dict[str, 
 
 def encode_registration(registration: Registration) -> str:
     """Return the JSON text of ``registration_fields``."""
-    # Many topics share few different values; each of these is encoded once.
+    # Many topics share few distinct values; each of these is encoded once.
     shapes = {q: orjson.Fragment(orjson.dumps(list(q))) for q in set(registration.topics.values())}
     return orjson.dumps(_fields(registration, {t: shapes[q] for t, q in registration.topics.items()})).decode()
 
@@ -92,7 +92,7 @@ def queue_data_from(value: Any, where: str) -> QueueData:
 
 
 def _topics(values: Mapping[str, Any]) -> Mapping[str, QueueData]:
-    """Return all topics. Many topics share few different values; each of these is checked once."""
+    """Return all topics. Many topics share few distinct values; each of these is checked once."""
     shapes: dict[tuple[int, int, int, int], QueueData] = {}
     topics: dict[str, QueueData] = {}
     for topic, value in values.items():

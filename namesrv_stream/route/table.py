@@ -142,7 +142,7 @@ class RouteTable:
             )
 
     def _index_topics(self, name: str, *, gone: Set[str], new: Set[str]) -> None:
-        """Update the index for topics that a broker name has no longer, and for those that it has from now on."""
+        """Update the index for topics that a broker name no longer has, and for those that it has from now on."""
         # Most of these topics have the same brokers, so they share one tuple of names, which is built once.
         after: dict[tuple[str, ...], tuple[str, ...]] = {}
         for topic in gone:

@@ -211,7 +211,7 @@ class _Server:
 
     async def _connect_kafka(self, gateway: Gateway, guard: LogGuard, has_kafka: bool) -> None:
         if not has_kafka:
-            gateway.kafka_is_away("Kafka was not usable when this server started, its log says why")
+            gateway.kafka_is_away("Kafka was not usable when this server started; the server's log says why")
         while not has_kafka:
             await asyncio.sleep(_KAFKA_RETRY_S)
             has_kafka = await has_topics(self._settings)

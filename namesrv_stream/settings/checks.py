@@ -75,7 +75,7 @@ def _check_tls(settings: Settings) -> Iterator[tuple[str, str]]:
         # Differs from RocketMQ, which without tls.server.authClient=true accepts any certificate.
         yield (
             "tls.trust_file",
-            f"tls.client_auth={tls.client_auth} needs certificates to verify those of clients with",
+            f"tls.client_auth={tls.client_auth} needs trusted certificates to verify clients' certificates",
         )
     if tls.key_password_file and tls.key_password.get_secret_value():
         yield "tls.key_password_file", "advanced.tls.key_password is set too: set only one of them"

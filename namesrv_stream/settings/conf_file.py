@@ -89,7 +89,7 @@ _NETTY: Final = "it tunes Netty, which is not used here"
 #: RocketMQ's other keys, each with the reason why it does nothing.
 WITHOUT_MEANING: Final[Mapping[str, str]] = {
     "rocketmqHome": "nothing is read from a RocketMQ installation",
-    "kvConfigPath": "KV entries are in the log; take those of a file over with `namesrv-stream kv import FILE`",
+    "kvConfigPath": "KV entries are in the log; import those of a file with `namesrv-stream kv import FILE`",
     "configStorePath": "the configuration is never written to a file",
     "productEnvName": "there is no cluster-test mode",
     "clusterTest": "there is no cluster-test mode",
@@ -100,7 +100,7 @@ WITHOUT_MEANING: Final[Mapping[str, str]] = {
     "scanNotActiveBrokerInterval": "nothing scans: a broker expires with the first event after its timeout, within a "
     "tick (advanced.liveness.tick_interval_ms)",
     "unRegisterBrokerQueueCapacity": "brokers unregister without a queue",
-    "enableControllerInNamesrv": "there is no controller inside; start RocketMQ's own beside",
+    "enableControllerInNamesrv": "this server contains no controller; run RocketMQ's own next to it",
     "serverWorkerThreads": _NO_POOLS,
     "serverCallbackExecutorThreads": _NO_POOLS,
     "serverSelectorThreads": _NO_POOLS,
@@ -141,10 +141,10 @@ TLS_COUNTERPARTS: Final[Mapping[str, Counterpart]] = {
 
 #: The keys for TLS that do nothing, with the reason.
 TLS_WITHOUT_MEANING: Final[Mapping[str, str]] = {
-    "tls.test.mode.enable": "no certificate is made up here: set tls.server.certPath and tls.server.keyPath",
-    "tls.server.authClient": "a client's certificate, where one is asked for, is always checked",
-    "tls.client.authServer": "a broker's certificate is checked where tls.client.trustCertPath says by which ones",
-    "tls.client.keyPassword": "put it into a file of its own, and name that by advanced.tls.calls_key_password_file",
+    "tls.test.mode.enable": "this server generates no certificate: set tls.server.certPath and tls.server.keyPath",
+    "tls.server.authClient": "if a client's certificate is requested, it is always verified",
+    "tls.client.authServer": "a broker's certificate is verified if tls.client.trustCertPath is set",
+    "tls.client.keyPassword": "put it into its own file, and set advanced.tls.calls_key_password_file to that file",
 }
 
 _AGREED: Final = frozenset({("tls.test.mode.enable", "false"), ("tls.server.authClient", "true")})

@@ -268,7 +268,7 @@ def late_history(settings: Settings, newest_ms: int, now_ms: int) -> str:
     """Return why the history tables lag behind; "" if they do not, or if nothing runs on this data directory.
 
     A history process that starts with the job has ``late_after_ms`` for its first data. Data that is older than
-    ``HISTORY_BEHIND_MS`` lags behind in any case, also while the process catches up after an outage.
+    ``HISTORY_BEHIND_MS`` lags behind in any case, even while the process catches up after an outage.
 
     Args:
         newest_ms: The end of their data, epoch milliseconds; 0 if there is none.

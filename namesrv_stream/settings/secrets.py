@@ -18,7 +18,7 @@ from namesrv_stream.settings.sections import AdminSettings, Settings
 ENVIRONMENT_PREFIX: Final = "NAMESRV_STREAM__"
 
 #: Names of passed-through options that contain one: sasl_plain_password, spark.hadoop.fs.s3a.secret.key, … Rather too
-#: many than too few: a misspelt one is a secret all the same.
+#: many than too few: a misspelt one is still a secret.
 _SECRET_NAME: Final = re.compile(
     r"pass|pasw|pwd|secret|token|credential|jaas|(account|access|private|api|keystore|encryption|customer)[._-]?key|\bsas\b",
     re.IGNORECASE,

@@ -77,7 +77,7 @@ STATE_SCHEMA: Final = _schema({"batch_id": _BATCH_ID, "state": _STATE})
 #: The rows of a batch before they are written.
 ROW_SCHEMA: Final = _schema({})
 
-#: Columns with few different values. Reading them as dictionaries saves most of the time and memory.
+#: Columns with few distinct values. Reading them as dictionaries saves most of the time and memory.
 _OF_FEW_VALUES: Final = ("kind", "cause", "cluster", "broker_name", "topic")
 
 

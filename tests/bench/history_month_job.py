@@ -55,12 +55,12 @@ class MonthJob:
                 self._writer.table.checkpoint()
 
     def compact(self) -> None:
-        """As each few minutes."""
+        """Compact the tables, as the job does every few minutes."""
         self._state.cover({0: self._log.fold_state()})
         join_small_files(self._writer.table, FILES_TO_JOIN, JOINED_BYTES)
 
     def clean_up(self) -> None:
-        """As each hour."""
+        """Clean up the tables, as the job does every hour."""
         self._state.cover({0: self._log.fold_state()})
         clean_up(self._settings, self._writer.table, self._state.table)
 

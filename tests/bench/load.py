@@ -45,7 +45,7 @@ class Kind:
     has_body: bool = False
 
     def __str__(self) -> str:
-        """As the load generator reads it."""
+        """Return the text that the load generator reads."""
         return f"{self.name}:{self.frames}:{self.choice}:{self.share!r}:{'body' if self.has_body else 'any'}"
 
 
@@ -68,7 +68,7 @@ class Stream:
     at_s: float | None = None
 
     def __str__(self) -> str:
-        """As the load generator reads it."""
+        """Return the text that the load generator reads."""
         at = "" if self.at_s is None else f":{self.at_s!r}"
         return f"{self.connections}:{self.depth}:{self.rate!r}{at}"
 

@@ -188,7 +188,7 @@ def _return(site: Site, broker: Broker) -> None:
 def test_contradiction(site: Site) -> None:
     """A broker returns with other queues and its old DataVersion, while the server is suspended."""
     topic = site.topic(site.broker, "WhyContradiction")
-    _wait_full(site, topic)  # ``register`` would count up a DataVersion that the broker does not store
+    _wait_full(site, topic)  # ``register`` would increment a DataVersion that the broker does not store
     blind_s = 2 * site.product.settings.liveness.max_gap_ms / 1000  # after a shorter pause the broker counts as gone
     with site.frozen("serve"):
         frozen_s = time.monotonic()

@@ -211,7 +211,7 @@ class Checks:
             yield f"thread {thread} of {process.name} failed: {failure!r}"
 
     def _acknowledged_is_there(self) -> None:
-        """What an operator was told to be done is in the routes of every server."""
+        """Every change that was acknowledged to an operator is in the routes of every server."""
         for part in self.world.servers:
             self._has_acknowledged(part, lambda _: True, "acknowledged change is there")
 
@@ -253,7 +253,7 @@ class Checks:
                 self.fail("a server forgets who is gone", f"{part.name} remembers {surplus[:3]}")
 
     def _commits_are_on_the_disk(self) -> None:
-        """What commits say is on the disk: a power cut would not damage it."""
+        """Everything that the commits refer to is durable: a power cut would not damage it."""
         found = self.world.as_job(lambda: self.world.disk.not_durable(TABLES, older_than_ms=10_000))
         self.done["a commit is on the disk"] += 1
         if found:

@@ -154,7 +154,7 @@ class LogChecks:
                     self._checks.fail("no broker expires early", text)
 
     def _close_has_evidence(self, row: RouteChange) -> None:
-        """A broker goes by a closed connection only if it or the network closed one, and the server could listen."""
+        """A closed connection removes a broker only if it or the network closed one, and the server could listen."""
         record = self._world.kafka.log(row.partition).at(row.offset)
         host = (row.broker_addr or "").partition(":")[0]
         self._checks.done["a close is evidence"] += 1

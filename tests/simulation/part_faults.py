@@ -230,7 +230,7 @@ def _back_up(faults: "Faults") -> End | None:
     return lambda: None
 
 
-#: Faults after which the job may need a person: they come once, at the end of a run.
+#: Faults after which the job may need an operator: each occurs once, at the end of a run.
 LAST_FAULTS: Final[dict[str, Begin]] = {
     "acknowledged records lost": _records_lost,
     "topic recreated": _topic_recreated,

@@ -1,4 +1,4 @@
-"""A fixed set of seeds finds nothing, planted faults are found, and a seed always plays the same."""
+"""A fixed set of seeds finds nothing, planted faults are found, and a seed always produces the same run."""
 
 import os
 import subprocess

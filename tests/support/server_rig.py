@@ -354,5 +354,5 @@ class Rig:
 
 
 async def turn() -> None:
-    """Run one turn of the event loop, which flushes due data."""
+    """Run one iteration of the event loop, which flushes due data."""
     await asyncio.sleep(0)

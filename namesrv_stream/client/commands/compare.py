@@ -224,7 +224,7 @@ def compare_servers(
 ) -> None:
     """Compare the content of name servers of any make.
 
-    Compares clusters, brokers, routes and KV entries of name servers of this product and of RocketMQ.
+    It compares clusters, brokers, routes and KV entries of name servers of this product and of RocketMQ.
     """
 
     async def ask(servers: NameServers) -> Comparison:

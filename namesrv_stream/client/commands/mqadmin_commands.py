@@ -53,7 +53,7 @@ def register(app: typer.Typer, mqadmin_app: typer.Typer) -> None:
 def topic_list(
     target: Target,
     has_clusters: Annotated[
-        bool, typer.Option("--clusterModel", "-c", help="With the cluster of every topic.")
+        bool, typer.Option("--clusterModel", "-c", help="Show the cluster of every topic.")
     ] = False,
     as_json: JsonOption = False,
 ) -> None:

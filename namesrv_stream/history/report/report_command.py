@@ -47,7 +47,7 @@ def report(
 ) -> None:
     """Report the availability of brokers against an objective.
 
-    Error budget, outages, flapping, missed heartbeats, delays.
+    The report has the error budget, outages, flapping, missed heartbeats and delays.
     """
     if cluster == "":
         raise ConfigError(COMMAND_LINE, "--cluster", "is empty")

@@ -120,13 +120,13 @@ def unobserved(figures: Figures) -> list[Row]:
 def _unobserved(figures: Figures) -> Iterator[tuple[str, int | None, int | None, str]]:
     requested, known, extent = figures.request.window, figures.known, figures.known.extent
     if extent.begin_ms is not None and requested.since_ms < extent.begin_ms:
-        text = "the history begins later than requested: no figure contains this time"
+        text = "the history begins later than requested: no figure includes this time"
         yield "before the history", requested.since_ms, extent.begin_ms, text
     if extent.lost_until_ms is not None:
         text = "changes were removed before the history read them: brokers that were down only then are not listed"
         yield "lost changes", extent.stored_to_ms, extent.lost_until_ms, text
     if extent.lags(requested.until_ms):
-        text = "the tables do not reach so far: no figure contains this time"
+        text = "the tables do not reach this far: no figure includes this time"
         yield "after the tables", extent.reaches_ms, requested.until_ms, text
     for row in figures.rows["unobserved"]:
         yield row["what"], row["begin_ms"], row["end_ms"], _meaning(row)
@@ -136,12 +136,12 @@ def _unobserved(figures: Figures) -> Iterator[tuple[str, int | None, int | None,
         yield "heartbeats", known.window.since_ms, known.window.until_ms, _NOT_COUNTED
     if gone := figures.rows["gone_before"][0]["brokers"]:
         text = f"{counted(gone, 'broker')} went down before and did not come back"
-        yield "gone before", None, known.window.since_ms, f"{text}: {plural(gone, 'it is', 'they are')} in no figure"
+        yield "gone before", None, known.window.since_ms, f"{text}: no figure includes {plural(gone, 'it', 'them')}"
 
 
 def _meaning(row: Row) -> str:
     if row["what"] == "state rebuilt":
         count = row["sessions"]
         begin = f"{counted(count, 'session')} {plural(count, 'begins or ends', 'begin or end')}"
-        return f"{begin} here by what was found, not by what happened, which is not known"
+        return f"{begin} here because of the state that was found; what really happened is not known"
     return _BLIND if row["what"] == "blind" else _NOT_COUNTED

@@ -1,4 +1,4 @@
--- What is known about a broker name at an instant: the newest row of each process and of the broker name itself, also of
+-- What is known about a broker name at an instant: the newest row of each process and of the broker name itself, including
 -- those that were gone by then; and the newest row about a topic that it has, which says whether an operator removed the
 -- write permission.
 WITH parts AS (

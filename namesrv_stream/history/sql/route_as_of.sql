@@ -1,4 +1,4 @@
--- What the route of a topic depended on at an instant: the newest row of each key, also of keys that were gone by then.
+-- What the route of a topic depended on at an instant: the newest row of each key, including keys that were gone by then.
 WITH offers AS (
   SELECT c.*
   FROM changes c

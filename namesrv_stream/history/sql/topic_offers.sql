@@ -1,4 +1,4 @@
--- What each broker name offers of a topic: one row for the begin of the time, and one for each moment at which that
+-- What each broker name offers of a topic: one row for the start of the time, and one for each moment at which that
 -- becomes something else. `offer` is null where it offers nothing; its `broker_addrs` are null where clients do not find
 -- the topic there: without queues, or without a registered broker. `reason` is the change that made it so: the topic's
 -- own row says most, for a broker that goes takes its queues with it.

@@ -47,7 +47,7 @@ def dumps_legacy(value: object) -> bytes:
 
     Raises:
         TypeError: A value or key has a type that no body contains.
-        RecursionError: The value is nested some hundreds of levels deep.
+        RecursionError: The value is nested hundreds of levels deep.
     """
     written = _legacy_by_orjson(value)
     return _legacy(value).encode("utf-8", "replace") if written is None else written
@@ -58,7 +58,7 @@ def dumps_strict(value: object) -> bytes:
 
     Raises:
         TypeError: A value or key has a type that no body contains.
-        RecursionError: The value is nested some hundreds of levels deep.
+        RecursionError: The value is nested hundreds of levels deep.
     """
     return _strict(value).encode("ascii")
 

@@ -218,7 +218,7 @@ def _watch_servers(step: FoldStep) -> None:
             silent.append(server_id)
         if clock.silent and quiet_ms >= state.settings.server_lost_ms:
             lost.append(server_id)
-    # After the loop, because of several servers that become silent at once, none vouches for brokers of another.
+    # After the loop: of several servers that become silent at once, none may vouch for brokers of another.
     for server_id in silent:
         _remove_unvouched(step, server_id)
     for server_id in lost:

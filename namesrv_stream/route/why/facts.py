@@ -42,9 +42,9 @@ class Known:
     """What the tables know about the name.
 
     Attributes:
-        rows: The newest row of each key that concerns the name, also of deleted keys.
-        near: Known names that differ little from the name; used only if no broker has ever registered it.
-        default_topic: As ``rows``, for the topic TBW102; used only if no broker has ever registered the name.
+        rows: The newest row of each key that concerns the name, including deleted keys.
+        near: Known names that are similar to the name; used only if no broker has ever registered it.
+        default_topic: Like ``rows``, for the topic TBW102; used only if no broker has ever registered the name.
         has_brokers: Whether any broker was registered.
     """
 

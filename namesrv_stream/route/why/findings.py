@@ -76,7 +76,7 @@ CATALOGUE: Final[Mapping[Why, Entry]] = {
         "check that brokers run, that their namesrvAddr names this server, and that they reach it",
     ),
     Why.NEAR_MISS: Entry(
-        "{name} is not known, but names that differ little are: {what}",
+        "{name} is not known, but similar names are: {what}",
         "correct the name in the client; upper and lower case matter",
     ),
     Why.ACCESS_DENIED: Entry(
@@ -154,8 +154,8 @@ CATALOGUE: Final[Mapping[Why, Entry]] = {
     Why.CONTRADICTION: Entry(
         "brokers report other queues, permissions or mappings than the route has, but no new DataVersion, so this name"
         " server ignores them, as Java's does: {what}",
-        "change any topic of the broker with `mqadmin updateTopic`, which counts its DataVersion up, or restart the"
-        " broker; `namesrv-stream config set take_over_contradictions true` makes name servers take such content over",
+        "change any topic of the broker with `mqadmin updateTopic`, which increments its DataVersion, or restart the"
+        " broker; `namesrv-stream config set take_over_contradictions true` makes name servers accept such content",
     ),
     Why.HELD_BY_GUARD: Entry(
         "the guard keeps brokers of {name} that appear to be dead: {what}",
@@ -221,7 +221,7 @@ class Finding:
 
     @property
     def is_harmless(self) -> bool:
-        """Whether clients have a usable route all the same."""
+        """Whether clients have a usable route nevertheless."""
         return self.cause in (Why.NOTHING_WRONG, Why.CLIENT_CACHE)
 
 

@@ -100,9 +100,9 @@ class Backlog:
 
     A tick states that the log contains everything that the server received before the tick. So a requested tick waits
     for every peer that is waiting at that moment: until one of its requests is processed, or it disconnects. A peer
-    with ever more requests delays a tick no longer than that; while it waits, a tick counts as a heartbeat of its
-    brokers. A peer that was read again for a whole beat and sent no request does not delay a tick either: it has sent
-    no complete request.
+    that keeps sending requests delays a tick no longer than that; while it waits, a tick counts as a heartbeat of its
+    brokers. A peer from which the server reads again also stops delaying a tick if it sends no complete request for a
+    whole beat (a call of ``when_worked_off``).
 
     Only one event loop may use it.
     """

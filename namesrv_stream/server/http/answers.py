@@ -20,7 +20,7 @@ from namesrv_stream.route.changes import Cause, ChangeKind, RouteChange
 Count = Annotated[int, Field(ge=0)]
 Ms = Annotated[int, Field(description="epoch milliseconds")]
 Addrs = Annotated[dict[str, str], Field(description="brokerId → host:port; 0 is the master")]
-Position = Annotated[str, Field(description="opaque; for `since`, at this server or another")]
+Position = Annotated[str, Field(description="opaque; pass it as `since`, to this server or another")]
 Clusters = Annotated[dict[str, dict[str, Addrs]], Field(description="cluster → broker name → brokerId → address")]
 Entries = dict[str, str]
 Namespaces = dict[str, Entries]
@@ -141,7 +141,7 @@ class EndOfBroker(Answer):
     """Why and when a broker was removed, and the position of the record in the log."""
 
     at_ms: Ms
-    cause: str = Field(description="as of rows of /changes")
+    cause: str = Field(description="as in rows of /changes")
     detail: str | None
     partition: Count
     offset: Count
@@ -168,7 +168,9 @@ class BrokerProcess(Answer):
     timeout_ms: int | None = Field(description="the timeout that the broker requested; null for the default")
     expires_after_ms: Count = Field(description="the timeout in force, in observed time")
     age_ms: int | None = Field(description="observed time since its last heartbeat here; null without one or if ended")
-    since_ms: int | None = Field(description="when it came up, epoch milliseconds; null if older, ended, or not known")
+    since_ms: int | None = Field(
+        description="when it came up, epoch milliseconds; null if `is_older`, ended, or not known"
+    )
     is_older: bool = Field(description="it came up more than a day ago")
     servers: list[str]
     contradictions: list[str] = Field(description="topics that contradict its DataVersion (docs/contradictions.md)")
@@ -201,7 +203,7 @@ class NameServerList(Answer):
     source: Source = Field(description="this server: http.nsaddr is not set, and no server advertises an address")
     servers: list[NameServerOfList]
     unknown_unlisted: list[str] = Field(description="ids that an operator unlisted, and that no server has")
-    still_listed: list[str] = Field(description="ids that stay listed although unlisted: the list would be empty")
+    still_listed: list[str] = Field(description="ids that stay listed despite a KV entry: the list would be empty")
 
 
 # ---- /changes ----

@@ -16,7 +16,7 @@ from typing import Final, Protocol
 from namesrv_stream.metrics import Histogram
 from namesrv_stream.server.native.known_answers import MAX_BYTES, KnownAnswers
 
-#: Connections served in one turn of the event loop: a limit, because everything else on the loop waits meanwhile.
+#: Connections served in one iteration of the event loop: a limit, because everything else on the loop waits meanwhile.
 _AT_ONCE: Final = 256
 #: One read of a connection.
 _READ_BYTES: Final = 4 * 1024
@@ -40,7 +40,7 @@ class PythonLane(KnownAnswers):
         super().__init__(max_bytes)
         self._epoll = select.epoll()
         self._loop: asyncio.AbstractEventLoop | None = None  # None before the start and after the end
-        self._fds: dict[int, int] = {}  # by connection id, also of those that are being returned
+        self._fds: dict[int, int] = {}  # by connection id, including those that are being returned
         self._handed_over: dict[int, tuple[LaneConnection, int]] = {}  # by file descriptor, with the number of the view
         self._active: set[LaneConnection] = set()
         self._answered = Histogram(bounds_ns)

@@ -87,7 +87,7 @@ def _shared(body: RegisterBrokerBody) -> RegisterBrokerBody:
     return replace(body, topics=dict(zip(map(intern, body.topics), queues, strict=True)))
 
 
-#: Longer requests are large. The longest query has some hundred bytes; 2,000 deflated topics take 20 kB.
+#: Longer requests are large. The longest query has several hundred bytes; 2,000 deflated topics take 20 kB.
 LARGE_BYTES: Final = 16 * 1024
 #: Maximum that is read in one iteration: some milliseconds of copying.
 _TURN_BYTES: Final = 2 << 20

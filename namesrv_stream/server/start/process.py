@@ -45,7 +45,7 @@ def prepare_imports() -> None:
 def keep_all() -> None:
     """Exclude all current objects from garbage collection, because they live as long as the process.
 
-    A full collection, which delays every answer, then takes 23 to 126 ms, not 270 to 820 ms.
+    A full collection, which delays every answer, then takes 23 to 126 ms instead of 270 to 820 ms.
     """
     gc.freeze()
 

@@ -43,7 +43,7 @@ class TableStatus:
         job: The job's latest figures; None if it has committed none since this server's start.
         refused_at_ms: When this server last noticed that the job refused a record, epoch milliseconds.
         missed_in: Where this server finds no tables, although the log shows that the job has committed; "" otherwise.
-        has_commit: Whether this server has taken over a commit of the job since its start.
+        has_commit: Whether this server has applied a commit of the job since its start.
         resumed_ms: When the tables last moved again after they were stale, epoch milliseconds; 0 if they never were.
     """
 
@@ -199,7 +199,7 @@ class HistoryAge:
 _STOP_S: Final = 1.0
 #: Maximum number of commits that are read but not applied yet.
 _READ_AHEAD: Final = 4
-#: Rows that are applied in one turn of the event loop; they take a few milliseconds.
+#: Rows that are applied in one iteration of the event loop; they take a few milliseconds.
 _ROWS_A_TURN: Final = 1_000
 
 
@@ -243,7 +243,7 @@ class CommitApplier:
         stopping.join(_STOP_S)
 
     async def run(self) -> None:
-        """Apply what the follower reads, one slice of a commit in every turn of the event loop."""
+        """Apply what the follower reads, one slice of a commit in every iteration of the event loop."""
         while True:
             taken = await self._read.get()
             if isinstance(taken, Snapshot):

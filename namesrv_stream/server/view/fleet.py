@@ -122,7 +122,7 @@ class Fleet:
         if server.status != "talking":
             return f"it is {server.status}"
         if server.server_id in self.unlisted:
-            return f"by the KV entry {UNLISTED}/{server.server_id}"
+            return f"unlisted by the KV entry {UNLISTED}/{server.server_id}"
         if server.address:
             return "it is stopping, or not complete yet"
         causes = "has just started, or does not find the job's commits (data.tables)"

@@ -85,7 +85,7 @@ class CatchUp:
         return stored if rows <= self._max_rows else None
 
 
-#: Approximate size of one piece; one turn of the event loop encodes it.
+#: Approximate size of one piece; one iteration of the event loop encodes it.
 _PIECE_BYTES: Final = 256 << 10
 
 

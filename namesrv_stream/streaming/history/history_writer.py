@@ -73,7 +73,7 @@ class History:
         self._tables = tables_of(settings)
         self._topic_id = self._source().topic_id
         if self._topic_id != extent.topic_id:
-            reason = f"is {extent.topic_id} in Kafka and {self._topic_id} in route_changes: they are of different logs"
+            reason = f"is {extent.topic_id} in Kafka and {self._topic_id} in route_changes: the logs are different"
             raise ConfigError(str(self._tables), "topic id", reason)
         ensure_history_tables(settings, self._topic_id)
         self._events = HistoryTable.open(self._tables, BROKER_EVENTS)

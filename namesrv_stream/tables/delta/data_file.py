@@ -41,7 +41,7 @@ class DataFile:
         modified_ms: Time of writing, epoch milliseconds.
         rows: Number of rows; None if the log does not contain it.
         lowest: Lowest value of each column of ``STATISTICS``; None if the log does not contain it.
-        highest: Highest values, likewise.
+        highest: Highest values, in the same form.
     """
 
     path: str

@@ -63,7 +63,7 @@ async def _run(data_dir: Path) -> int:
     output = Output()
     stage = Stage(output, data_dir, History(data_dir))
     code = 0
-    output.title("namesrv-stream: a RocketMQ name server whose state is a stream")
+    output.title("namesrv-stream: a name server for Apache RocketMQ, with Kafka, Spark and Delta Lake")
     try:
         for step in (_start, _register, _query, _kill, _freeze, _thaw, _leave, _show_history):
             await step(stage)

@@ -35,7 +35,7 @@ def doctor(
 ) -> int:
     """Check the installation and say what to fix.
 
-    Java, ports, Kafka and its topics, clocks, tables, versions.
+    It checks Java, ports, Kafka and its topics, clocks, tables and versions.
     """
     urls = named_http_servers(http, servers)
     settings = configuration.load().settings

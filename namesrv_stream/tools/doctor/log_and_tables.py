@@ -146,7 +146,7 @@ def object_store(settings: Settings) -> Iterator[Finding]:
     if is_kept_apart:
         yield fine(_AREA, f"{place} refuses to overwrite an object, so two jobs are kept apart")
     else:
-        text = f"{place} overwrites an object in spite of If-None-Match: two jobs would overwrite each other's commits"
+        text = f"{place} overwrites an object despite If-None-Match: two jobs would overwrite each other's commits"
         yield fault(_AREA, text, "upgrade the store, or use one with conditional writes")
 
 

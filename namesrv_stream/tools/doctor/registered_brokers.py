@@ -68,7 +68,7 @@ def _drain(name: str, record: DrainRecord | None, group: BrokerGroup, now_ms: in
         return warning(area, text, f"end the drain with {undo}, or continue it with --resume")
     if now_ms - _since_ms(record, now_ms) > _DAY_MS:
         text += ", for more than a day: clients send nothing to it"
-        return warning(area, text, f"end the drain with {undo}; if there is no such broker any more: {delete}")
+        return warning(area, text, f"end the drain with {undo}; if the broker no longer exists: {delete}")
     return note(area, text, f"{undo} ends the drain")
 
 

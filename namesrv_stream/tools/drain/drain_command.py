@@ -45,8 +45,8 @@ def drain(
 ) -> None:
     """Drain a broker: wait until it is safe to stop.
 
-    Removes its write permission at all name servers. Exit code 0 only if it is safe. The permission stays removed until
-    --undo.
+    It removes the write permission at all name servers. The exit code is 0 only if the broker is safe to stop. The
+    permission stays removed until --undo.
     """
     given = {"--undo": undo, "--resume": resume, "--force": force}
     given |= {"--poll-interval": undo and poll_interval is not None, "--quiet": undo and quiet is not None}

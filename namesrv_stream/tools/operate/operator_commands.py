@@ -180,7 +180,7 @@ def guard_release(
 ) -> None:
     """Remove the protected brokers of a cluster now.
 
-    For brokers that are really down. A broker that is alive returns with its next registration.
+    Use it for brokers that are really down. A broker that is alive returns with its next registration.
     """
     from namesrv_stream.tools.operate.operator_events import release
 

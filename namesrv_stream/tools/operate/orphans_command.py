@@ -45,7 +45,7 @@ def orphans(
     """List unused topics and brokers, and dead routes.
 
     Name all servers with --http: clients choose one of them, so a topic counts as asked for if one server was asked.
-    A server counts from its start. Exit code 0, or 3 if a server does not answer.
+    A server counts queries from its start. Exit code 0, or 3 if a server does not answer.
     """
     urls = http_servers(http, None, configuration)
 
@@ -69,7 +69,7 @@ def orphans(
 
 
 def _merged(reports: Sequence[OrphanReport]) -> list[Orphan]:
-    """Return the orphans of all servers: of queries those that no server was asked for, of routes those of any."""
+    """Return the orphans that any server reports; all servers must report those that depend on queries."""
     of_server = [frozenset(report.orphans) for report in reports]
     found = frozenset().union(*of_server)
     return sorted(

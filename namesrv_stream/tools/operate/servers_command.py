@@ -55,7 +55,7 @@ def register(app: typer.Typer) -> None:
 def servers(
     configuration: Configuration, http: HttpOption = None, wide: WideOption = False, as_json: JsonOption = False
 ) -> None:
-    """List the name servers and whether clients learn of them."""
+    """List the name servers, and whether they are on the list for clients."""
     url, *others = http_servers(http, None, configuration)
     if others:
         raise ConfigError(COMMAND_LINE, "--http", "expected one server, because all servers have the same list")
@@ -82,5 +82,5 @@ def print_servers(found: ServerList, *, wide: bool = False) -> None:
     for server_id in found.unknown_unlisted:
         print(f"no server has the id {safe(server_id)}, which is unlisted by a KV entry")
     for server_id in found.still_listed:
-        print(f"{safe(server_id)} is unlisted by a KV entry that does not count, because the list would be empty")
+        print(f"{safe(server_id)} stays listed: its KV entry has no effect, because the list would be empty")
     print(f"\n/rocketmq/nsaddr answers {safe(';'.join(found.addresses))} (from {found.source})")

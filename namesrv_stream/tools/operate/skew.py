@@ -197,7 +197,7 @@ def skew(
 ) -> int:
     """Compare what several servers serve.
 
-    Exit code 1 if they differ, 3 if one does not answer. Default of --http: the installation's server and those of
+    Exit code 1 if they differ, 3 if one does not answer. By default, it compares the installation's server and those of
     http.console_servers.
     """
     urls = http_servers(http, servers, configuration)

@@ -212,7 +212,7 @@ def status(
     configuration: Configuration,
     http: HttpOption = None,
     servers: OldHttpOption = None,
-    watch: Annotated[bool, typer.Option("--watch", help="Show it again every two seconds.")] = False,
+    watch: Annotated[bool, typer.Option("--watch", help="Refresh the output every two seconds.")] = False,
     everything: Annotated[bool, typer.Option("--all", help="Show every broker, however many there are.")] = False,
     wide: WideOption = False,
     as_json: JsonOption = False,

@@ -59,7 +59,7 @@ def why(
     ] = None,
     at: Annotated[
         str | None,
-        typer.Option("--at", help="Why at that time, from the tables: '2026-11-20 03:12', -2h, …", metavar="WHEN"),
+        typer.Option("--at", help="Answer for that time, from the tables: '2026-11-20 03:12', -2h, …", metavar="WHEN"),
     ] = None,
     http: HttpOption = None,
     as_json: JsonOption = False,

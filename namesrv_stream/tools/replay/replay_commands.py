@@ -42,7 +42,7 @@ def replay(
         list[str] | None,
         typer.Option(
             _FROM,
-            help="Compare from here on; may be repeated. Default: as early as the log can be folded.",
+            help="First offset to compare; may be repeated. Default: the first that can be folded.",
             metavar="[PARTITION:]OFFSET",
         ),
     ] = None,
@@ -50,7 +50,7 @@ def replay(
         list[str] | None,
         typer.Option(
             _TO,
-            help="Up to here, this offset excluded; may be repeated. Default: where the tables end.",
+            help="Offset after the last one to compare; may be repeated. Default: the end of the tables.",
             metavar="[PARTITION:]OFFSET",
         ),
     ] = None,
@@ -58,7 +58,7 @@ def replay(
         str | None,
         typer.Option(
             _TO_TIME,
-            help="Up to the first record of this time: '2026-11-20 03:12' (local), 03:12, -2h, ISO 8601, epoch ms.",
+            help="Compare up to the first record of this time, such as '2026-11-20 03:12' (local), 03:12, or -2h.",
             metavar="WHEN",
         ),
     ] = None,

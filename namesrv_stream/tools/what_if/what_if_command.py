@@ -26,7 +26,7 @@ def what_if(
         str, typer.Option("--since", help="Start of the analysis: 24h (ago), or a time.", metavar="WHEN")
     ] = "24h",
     every_broker: Annotated[
-        bool, typer.Option("--every-broker", help="Also for brokers that request a timeout of their own.")
+        bool, typer.Option("--every-broker", help="Include brokers that request a timeout of their own.")
     ] = False,
     plot: Annotated[
         Path | None, typer.Option("--plot", help="Write a plot of the silences and the timeouts.", metavar="FILE.html")
@@ -36,7 +36,7 @@ def what_if(
 ) -> None:
     """Replay the log with other timeouts.
 
-    Prints the false expiries and the detection time with every timeout, and a suggestion.
+    It prints the false expiries and the detection time with every timeout, and a suggestion.
     """
     # Imported here because Delta and Kafka take a second, which other commands do not need.
     from rich.console import Console

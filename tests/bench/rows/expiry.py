@@ -1,7 +1,7 @@
 """How long after its timeout a silent broker is gone from the routes of the server that heard it.
 
 Goal: p99 at most 1.5 s. 200 brokers with a timeout of 10 s each register and beat once at random moments of a minute,
-keep their connection and say nothing more; a client asks for the brokers of all clusters each few milliseconds. 300
+keep their connection and say nothing more; a client asks for the brokers of all clusters every few milliseconds. 300
 others live.
 Never early: an expiry before its timeout fails the run.
 """

@@ -56,7 +56,7 @@ def _percentiles(latencies: Sequence[int]) -> list[int]:
 
 
 def _exact(latencies: Sequence[int]) -> list[int]:
-    """As numpy.percentile with method="inverted_cdf"."""
+    """Return the same as numpy.percentile with method="inverted_cdf"."""
     ordered = sorted(latencies)
     return [ordered[max(math.ceil(fraction * len(ordered)), 1) - 1] for fraction in FRACTIONS]
 

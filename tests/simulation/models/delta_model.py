@@ -1,7 +1,7 @@
 """A model of delta-rs: it opens, creates, checkpoints and cleans up tables on a simulated disk.
 
 The product writes its commits and data files itself, and reads them itself while it follows a table. It uses delta-rs
-to open a table, to create one, for checkpoints and for VACUUM. As delta-rs, the model syncs nothing.
+to open a table, to create one, for checkpoints and for VACUUM. Like delta-rs, the model syncs nothing.
 """
 
 import base64

@@ -135,7 +135,7 @@ class SimKafka:
         self.create(EVENTS, len(before.logs), before.configs)
 
     def remove_until(self, partition: int, offset: int) -> None:
-        """Remove old records, as the retention does."""
+        """Remove old records, as Kafka's retention does."""
         log = self.log(partition)
         count = min(max(0, offset - log.first), len(log.records))
         del log.records[:count]

@@ -1,7 +1,7 @@
 """A model of Spark: a thread that folds what is in Kafka in micro-batches and calls the product's sink.
 
 The fold, the state's encoding, the sink and the commits are the product's. The model keeps the fold's state between two
-batches instead of encoding and decoding it for each one; it does so only where a state is put out, once a minute.
+batches instead of encoding and decoding it for each one; it does so only when it outputs a state, once a minute.
 """
 
 from collections.abc import Callable, Mapping

@@ -1,7 +1,8 @@
 """A disk that loses what was not synced.
 
-The product's ``Folder`` runs on it unchanged. The rules are those of ``docs/power-cuts.md``: after a power cut, names
-are a prefix of their changes in order, and a file whose data was not synced has none, a part or all of it.
+The product's ``Folder`` runs on it unchanged. The rules are those of ``docs/power-cuts.md``: after a power cut,
+the surviving changes of names are a prefix of all of them, and a file whose data was not synced has none, a part or all
+of its data.
 """
 
 import posixpath

@@ -1,7 +1,7 @@
 """TCP between simulated machines: connections with delay, cuts, half-open ends and flow control.
 
 A connection delivers its bytes in order; bytes of different connections overtake each other. While two machines are
-cut off from each other, bytes wait and connections stay open, as the kernel's retransmissions do it. A process that
+cut off from each other, bytes wait and connections stay open, as with the kernel's retransmissions. A process that
 ends closes its connections; a machine that loses power does not, so the other end learns of it only when it sends.
 """
 

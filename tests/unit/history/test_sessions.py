@@ -22,7 +22,7 @@ BROKER = a_registration()
 
 
 def minutes_of(ms: int | None) -> int | None:
-    """Convert an instant to minutes since the begin of the morning."""
+    """Convert an instant to minutes since the start of the morning."""
     return None if ms is None else (ms - BEGIN_MS) // MINUTE_MS
 
 

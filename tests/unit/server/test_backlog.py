@@ -1,4 +1,4 @@
-"""What waits to be worked on keeps its brokers alive, and ticks wait for what was received before them."""
+"""A request that waits to be processed keeps its brokers alive, and ticks wait for what was received before them."""
 
 from collections.abc import Iterable
 
@@ -13,9 +13,9 @@ from tests.support.server_rig import MemoryTransport, Rig, turn
 
 #: Shorter than what waits before the victim takes, in the clock's time.
 TIMEOUT_MS = 10_000
-#: A topic table that is worked on in several turns of the event loop.
+#: A topic table that is processed in several iterations of the event loop.
 LONG_TABLE = {f"a-topic-with-a-name-of-usual-length-{i}": a_topic() for i in range(4_000)}
-#: Registrations before the victim's, and turns of the loop for each tick: together some minutes of ticks.
+#: Registrations before the victim's, and iterations of the loop for each tick: together some minutes of ticks.
 STORM, TURNS_A_TICK = 50, 1
 VICTIM = "victim"
 

@@ -68,7 +68,7 @@ def _gone(number: int) -> RouteChange:
 
 
 async def _most_in_a_turn(work: Awaitable[None], counted: type[_Instant] | type[_Kind]) -> int:
-    """So often values were looked at in one turn of the loop."""
+    """So often values were looked at in one iteration of the loop."""
     done, most = asyncio.ensure_future(work), 0
     while not done.done():
         counted.looks = 0

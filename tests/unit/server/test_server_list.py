@@ -124,7 +124,7 @@ async def test_an_operator_takes_a_server_off_the_list_and_puts_it_back() -> Non
         served.rig.served.accept(KvDeleted(S1, UNLISTED, "s2"))
         again = (await served.get("/servers")).json()
     assert found["addresses"] == ["10.0.0.1:9876"]
-    assert found["servers"][1]["why_not"] == f"by the KV entry {UNLISTED}/s2"
+    assert found["servers"][1]["why_not"] == f"unlisted by the KV entry {UNLISTED}/s2"
     assert (found["unknown_unlisted"], found["still_listed"]) == (["nobody"], [])
     assert "No server has the id nobody, which is unlisted by a KV entry." in page
     assert again["addresses"] == list(ADDRESSES.values())
@@ -138,7 +138,7 @@ async def test_the_list_does_not_become_empty() -> None:
         page = (await served.get("/console/parts/servers")).body.decode()
     assert answer == b"10.0.0.1:9876;10.0.0.2:9876\n"
     assert found["still_listed"] == ["s1", "s2"]
-    assert "s2 is unlisted by a KV entry that does not count, because the list would be empty." in page
+    assert "s2 stays listed: its KV entry has no effect, because the list would be empty." in page
 
 
 async def test_a_server_that_stops_no_longer_names_itself() -> None:

@@ -125,7 +125,7 @@ def test_settings_without_effect_give_a_warning(tmp_path: Path) -> None:
         ("tls.server.keyPath=/c.key", "tls.cert_file", "is missing beside tls.key_file"),
         ("tls.client.certPath=/c.pem", "advanced.tls.calls_key_file", "is missing beside advanced.tls.calls_cert_file"),
         ("tls.enable=perhaps", "advanced.tls.calls", "'auto', 'plain' or 'tls'"),
-        ("tls.server.need.client.auth=require", "tls.trust_file", "needs certificates"),
+        ("tls.server.need.client.auth=require", "tls.trust_file", "needs trusted certificates"),
         ("advanced.tls.key_password=a\ntls.key_password_file=/f", "tls.key_password_file", "set only one of them"),
         ("tls.config.file=/absent/tls.properties", "tls.config_file", "/absent/tls.properties: No such file"),
         (

@@ -136,7 +136,7 @@ class ConsolePage:
         return StreamingResponse(self._steps.joined(pieces), media_type=_HTML, headers=HEADERS)
 
     async def _loaded(self) -> dict[str, Template]:
-        """Return all templates. The first request compiles them on a thread, which takes some tens of milliseconds."""
+        """Return all templates. The first request compiles them on a thread, which takes tens of milliseconds."""
         async with self._loading:
             if self._templates is None:
                 self._templates = await asyncio.to_thread(_load_templates)

@@ -80,7 +80,7 @@ WHY_ENDED: Final[Mapping[str, str]] = {
     Cause.UNREGISTERED: "unregistered",
     Cause.SERVER_LOST: "known only to a server that was lost",
     Cause.SERVER_SILENT: "known only to a server that stopped writing to Kafka",
-    Cause.STATE_REBUILT: "not there after a rebuild of the tables",
+    Cause.STATE_REBUILT: "missing after a rebuild of the tables",
 }
 _LONGEST: Final = 160
 

@@ -151,7 +151,7 @@ def test_files_of_a_stopped_kafka_with_this_log_are_fine(tables: TablesOfLog, mo
 
 
 def _store_topic_id(settings: Settings, encoded: str) -> None:
-    """As Kafka writes it."""
+    """Store a topic id in the file and the format that Kafka uses."""
     folder = settings.data.kafka_dir / "log" / f"{settings.kafka.broker_events_topic}-0"
     folder.mkdir(parents=True)
     (folder / "partition.metadata").write_text(f"version: 0\ntopic_id: {encoded}", encoding="ascii")

@@ -19,7 +19,7 @@ def test_a_row_says_whether_clients_are_told_of_the_server(capsys: pytest.Captur
     assert first.split() == ["ns-a", "10.0.0.1:9876", "talking", "2026-11-24", "15:40:10Z", "yes"]
     assert second.split("  ")[-1].strip() == "no: it is silent"
     assert "\x1b" not in unknown
-    assert still_listed == "ns-a is unlisted by a KV entry that does not count, because the list would be empty"
+    assert still_listed == "ns-a stays listed: its KV entry has no effect, because the list would be empty"
     assert nsaddr == "/rocketmq/nsaddr answers 10.0.0.1:9876 (from log)"
 
 

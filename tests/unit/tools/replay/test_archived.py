@@ -135,7 +135,7 @@ def test_gap_in_the_log_is_an_error(tables: HistoryOfLogs) -> None:
     assert [part.folded_from for part in outcome.partitions] == [COMPACTED] * 2
     assert gap in replay_text(outcome)
     assert any(note.startswith(gap) for note in replay_json(outcome)["notes"])
-    with pytest.raises(NoStartPoint, match=f"the log is whole from 200 on .{gap}.* at or before offset 220") as refused:
+    with pytest.raises(NoStartPoint, match=f"complete from 200 on .{gap}.* at or before offset 220") as refused:
         _replay(tables, Source.AUTO, 250, begin="220")
     assert refused.value.possible == COMPACTED
 

@@ -23,7 +23,7 @@ from tests.support.strategies_route import groups
 
 
 async def _turns(work: Awaitable[object]) -> int:
-    """Turns of the loop that others have meanwhile."""
+    """Iterations of the loop in which others run in the meantime."""
     done, turns = asyncio.ensure_future(work), 0
     while not done.done():
         await asyncio.sleep(0)
