@@ -132,8 +132,8 @@ TABLE_VIEWS: Final = (
     "SET TimeZone = 'UTC'",
     "CREATE TEMPORARY VIEW route_archive AS SELECT *, make_timestamptz(at_ms * 1000) AS at FROM route_archive_files",
     "CREATE TEMPORARY VIEW route_changes AS SELECT *, make_timestamptz(at_ms * 1000) AS at FROM route_changes_files",
-    "CREATE TEMPORARY VIEW heartbeat_minutes AS SELECT *, epoch_ms(minute) AS minute_ms, epoch_ms(first_at) AS first_at_ms, "
-    "epoch_ms(last_at) AS last_at_ms FROM heartbeat_minutes_files",
+    "CREATE TEMPORARY VIEW heartbeat_minutes AS SELECT *, epoch_ms(minute) AS minute_ms, "
+    "epoch_ms(first_at) AS first_at_ms, epoch_ms(last_at) AS last_at_ms FROM heartbeat_minutes_files",
 )
 
 

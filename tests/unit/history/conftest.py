@@ -72,7 +72,7 @@ def _pass(log: Log, alive: list[Registration], minutes: int, *, beats: bool = Tr
 
 @pytest.fixture(autouse=True, scope="module")
 def _started_duckdb() -> Iterator[None]:
-    """Starts DuckDB once for all connections of a module: that takes longer than most queries. Tables are not shared."""
+    """Starts DuckDB once per module, because that takes longer than most queries. Connections share no tables."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(duckdb, "connect", duckdb.connect().cursor)
         yield
