@@ -78,6 +78,12 @@ def _started_duckdb() -> Iterator[None]:
         yield
 
 
+@pytest.fixture(autouse=True)
+def _no_other_installation(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Lets commands run although something listens at the default port of this machine."""
+    monkeypatch.setattr("namesrv_stream.settings.installation.refuse_other_installation", lambda *of: None)
+
+
 @pytest.fixture(scope="session")
 def morning(tmp_path_factory: pytest.TempPathFactory) -> HistoryOfLogs:
     """The tables of ``morning_log``: ``route_changes`` is complete, the history tables lack the last minutes."""
