@@ -3,7 +3,9 @@ SHELL := bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
+ifndef AT_ONCE
 .NOTPARALLEL: # the check of prerequisites comes first
+endif
 MAKEFLAGS += --warn-undefined-variables --no-builtin-rules
 # Otherwise each process of the tests would compile all tests.
 unexport PYTHONDONTWRITEBYTECODE
@@ -69,7 +71,8 @@ test-setup: jdk setup $(VENV)/.installed $(SPARK_CLASSES) ## Build what the test
 
 .PHONY: check
 check: export HYPOTHESIS_PROFILE = quick
-check: lint types layers dependencies unit ## Before every commit: lint, types, layers, dependencies, unit tests; no JVM
+check: $(VENV)/.native-built $(VENV)/.installed ## Before every commit: lint, types, layers, dependencies, unit tests, at once; no JVM
+	@$(MAKE) --no-print-directory --jobs --output-sync=target --keep-going AT_ONCE=yes lint types layers dependencies unit
 
 .PHONY: lint
 lint: $(VENV)/.installed ## Formatting and lint rules

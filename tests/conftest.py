@@ -20,6 +20,8 @@ os.environ["TZ"] = "UTC"
 time.tzset()
 use_spark_classes()
 
+gc.disable()  # while tests are collected
+
 # Commands that run in the process of the tests share one command line: to build it takes longer than most of them.
 typer.main.get_command = functools.cache(typer.main.get_command)
 
@@ -42,8 +44,10 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 def pytest_collection_finish() -> None:
-    """Exclude the thousands of collected tests from garbage collection."""
+    """Exclude the thousands of collected tests from garbage collection, and let it run less often than usual."""
     gc.freeze()
+    gc.set_threshold(20_000, 10, 20)
+    gc.enable()
 
 
 @pytest.fixture(scope="session")

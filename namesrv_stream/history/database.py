@@ -130,10 +130,10 @@ _ELSEWHERE: Final = "name the directory of the tables with --conf or --data-dir"
 #: Further columns that the views and questions need. Each SQL engine computes them in its own way.
 TABLE_VIEWS: Final = (
     "SET TimeZone = 'UTC'",
-    "CREATE VIEW route_archive AS SELECT *, make_timestamptz(at_ms * 1000) AS at FROM route_archive_files",
-    "CREATE VIEW route_changes AS SELECT *, make_timestamptz(at_ms * 1000) AS at FROM route_changes_files",
-    "CREATE VIEW heartbeat_minutes AS SELECT *, epoch_ms(minute) AS minute_ms, epoch_ms(first_at) AS first_at_ms, "
-    "epoch_ms(last_at) AS last_at_ms FROM heartbeat_minutes_files",
+    "CREATE TEMPORARY VIEW route_archive AS SELECT *, make_timestamptz(at_ms * 1000) AS at FROM route_archive_files",
+    "CREATE TEMPORARY VIEW route_changes AS SELECT *, make_timestamptz(at_ms * 1000) AS at FROM route_changes_files",
+    "CREATE TEMPORARY VIEW heartbeat_minutes AS SELECT *, epoch_ms(minute) AS minute_ms, "
+    "epoch_ms(first_at) AS first_at_ms, epoch_ms(last_at) AS last_at_ms FROM heartbeat_minutes_files",
 )
 
 

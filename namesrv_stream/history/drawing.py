@@ -6,6 +6,7 @@ Pages send no requests to other addresses and contain no scripts. Colours of cau
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import cache
 from pathlib import Path
 from typing import Any, Final
 
@@ -241,7 +242,13 @@ _MAX_CHARS: Final = 160
 
 def render(template: str, **values: Any) -> str:
     """Return a page as HTML. ``template`` is a file in ``templates``."""
-    environment = Environment(
+    return _environment().get_template(template).render(**values)
+
+
+@cache
+def _environment() -> Environment:
+    """Return what compiles each template once."""
+    return Environment(
         loader=PackageLoader("namesrv_stream.history"),
         autoescape=True,
         undefined=StrictUndefined,
@@ -249,7 +256,6 @@ def render(template: str, **values: Any) -> str:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    return environment.get_template(template).render(**values)
 
 
 def cut(text: str) -> str:

@@ -1,11 +1,13 @@
 """Writes the history tables of logs without Spark: the rows that the Spark process must write, in plain Python."""
 
+import shutil
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from copy import copy
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from random import Random
 from statistics import quantiles
-from typing import Any, Final
+from typing import Any, Final, Self
 
 import pyarrow as pa
 from deltalake import CommitProperties, DeltaTable, write_deltalake
@@ -53,7 +55,23 @@ class HistoryOfLogs:
         self.settings = type(self.settings).model_validate(values)
         self.logs = logs
         prepare_tables(self.settings, TOPIC_ID)
+        self.restart_job()
+
+    def restart_job(self) -> None:
+        """Open the tables for writing, as a new job does."""
         self._writer = ChangesWriter(tables_of(self.settings), 0)
+
+    def copied(self, data_dir: Path) -> Self:
+        """Return a copy of the tables in another data directory; faster than to write them again.
+
+        Both have the same logs, so no test may append to them.
+        """
+        shutil.copytree(self.settings.data.dir, data_dir, dirs_exist_ok=True)
+        copied = copy(self)
+        data = self.settings.data.model_copy(update={"dir": data_dir})
+        copied.settings = self.settings.model_copy(update={"data": data})
+        copied.restart_job()
+        return copied
 
     @property
     def changes(self) -> list[RouteChange]:

@@ -1,5 +1,8 @@
 """The log of one morning with many events, and its tables, which are written once per session."""
 
+from collections.abc import Iterator
+
+import duckdb
 import pytest
 
 from namesrv_stream.route.events import TopicDeleted, WritePermChanged
@@ -65,6 +68,20 @@ def _pass(log: Log, alive: list[Registration], minutes: int, *, beats: bool = Tr
         for registration in alive:
             log.beat(registration)
         log.pass_time(30_000, step_ms=1_000)
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _started_duckdb() -> Iterator[None]:
+    """Starts DuckDB once per module, because that takes longer than most queries. Connections share no tables."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(duckdb, "connect", duckdb.connect().cursor)
+        yield
+
+
+@pytest.fixture(autouse=True)
+def _no_other_installation(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Lets commands run although something listens at the default port of this machine."""
+    monkeypatch.setattr("namesrv_stream.settings.installation.refuse_other_installation", lambda *of: None)
 
 
 @pytest.fixture(scope="session")

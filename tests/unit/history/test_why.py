@@ -33,6 +33,14 @@ def a_log() -> Log:
     return log
 
 
+@pytest.fixture(scope="module")
+def tables(tmp_path_factory: pytest.TempPathFactory) -> HistoryOfLogs:
+    """The tables of ``a_log``."""
+    tables = HistoryOfLogs(tmp_path_factory.mktemp("log"), a_log())
+    tables.write_all()
+    return tables
+
+
 def causes(answer: Explanation) -> Sequence[str]:
     return [each.cause for each in answer.findings]
 
@@ -53,13 +61,10 @@ def causes(answer: Explanation) -> Sequence[str]:
     ],
 )
 def test_an_answer_about_the_past(
-    tmp_path: Path, subject: Literal["topic", "broker"], name: str, after_ms: int, expected: list[Why]
+    tables: HistoryOfLogs, subject: Literal["topic", "broker"], name: str, after_ms: int, expected: list[Why]
 ) -> None:
-    log = a_log()
-    tables = HistoryOfLogs(tmp_path, log)
-    tables.write_all()
     at = str(BEGIN_MS + after_ms)
-    answer = explain_past(tables.settings, Question(subject, name), at, log.now_ms, flag="--at")
+    answer = explain_past(tables.settings, Question(subject, name), at, tables.logs[0].now_ms, flag="--at")
     assert causes(answer) == expected
     assert "as of" in answer.notes[0]
 
@@ -89,26 +94,21 @@ def test_a_wiped_permission_is_known_although_a_topic_was_deleted_later(tmp_path
     assert causes(answer) == [Why.WRITE_PERM_WIPED]
 
 
-def test_the_evidence_of_a_deletion(tmp_path: Path) -> None:
-    log = a_log()
-    tables = HistoryOfLogs(tmp_path, log)
-    tables.write_all()
-    answer = explain_past(tables.settings, Question("topic", "TopicTest"), "now", log.now_ms, flag="--at")
+def test_the_evidence_of_a_deletion(tables: HistoryOfLogs) -> None:
+    now_ms = tables.logs[0].now_ms
+    answer = explain_past(tables.settings, Question("topic", "TopicTest"), "now", now_ms, flag="--at")
     (found,) = answer.findings
     assert found.since_ms == BEGIN_MS + 61_000
     (row,) = found.evidence
     assert (row.partition, row.offset, row.cause, row.detail) == (0, 3, "topic_deleted", "by 10.1.1.1 at s1")
 
 
-def test_a_time_outside_the_history_or_no_time_is_refused(tmp_path: Path) -> None:
-    log = a_log()
-    tables = HistoryOfLogs(tmp_path, log)
-    tables.write_all()
-    question = Question("topic", "TopicTest")
+def test_a_time_outside_the_history_or_no_time_is_refused(tables: HistoryOfLogs) -> None:
+    question, now_ms = Question("topic", "TopicTest"), tables.logs[0].now_ms
     with pytest.raises(NotInHistory, match="before the start of the history"):
-        explain_past(tables.settings, question, str(BEGIN_MS - 1), log.now_ms, flag="--at")
+        explain_past(tables.settings, question, str(BEGIN_MS - 1), now_ms, flag="--at")
     with pytest.raises(ConfigError, match="--at"):
-        explain_past(tables.settings, question, "yesterdayish", log.now_ms, flag="--at")
+        explain_past(tables.settings, question, "yesterdayish", now_ms, flag="--at")
 
 
 def test_rows_of_now_need_no_history(tmp_path: Path) -> None:

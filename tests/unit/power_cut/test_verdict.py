@@ -1,6 +1,7 @@
 """The checks after a power cut find every kind of fault, and nothing in correct tables."""
 
 import json
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 
@@ -23,12 +24,19 @@ _TRUTH = Truth(_LOG)
 _BEGINNING = dict.fromkeys(_LOG, 0)
 
 
+@pytest.fixture(scope="module")
+def written(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The data directory of tables that contain the whole log."""
+    folder = tmp_path_factory.mktemp("written")
+    assert findings_of_job(product.settings_in(folder), _LOG, _BEGINNING) == []
+    return folder
+
+
 @pytest.fixture
-def settings(tmp_path: Path) -> Settings:
+def settings(written: Path, tmp_path: Path) -> Settings:
     """Tables that contain the whole log."""
-    settings = product.settings_in(tmp_path)
-    assert findings_of_job(settings, _LOG, _BEGINNING) == []
-    return settings
+    shutil.copytree(written, tmp_path, dirs_exist_ok=True)
+    return product.settings_in(tmp_path)
 
 
 def _kinds(settings: Settings) -> set[str]:

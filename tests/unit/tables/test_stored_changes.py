@@ -14,15 +14,20 @@ from tests.support.builders import a_registration
 from tests.support.tables import TablesOfLog
 
 
-@pytest.fixture
-def tables(tmp_path: Path) -> TablesOfLog:
+@pytest.fixture(scope="module")
+def written(tmp_path_factory: pytest.TempPathFactory) -> TablesOfLog:
     """Five registrations, each committed and covered by a version of ``route_state``: those of offsets 1 to 5."""
-    tables = TablesOfLog(tmp_path)
+    tables = TablesOfLog(tmp_path_factory.mktemp("written"))
     for number in range(5):
         tables.log.register(a_registration(f"10.0.0.{number}:1", number), after_ms=1_000)
         tables.commit()
         tables.compact()
     return tables
+
+
+@pytest.fixture
+def tables(written: TablesOfLog, tmp_path: Path) -> TablesOfLog:
+    return written.copied(tmp_path)
 
 
 def _offset(kept: KeptState | None) -> int | None:

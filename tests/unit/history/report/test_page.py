@@ -4,6 +4,7 @@ import re
 import tomllib
 from collections.abc import Sequence
 from fnmatch import fnmatch
+from functools import cache
 from html.parser import HTMLParser
 from pathlib import Path
 
@@ -50,6 +51,7 @@ class Elements(HTMLParser):
         return [attributes for name, attributes in self.found if name == tag]
 
 
+@cache
 def lives(name: str, cluster: str, addr: str, cause: str = "expired", server_id: str = "ns1") -> tuple[str, Elements]:
     """Return the page of a broker with this name that flapped, missed heartbeats and ended, and its elements."""
     ups = [SINCE + n * HOUR_MS // 4 for n in range(6)]

@@ -5,7 +5,7 @@ import shutil
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import pytest
 
@@ -43,10 +43,15 @@ def ask(run: Run, morning: HistoryOfLogs) -> Run:
     return ask_report
 
 
+_REPORTS: Final[dict[tuple[str, ...], str]] = {}
+
+
 def report_of(ask: Run, *arguments: str) -> dict[str, Any]:
-    code, out, _ = ask(*arguments, "--json")
-    assert code == 0
-    found: dict[str, Any] = json.loads(out)
+    """Return the report of the morning, which is made once for the same arguments."""
+    if arguments not in _REPORTS:
+        code, _REPORTS[arguments], _ = ask(*arguments, "--json")
+        assert code == 0
+    found: dict[str, Any] = json.loads(_REPORTS[arguments])
     return found
 
 

@@ -26,13 +26,18 @@ from tests.support.history_tables import HistoryOfLogs
 from tests.support.tables import TOPIC_ID, TablesOfLog, settings_in
 
 
-@pytest.fixture
-def tables(tmp_path: Path) -> TablesOfLog:
-    tables = TablesOfLog(tmp_path)
+@pytest.fixture(scope="module")
+def written(tmp_path_factory: pytest.TempPathFactory) -> TablesOfLog:
+    tables = TablesOfLog(tmp_path_factory.mktemp("written"))
     tables.log.register(a_registration())
     tables.commit()
     tables.compact()
     return tables
+
+
+@pytest.fixture
+def tables(written: TablesOfLog, tmp_path: Path) -> TablesOfLog:
+    return written.copied(tmp_path)
 
 
 def _log(tables: TablesOfLog, topic_id: str = TOPIC_ID, **changes: Any) -> InspectedLog:

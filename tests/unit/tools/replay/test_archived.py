@@ -30,11 +30,11 @@ RECORDS: Final = 600
 COMPACTED: Final = 400  # where route_state was written
 
 
-@pytest.fixture
-def tables(tmp_path: Path) -> HistoryOfLogs:
+@pytest.fixture(scope="module")
+def written(tmp_path_factory: pytest.TempPathFactory) -> HistoryOfLogs:
     """Two partitions of every kind of event, folded; a ``route_state`` at record 400, and later one at the end."""
     logs = [Log(partition=partition, partitions=2) for partition in (0, 1)]
-    tables = HistoryOfLogs(tmp_path, *logs)
+    tables = HistoryOfLogs(tmp_path_factory.mktemp("written"), *logs)
     for records in (COMPACTED, RECORDS - COMPACTED):
         for log in logs:
             append_random_events(log, Random(log.state.partition), records)
@@ -43,6 +43,11 @@ def tables(tmp_path: Path) -> HistoryOfLogs:
         rows = {s.partition: FoldStateRow(s.next_offset, s.at_ms, encode_state(s)) for s in states}
         StateWriter(tables_of(tables.settings)).cover(rows)
     return tables
+
+
+@pytest.fixture
+def tables(written: HistoryOfLogs, tmp_path: Path) -> HistoryOfLogs:
+    return written.copied(tmp_path)
 
 
 def _archive(tables: HistoryOfLogs, *spans: tuple[int, int]) -> None:

@@ -16,7 +16,7 @@ from namesrv_stream.streaming.route_table.fold_query import find_start_point
 from namesrv_stream.table_errors import NoStartPoint, RebuildRefused
 from namesrv_stream.tables.layout import ROUTE_CHANGES, ROUTE_STATE
 from namesrv_stream.tables.repair import prepare_tables
-from namesrv_stream.tables.route_writers import ChangesWriter, StateWriter, state_rows
+from namesrv_stream.tables.route_writers import StateWriter, state_rows
 from namesrv_stream.tables.snapshot import load_snapshot
 from namesrv_stream.tables.storage import tables_of
 from namesrv_stream.tables.stored_changes import KeptStates, StoredChanges
@@ -53,7 +53,7 @@ class Grown(HistoryOfLogs):
         kafka = self.settings.kafka.model_copy(update={"partitions": AFTER})
         self.settings = self.settings.model_copy(update={"kafka": kafka})
         self.logs = tuple(self._goes_on(old, partition) for partition in range(AFTER))
-        self._writer = ChangesWriter(tables_of(self.settings), 0)
+        self.restart_job()
 
     def _goes_on(self, old: Sequence[Log], partition: int) -> Log:
         """Return the log of a partition with the state from which a job would start."""
@@ -77,9 +77,22 @@ class Grown(HistoryOfLogs):
         StateWriter(tables_of(self.settings)).cover(state_rows([log.state for log in self.logs]))
 
 
+@pytest.fixture(scope="module")
+def carried_over(tmp_path_factory: pytest.TempPathFactory) -> Grown:
+    return Grown(tmp_path_factory.mktemp("carried-over"))
+
+
+@pytest.fixture(scope="module")
+def continued(tmp_path_factory: pytest.TempPathFactory) -> Grown:
+    tables = Grown(tmp_path_factory.mktemp("continued"))
+    tables.fold_more_records()
+    return tables
+
+
 @pytest.fixture
-def tables(tmp_path: Path) -> Grown:
-    return Grown(tmp_path)
+def tables(continued: Grown, tmp_path: Path) -> Grown:
+    """Tables to which the job has added rows since they were carried over."""
+    return continued.copied(tmp_path)
 
 
 def _replay(tables: Grown, begin: str = "") -> Replay:
@@ -93,21 +106,19 @@ def _rebuild(tables: Grown, *, loss: bool = False) -> Rebuild:
     return rebuild(tables.settings, consent, lambda text: None, lambda p, done, total: None, opener)
 
 
-def test_readers_find_the_carried_over_routes_and_the_job_continues(tables: Grown) -> None:
-    loaded = load_snapshot(tables_of(tables.settings))
-    assert loaded.table.groups == tables.before.groups
-    assert loaded.table.kv == tables.before.kv
-    assert loaded.next_offsets == tables.begins
+def test_readers_find_the_carried_over_routes_and_the_job_continues(carried_over: Grown, tables: Grown) -> None:
+    loaded = load_snapshot(tables_of(carried_over.settings))
+    assert loaded.table.groups == carried_over.before.groups
+    assert loaded.table.kv == carried_over.before.kv
+    assert loaded.next_offsets == carried_over.begins
     for partition in range(BEFORE, AFTER):
-        assert loaded.table.settings_of(partition) == tables.before.settings_of(0)
-    tables.fold_more_records()
+        assert loaded.table.settings_of(partition) == carried_over.before.settings_of(0)
     after = load_snapshot(tables_of(tables.settings)).table
     assert after.groups == {name: group for log in tables.logs for name, group in log.groups.groups.items()}
     assert prepare_tables(tables.settings, TOPIC_ID) == []
 
 
 def test_a_replay_begins_where_there_were_as_many_partitions(tables: Grown) -> None:
-    tables.fold_more_records()
     outcome = _replay(tables)
     assert outcome.difference is None
     assert [part.folded_from for part in outcome.partitions] == [RECORDS, RECORDS, 0, 0, 0]
@@ -118,7 +129,6 @@ def test_a_replay_begins_where_there_were_as_many_partitions(tables: Grown) -> N
 
 
 def test_what_if_ignores_records_written_for_fewer_partitions(tables: Grown) -> None:
-    tables.fold_more_records()
     found = analyse_log(tables.settings, [], 0, open_log=opens(source_of(*tables.logs)))
     assert found.records == RECORDS * AFTER
     assert "the analysis begins at 300" in "".join(found.notes)
@@ -126,7 +136,6 @@ def test_what_if_ignores_records_written_for_fewer_partitions(tables: Grown) -> 
 
 @pytest.mark.parametrize("lost", [None, ROUTE_CHANGES])
 def test_rebuild_continues_from_the_carried_over_state(tables: Grown, lost: str | None) -> None:
-    tables.fold_more_records()
     digest = _replay(tables).digest
     if lost is not None:
         (tables.settings.data.tables_dir / lost).rename(tables.settings.data.dir / lost)
@@ -137,7 +146,6 @@ def test_rebuild_continues_from_the_carried_over_state(tables: Grown, lost: str 
 
 
 def test_rebuild_without_route_state_loses_the_carried_over_state_and_reports_it(tables: Grown) -> None:
-    tables.fold_more_records()
     (tables.settings.data.tables_dir / ROUTE_STATE).rename(tables.settings.data.dir / ROUTE_STATE)
     with pytest.raises(RebuildRefused, match="route_state is lost"):
         _rebuild(tables)

@@ -70,10 +70,10 @@ def _assert_as_the_log(tables: TablesOfLog) -> None:
     assert encode_state(decode_state(state)) == encode_state(log.state)
 
 
-@pytest.fixture
-def tables(tmp_path: Path) -> TablesOfLog:
+@pytest.fixture(scope="module")
+def written(tmp_path_factory: pytest.TempPathFactory) -> TablesOfLog:
     """A log with a compaction in the middle, rows after it, and records that the job has not folded yet."""
-    tables = TablesOfLog(tmp_path)
+    tables = TablesOfLog(tmp_path_factory.mktemp("written"))
     log = tables.log
     log.started(S1)
     log.register(a_registration())
@@ -87,6 +87,11 @@ def tables(tmp_path: Path) -> TablesOfLog:
     log.say(KvPut(S1, "ns", "key", "other"))
     log.pass_time(2_000)
     return tables
+
+
+@pytest.fixture
+def tables(written: TablesOfLog, tmp_path: Path) -> TablesOfLog:
+    return written.copied(tmp_path)
 
 
 def test_rebuild_makes_both_tables_from_the_whole_log(tables: TablesOfLog) -> None:

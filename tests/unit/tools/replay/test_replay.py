@@ -40,10 +40,10 @@ def _replay(
     return replay(tables.settings, wanted, lambda partition, done, total: None, opens(log))
 
 
-@pytest.fixture
-def tables(tmp_path: Path) -> TablesOfLog:
+@pytest.fixture(scope="module")
+def written(tmp_path_factory: pytest.TempPathFactory) -> TablesOfLog:
     """A log with a compaction in the middle and one near the end, and rows after it."""
-    tables = TablesOfLog(tmp_path)
+    tables = TablesOfLog(tmp_path_factory.mktemp("written"))
     log = tables.log
     log.started(S1)
     log.register(a_registration())
@@ -60,6 +60,11 @@ def tables(tmp_path: Path) -> TablesOfLog:
     log.pass_time(5_000)
     tables.commit()
     return tables
+
+
+@pytest.fixture
+def tables(written: TablesOfLog, tmp_path: Path) -> TablesOfLog:
+    return written.copied(tmp_path)
 
 
 def test_tables_that_the_job_wrote_are_equal(tables: TablesOfLog) -> None:
