@@ -19,7 +19,7 @@ from namesrv_stream.settings import Settings, to_toml
 from tests.support.builders import RW, a_registration
 from tests.support.kafka import REPOSITORY
 from tests.support.offline_fold import fold_offline
-from tests.support.processes import Process
+from tests.support.processes import Process, wait_until
 from tests.support.spark import EventProducer, committed_offsets, event_producer, own_settings, written_changes
 
 pytestmark = [pytest.mark.integration, pytest.mark.kafka, pytest.mark.spark]
@@ -27,7 +27,7 @@ pytestmark = [pytest.mark.integration, pytest.mark.kafka, pytest.mark.spark]
 _DEADLINE_S = 120.0
 _S1 = Origin("s1", 1, 1)
 #: More records of a server than it sends between two ticks of the job.
-_SILENCE_RECORDS = 30
+_SILENCE_RECORDS = 12
 
 
 @contextmanager
@@ -41,11 +41,11 @@ def _job(settings: Settings) -> Iterator[Process]:
 
 
 def _until(condition: Callable[[], object], what: str, process: Process) -> None:
-    deadline = time.monotonic() + _DEADLINE_S
-    while not condition():
+    def holds() -> object:
         assert process.is_alive, f"the job ended before {what}: {process.log_text()[-3000:]}"
-        assert time.monotonic() < deadline, f"{what}: not within {_DEADLINE_S} s: {process.log_text()[-3000:]}"
-        time.sleep(0.05)
+        return condition()
+
+    wait_until(holds, _DEADLINE_S, f"{what}; see {process.log_path}", every_s=0.1)
 
 
 def _send_some(producer: EventProducer, number: int) -> None:

@@ -99,16 +99,11 @@ def test_free_port_is_in_the_run_file_and_kept_for_the_next_start(tmp_path: Path
     kafka = KafkaProcess(settings)
     run_file = settings.data.run_dir / "kafka.json"
     try:
-        until = time.monotonic() + _DEADLINE_S
-        while read_run_file(run_file) is None:
-            assert time.monotonic() < until
-            time.sleep(0.02)
-        first = read_run_file(run_file)
+        first = wait_until(lambda: read_run_file(run_file), _DEADLINE_S, "the run file")
         kafka.wait_ready()
         kafka.kill()
         kafka.restart()
         second = read_run_file(run_file)
-        assert first is not None
         assert second is not None
         assert second["kafka"] == first["kafka"]
     finally:
