@@ -24,6 +24,7 @@ from namesrv_stream.route.events import BrokerRegistered, KvPut, ServerStarted, 
 from namesrv_stream.route.fold.state import decode_state
 from namesrv_stream.settings import Settings, to_toml
 from namesrv_stream.streaming.route_table.fold_query import find_start_point
+from namesrv_stream.tables.history_tables import ensure_history_tables
 from namesrv_stream.tables.repair import prepare_tables
 from namesrv_stream.tables.route_writers import ChangesWriter, StateWriter
 from namesrv_stream.tables.snapshot import load_snapshot, read_newest_state
@@ -204,6 +205,7 @@ def test_brokers_and_clients_continue_after_a_repartition(servers: tuple[Serve, 
                 wait_until(lambda: [_route(serve) for serve in again] == before, _DEADLINE_S, "all brokers are served")
             assert failures + [failure for each in peers for failure in each.failures] == []
             _check_tables(grown)
+            ensure_history_tables(grown, read_extent(grown).topic_id)  # empty, so route_changes has all of the past
             instants.append(time.time_ns() // 1_000_000)
             assert [_brokers_as_of(grown, at_ms) for at_ms in instants] == [_BROKERS, _BROKERS + 1, _BROKERS + 1]
             for number in range(_BROKERS):
