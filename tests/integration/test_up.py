@@ -151,7 +151,6 @@ def running_up(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Up]:
         yield up
 
 
-@pytest.mark.alone
 def test_ready_line_names_every_address_and_ctrl_c_stops_all_parts_in_order(
     tmp_path: Path, start_up: Callable[..., Up]
 ) -> None:
