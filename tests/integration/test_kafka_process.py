@@ -101,6 +101,7 @@ def test_free_port_is_in_the_run_file_and_kept_for_the_next_start(tmp_path: Path
         kafka.kill()
         kafka.restart()
         second = read_run_file(run_file)
+        assert first is not None
         assert second is not None
         assert second["kafka"] == first["kafka"]
     finally:
