@@ -52,7 +52,7 @@ def _ended_sessions(stack: Stack) -> list[dict[str, Any]]:
         sessions = _command(stack, "history", "broker-a")["sessions"]
         return [session for session in sessions if session["broker_addr"] == _GONE and session["cause"]]
 
-    return wait_until(look, _WAIT_S, "the ended session is in the history", ignoring=(AssertionError,))
+    return wait_until(look, _WAIT_S, "the ended session is in the history", ignoring=(AssertionError,), every_s=1)
 
 
 def _wait_stored(stack: Stack) -> None:
@@ -62,7 +62,7 @@ def _wait_stored(stack: Stack) -> None:
     def is_stored() -> bool:
         return bool(_command(stack, "history", "broker-a")["history"]["stored_to_ms"] > session["down_ms"])
 
-    wait_until(is_stored, _WAIT_S, "the ended session is in the history tables", ignoring=(TypeError,), every_s=0.5)
+    wait_until(is_stored, _WAIT_S, "the ended session is in the history tables", ignoring=(TypeError,), every_s=1)
 
 
 def _copy(source: Path, target: Path, parts: tuple[str, ...]) -> None:
