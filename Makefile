@@ -21,12 +21,8 @@ SEEDS ?= 100
 VENV := .venv
 BIN := $(VENV)/bin
 PYTEST := $(BIN)/python -m pytest
-# $(call side_by_side,folder,options): tests in several processes, then those that assert times, one after the other.
-# pytest exits with 5 if ARGS selects no test. ARGS="-n 8" starts more processes.
-side_by_side = @failed=0; \
-	$(PYTEST) $(1) $(2) --no-loadscope-reorder -m "not alone" $(ARGS) || [ $$? = 5 ] || failed=1; \
-	$(PYTEST) $(1) -m alone $(ARGS) -n 0 || [ $$? = 5 ] || failed=1; \
-	exit $$failed
+# Files of tests in several processes; ARGS="-n 8" starts more.
+SIDE_BY_SIDE := --dist loadfile --no-loadscope-reorder
 CODE := $(wildcard namesrv_stream jobs tests)
 
 # Packages to run, and further packages for the tests and the developers' tools; both in one virtual environment.
@@ -104,15 +100,19 @@ unit: $(VENV)/.native-built $(VENV)/.installed ## Unit tests; no JVM
 
 .PHONY: spark
 spark: test-setup ## Tests with a local SparkSession
-	$(PYTEST) tests/spark -n 2 --dist loadfile --no-loadscope-reorder $(ARGS)
+	$(PYTEST) tests/spark -n 2 $(SIDE_BY_SIDE) $(ARGS)
 
+# Tests that assert times come last, one after the other. pytest exits with 5 if ARGS selects no test.
 .PHONY: integration
 integration: test-setup .jars/rocketmq/.copied ## Tests of the parts together, with a real Kafka
-	$(call side_by_side,tests/integration,-n 3 --dist loadfile)
+	@failed=0; \
+	$(PYTEST) tests/integration -n 3 $(SIDE_BY_SIDE) -m "not alone" $(ARGS) || [ $$? = 5 ] || failed=1; \
+	$(PYTEST) tests/integration -m alone $(ARGS) -n 0 || [ $$? = 5 ] || failed=1; \
+	exit $$failed
 
 .PHONY: e2e
 e2e: test-setup $(TEST_JARS) ## Unmodified RocketMQ brokers, clients and tools against the whole product
-	$(call side_by_side,tests/e2e,-n 2 --dist loadfile)
+	$(PYTEST) tests/e2e -n 2 $(SIDE_BY_SIDE) $(ARGS)
 
 .PHONY: differential
 differential: test-setup .jars/rocketmq/.copied ## The same requests to the Java NameServer and to this one: scenarios and random sequences
@@ -120,7 +120,7 @@ differential: test-setup .jars/rocketmq/.copied ## The same requests to the Java
 
 .PHONY: fuzz
 fuzz: test-setup ## Fuzzing: malformed frames and bodies, and the most expensive requests
-	$(PYTEST) tests/fuzz $(ARGS)
+	$(PYTEST) tests/fuzz -n 2 $(SIDE_BY_SIDE) $(ARGS)
 
 .PHONY: power-cut
 power-cut: $(VENV)/.native-built $(VENV)/.installed ## Power cuts and damaged files in a minute: how servers and the job handle the remaining tables

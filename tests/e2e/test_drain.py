@@ -39,7 +39,9 @@ def brokers(servers: str, mqadmin: Mqadmin, tmp_path_factory: pytest.TempPathFac
     first = servers.partition(";")[0]
     try:
         for broker in started:
-            broker.start()
+            broker.process.start()
+        for broker in started:
+            broker.wait_registered()
             mqadmin.create_topic(first, broker.addr, _TOPIC)
         for broker, perm in zip(started, ("4", "6", "6"), strict=True):
             mqadmin.run("updateTopic", "-n", first, "-b", broker.addr, "-t", _READ_ONLY, "-p", perm)

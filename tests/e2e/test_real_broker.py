@@ -14,7 +14,7 @@ from tests.support.stack import Stack
 
 #: A topic that every broker registers under its own name.
 OWN_TOPIC = "broker-life"
-GONE_WITHIN_S = 2.0
+GONE_WITHIN_S = 10.0
 SETTLE_S = 60.0
 
 
@@ -55,7 +55,6 @@ def test_killed_broker_is_removed_when_its_connection_closes(stack: Stack, broke
     assert "connection" in rows[0]["detail"]
 
 
-@pytest.mark.alone
 def test_stopped_broker_unregisters_at_once(stack: Stack, broker: Broker, mqadmin: Mqadmin) -> None:
     broker.begin_stop()
     _wait_gone(mqadmin, stack, GONE_WITHIN_S)

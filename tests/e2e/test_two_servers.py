@@ -17,7 +17,7 @@ from tests.support.stack import Stack
 
 SETTLE_S = 60.0
 # A query under way when its server dies fails, and so may some while the client connects to the other; later ones not.
-FAILOVER_S = 5.0
+FAILOVER_S = 10.0
 _QUERIES_BEFORE_S = 0.5
 
 
@@ -32,7 +32,6 @@ def broker(
         yield running
 
 
-@pytest.mark.alone
 def test_clients_continue_while_either_server_is_killed(
     stack: Stack,
     second_server: SecondServer,

@@ -1,6 +1,10 @@
-"""Replay and what-if after Kafka has removed records that the history process had archived."""
+"""The history process with a real Kafka and job, and replay and what-if of the records that it archived.
+
+``tests/spark/test_history_with_faults.py`` kills it.
+"""
 
 import json
+import os
 import sys
 from pathlib import Path
 from typing import Any
@@ -51,15 +55,28 @@ def _live(producer: EventProducer) -> None:
 
 
 def _fold_and_archive(settings: Settings) -> None:
-    """Run the job and the history process once."""
+    """Run the job, and the history process for one run."""
     with event_producer(settings) as producer, _process(settings, "job") as job:
         _live(producer)
         _wait_folded(settings, job)
-        with _process(settings, "history-job", "--once") as history:
-            assert history.wait(_DEADLINE_S) == 0, history.log_text()
+        _archive(settings)
         _live(producer)  # of which Kafka alone knows
         _wait_folded(settings, job)
         assert job.terminate(60) == 0, job.log_text()
+
+
+def _archive(settings: Settings) -> None:
+    """Run the history process until its first run has ended. Meanwhile a second one is refused; the stop is clean."""
+    with _process(settings, "history-job") as history:
+        run_file = settings.data.run_dir / "history-job.json"
+        wait_until(lambda: read_run_file(run_file) or not history.is_alive, _DEADLINE_S, "the first run")
+        assert history.is_alive, history.log_text()
+        with _process(settings, "history-job", "--once") as second:
+            assert second.wait(60) == 2
+            assert "another history-job runs here" in second.log_text()
+        assert os.getpriority(os.PRIO_PROCESS, history.pid) == min(19, os.getpriority(os.PRIO_PROCESS, 0) + 10)
+        assert history.terminate(10) == 0
+        assert not (settings.data.dir / "scratch-history").exists()
 
 
 def _wait_folded(settings: Settings, job: Process) -> None:

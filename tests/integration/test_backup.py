@@ -22,8 +22,6 @@ _LIVE, _GONE = "10.0.0.1:10911", "10.0.0.3:10911"
 #: What the page says to copy.
 _PARTS: Final = ("kafka", "tables", "server")
 _FLAGS: Final[dict[str, str | int]] = {
-    "history__enabled": "true",
-    "history__interval_ms": 1_000,
     "streaming__driver_memory": "512m",
     # The broker's connection stays open while the history's first run is awaited.
     "remoting__idle_timeout_ms": 3_600_000,
@@ -48,13 +46,23 @@ def _put(stack: Stack, value: str) -> None:
 
 
 def _ended_sessions(stack: Stack) -> list[dict[str, Any]]:
-    """Wait for the ended sessions of the broker in the history tables; they never change."""
+    """Wait for the ended sessions of the broker; they never change."""
 
     def look() -> list[dict[str, Any]]:
         sessions = _command(stack, "history", "broker-a")["sessions"]
         return [session for session in sessions if session["broker_addr"] == _GONE and session["cause"]]
 
-    return wait_until(look, _WAIT_S, "the ended session is in the history", ignoring=(AssertionError,))
+    return wait_until(look, _WAIT_S, "the ended session is in the history", ignoring=(AssertionError,), every_s=1)
+
+
+def _wait_stored(stack: Stack) -> None:
+    """Wait until the history tables have the ended session."""
+    (session,) = _ended_sessions(stack)
+
+    def is_stored() -> bool:
+        return bool(_command(stack, "history", "broker-a")["history"]["stored_to_ms"] > session["down_ms"])
+
+    wait_until(is_stored, _WAIT_S, "the ended session is in the history tables", ignoring=(TypeError,), every_s=1)
 
 
 def _copy(source: Path, target: Path, parts: tuple[str, ...]) -> None:
@@ -68,8 +76,8 @@ def _facts(stack: Stack) -> dict[str, Any]:
     return {"route": route, "kv": kv, "sessions": _ended_sessions(stack)}
 
 
-def _start(data: Path) -> Stack:
-    stack = Stack(data, **_FLAGS)
+def _start(data: Path, **flags: str | int) -> Stack:
+    stack = Stack(data, **_FLAGS, **flags)
     stack.start()
     stack.wait_job()
     return stack
@@ -77,7 +85,7 @@ def _start(data: Path) -> Stack:
 
 def test_documented_recipes_restore_everything_they_promise(tmp_path: Path) -> None:
     data, backup = tmp_path / "data", tmp_path / "backup"
-    stack = _start(data)
+    stack = _start(data, history__enabled="true", history__interval_ms=1_000)
     try:
         with RemotingClient(stack.remoting) as broker:
             for addr, broker_id in ((_LIVE, 0), (_GONE, 1)):
@@ -87,6 +95,7 @@ def test_documented_recipes_restore_everything_they_promise(tmp_path: Path) -> N
             _ask(broker, RemotingCommand(RequestCode.UNREGISTER_BROKER, ext_fields=a_broker_header(_GONE, 1)))
             _put(stack, "before the backup")
             stack.wait_change(kind="kv", namespace="BACKUP", key="k")
+            _wait_stored(stack)
             before = _facts(stack)
             assert stack.stop() == 0
 

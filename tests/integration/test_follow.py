@@ -1,4 +1,4 @@
-"""``/changes`` of the whole product: a follower has the same state as each server, despite kills."""
+"""Programs that follow the changes of the whole product despite kills: clients of ``/changes``, and the webhook."""
 
 import json
 import urllib.request
@@ -8,14 +8,18 @@ from typing import Any
 
 import pytest
 
+from namesrv_stream.remoting.command import RemotingCommand, RequestCode, ResponseCode
 from namesrv_stream.route import reducer
 from namesrv_stream.route.digest import digest_of
 from namesrv_stream.route.table import RouteTable
 from tests.support.followed import row_of
-from tests.support.processes import wait_until
+from tests.support.name_server import a_broker_header, a_registration_request
+from tests.support.processes import free_port, wait_until
+from tests.support.remoting_client import RemotingClient
 from tests.support.scripted_brokers import ScriptedBrokers
 from tests.support.second_server import SecondServer
 from tests.support.stack import Stack
+from tests.support.webhook_receiver import Receiver
 
 pytestmark = [pytest.mark.integration, pytest.mark.kafka, pytest.mark.spark, pytest.mark.timeout(600)]
 
@@ -25,8 +29,19 @@ SETTLE_S = 90.0
 
 
 @pytest.fixture(scope="module")
-def stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
-    with Stack(tmp_path_factory.mktemp("follow") / "data", kafka__partitions=PARTITIONS) as running:
+def webhook_port() -> int:
+    """The port at which the webhook expects its receiver."""
+    return free_port()
+
+
+@pytest.fixture(scope="module")
+def stack(webhook_port: int, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
+    flags: dict[str, str | int] = {
+        "kafka__partitions": PARTITIONS,
+        "webhook__url": f"http://127.0.0.1:{webhook_port}/hook",
+        "webhook__events": "broker_down,broker_route",
+    }
+    with Stack(tmp_path_factory.mktemp("follow") / "data", **flags) as running:
         running.wait_job()
         yield running
 
@@ -105,3 +120,48 @@ def test_server_exports_metrics_of_the_job(stack: Stack) -> None:
     assert found["rocketmq_namesrv_job_records_total"] > 0
     assert found["rocketmq_namesrv_job_dead_letters_total"] == 0
     assert found["rocketmq_namesrv_kafka_up"] == 1
+
+
+def test_webhook_reports_every_removed_broker_in_order_across_restarts_of_both_sides(
+    stack: Stack, webhook_port: int
+) -> None:
+    wait_until(lambda: (stack.settings.data.webhook_dir / "position.json").exists(), SETTLE_S, "webhook follows")
+    with Receiver(webhook_port) as receiver:
+        stack.kill("webhook")  # without a receiver during the other tests, it would wait for up to a minute
+        _come_and_go(stack, "10.0.0.1:10911")
+        _wait_taken(receiver, "10.0.0.1:10911")
+    # The receiver is away, and the webhook is killed meanwhile.
+    _come_and_go(stack, "10.0.0.2:10911")
+    stack.kill("webhook")
+    stack.kill("serve")
+    with Receiver(webhook_port) as receiver:
+        _come_and_go(stack, "10.0.0.3:10911")
+        _wait_taken(receiver, "10.0.0.2:10911", "10.0.0.3:10911")
+
+
+def _come_and_go(stack: Stack, addr: str) -> None:
+    """Register and unregister a broker."""
+    unregistration = RemotingCommand(RequestCode.UNREGISTER_BROKER, ext_fields=a_broker_header(addr, 0))
+    with RemotingClient(stack.remoting) as broker:
+        for request in (a_registration_request(addr, 0), unregistration):
+            answer = broker.ask(request.code, request.ext_fields, request.body or b"")
+            assert answer.code == ResponseCode.SUCCESS, answer
+    stack.wait_change(kind="broker_live", broker_addr=addr, gone=True)
+
+
+def _expected(*addrs: str) -> list[tuple[str, str]]:
+    return [pair for addr in addrs for pair in (("broker_route", addr), ("broker_down", addr))]
+
+
+def _wait_taken(receiver: Receiver, *addrs: str) -> None:
+    """Wait until all events of these brokers have arrived in order; events may be repeated but not reordered."""
+
+    def seen() -> list[tuple[str, str]]:
+        events: dict[str, dict[str, Any]] = {}
+        for event in receiver.accepted_events:
+            events.setdefault(event["id"], event)
+        found = [(e["event"], e.get("broker_addr") or e["broker_addrs"]["0"]) for e in events.values()]
+        return [pair for pair in found if pair[1].startswith("10.0.0.")]  # not the brokers of the other tests
+
+    wait_until(lambda: len(seen()) >= 2 * len(addrs), SETTLE_S, "reports of all brokers")
+    assert seen() == _expected(*addrs)

@@ -57,7 +57,6 @@ def _read_all(settings: Settings, count: int) -> list[tuple[bytes, int]]:
         consumer.close()
 
 
-@pytest.mark.alone
 def test_events_are_stamped_by_kafka_and_survive_kill_and_restart(tmp_path: Path) -> None:
     settings = settings_for(tmp_path)
     kafka = KafkaProcess(settings)
@@ -71,9 +70,7 @@ def test_events_are_stamped_by_kafka_and_survive_kill_and_restart(tmp_path: Path
         found = _read_all(settings, 3)
         assert [value for value, _ in found] == [b"one", large, b"three"]
         assert {stamp for _, stamp in found} == {_LOG_APPEND_TIME}
-        began = time.monotonic()
         kafka.stop()
-        assert time.monotonic() - began < 5
         kafka.restart()
         assert len(_read_all(settings, 3)) == 3
     finally:
@@ -99,11 +96,7 @@ def test_free_port_is_in_the_run_file_and_kept_for_the_next_start(tmp_path: Path
     kafka = KafkaProcess(settings)
     run_file = settings.data.run_dir / "kafka.json"
     try:
-        until = time.monotonic() + _DEADLINE_S
-        while read_run_file(run_file) is None:
-            assert time.monotonic() < until
-            time.sleep(0.02)
-        first = read_run_file(run_file)
+        first = wait_until(lambda: read_run_file(run_file), _DEADLINE_S, "the run file")
         kafka.wait_ready()
         kafka.kill()
         kafka.restart()

@@ -212,7 +212,6 @@ def test_long_log_is_read_for_a_limited_time(
     assert "log_ends=40002" in caplog.text
 
 
-@pytest.mark.alone
 def test_unreachable_kafka_delays_the_start_only_briefly(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     settings = settings_for(tmp_path, kafka__bootstrap_servers=f"127.0.0.1:{free_port()}")
     clock = SystemClock()

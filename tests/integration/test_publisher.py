@@ -6,15 +6,17 @@ import signal
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
+from uuid import uuid4
 
 import pytest
 from kafka.net.compat import KafkaNetClient
 
-from namesrv_stream.kafka import producer_config
+from namesrv_stream.kafka import ensure_topics, producer_config
 from namesrv_stream.route.fold.folded_log import FoldedLog
 from namesrv_stream.server.gateway.publisher import KafkaPublisher
 from namesrv_stream.server.gateway.records import Acked, OutRecord
 from namesrv_stream.server.start.identity import LogGuard
+from namesrv_stream.settings import Settings
 from tests.support.kafka import KafkaProcess, settings_for
 from tests.support.offline_fold import read_records
 
@@ -25,15 +27,27 @@ _POLL_S = 0.01
 _DELIVERY_TIMEOUT_MS = 3_000
 
 
-@pytest.fixture
-def kafka(tmp_path: Path) -> Iterator[KafkaProcess]:
-    process = KafkaProcess(settings_for(tmp_path / "data", kafka__delivery_timeout_ms=_DELIVERY_TIMEOUT_MS))
+@pytest.fixture(scope="module")
+def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KafkaProcess]:
+    data = tmp_path_factory.mktemp("publisher") / "data"
+    process = KafkaProcess(settings_for(data, kafka__delivery_timeout_ms=_DELIVERY_TIMEOUT_MS))
     try:
         process.wait_ready()
         yield process
     finally:
-        _signal(process, signal.SIGCONT)
         process.stop()
+
+
+@pytest.fixture
+def settings(kafka: KafkaProcess) -> Iterator[Settings]:
+    """Settings with a new topic; in the end, Kafka continues."""
+    own = kafka.settings.kafka.model_copy(update={"broker_events_topic": f"test-{uuid4()}"})
+    settings = kafka.settings.model_copy(update={"kafka": own})
+    ensure_topics(settings)
+    try:
+        yield settings
+    finally:
+        _signal(kafka, signal.SIGCONT)
 
 
 def _signal(kafka: KafkaProcess, number: signal.Signals) -> None:
@@ -58,17 +72,17 @@ async def _until(condition: Callable[[], object]) -> None:
 class Session:
     """A publisher with a real Kafka, and its callbacks."""
 
-    def __init__(self, kafka: KafkaProcess) -> None:
+    def __init__(self, settings: Settings) -> None:
         self.partition = 0
         self.opened_count = 0
         self.acks: list[Acked] = []
         self.losses: list[list[OutRecord]] = []
-        self._kafka = kafka
+        self._settings = settings
         self.publisher = KafkaPublisher(
             asyncio.get_running_loop(),
-            producer_config(kafka.settings),
-            kafka.settings.kafka.broker_events_topic,
-            LogGuard(kafka.settings, FoldedLog).check,
+            producer_config(settings),
+            settings.kafka.broker_events_topic,
+            LogGuard(settings, FoldedLog).check,
             self,
         )
 
@@ -96,11 +110,11 @@ class Session:
     async def close_and_read(self) -> list[bytes]:
         """Close the publisher after all records; returns the values in the log."""
         assert await self.publisher.close(10)
-        return [r.value for r in await asyncio.to_thread(read_records, self._kafka.settings)]
+        return [r.value for r in await asyncio.to_thread(read_records, self._settings)]
 
 
-async def test_records_queued_after_a_lost_record_never_reach_the_log(kafka: KafkaProcess) -> None:
-    session = Session(kafka)
+async def test_records_queued_after_a_lost_record_never_reach_the_log(kafka: KafkaProcess, settings: Settings) -> None:
+    session = Session(settings)
     await session.begin_and_publish(b"first")
     _signal(kafka, signal.SIGSTOP)
     session.publish(b"lost")
@@ -119,8 +133,8 @@ async def test_records_queued_after_a_lost_record_never_reach_the_log(kafka: Kaf
     assert values[-1] == b"again"
 
 
-async def test_records_of_an_aborted_session_never_reach_the_log(kafka: KafkaProcess) -> None:
-    session = Session(kafka)
+async def test_records_of_an_aborted_session_never_reach_the_log(kafka: KafkaProcess, settings: Settings) -> None:
+    session = Session(settings)
     await session.begin_and_publish(b"first")
     _signal(kafka, signal.SIGSTOP)
     for value in (b"on its way", b"queued"):
@@ -135,7 +149,9 @@ async def test_records_of_an_aborted_session_never_reach_the_log(kafka: KafkaPro
     assert [v for v in values if v != b"on its way"] == [b"first", b"again"]
 
 
-async def test_waiting_producer_uses_little_cpu(kafka: KafkaProcess, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_waiting_producer_uses_little_cpu(
+    kafka: KafkaProcess, settings: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """It must not hold the interpreter's lock either, since the rest of the server would wait."""
     poll, polls = KafkaNetClient.poll, 0
 
@@ -144,7 +160,7 @@ async def test_waiting_producer_uses_little_cpu(kafka: KafkaProcess, monkeypatch
         polls += 1
         return poll(*args, **kwargs)
 
-    session = Session(kafka)
+    session = Session(settings)
     await session.begin_and_publish(b"first")
     monkeypatch.setattr(KafkaNetClient, "poll", counted)
     _signal(kafka, signal.SIGSTOP)

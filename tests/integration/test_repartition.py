@@ -1,4 +1,7 @@
-"""Repartitioning with a real Kafka and job, two servers, and brokers and clients that continue meanwhile."""
+"""Repartitioning with a real Kafka and job, two servers, and brokers and clients that continue meanwhile.
+
+``tests/spark/test_history_with_faults.py`` repartitions while the history is written.
+"""
 
 import json
 import sys
@@ -21,6 +24,7 @@ from namesrv_stream.route.events import BrokerRegistered, KvPut, ServerStarted, 
 from namesrv_stream.route.fold.state import decode_state
 from namesrv_stream.settings import Settings, to_toml
 from namesrv_stream.streaming.route_table.fold_query import find_start_point
+from namesrv_stream.tables.history_tables import ensure_history_tables
 from namesrv_stream.tables.repair import prepare_tables
 from namesrv_stream.tables.route_writers import ChangesWriter, StateWriter
 from namesrv_stream.tables.snapshot import load_snapshot, read_newest_state
@@ -40,7 +44,6 @@ from tests.support.spark import event_producer, own_settings, wait_folded, writt
 pytestmark = [pytest.mark.integration, pytest.mark.kafka, pytest.mark.spark, pytest.mark.timeout(1_800)]
 
 _DEADLINE_S = 240.0
-_HISTORY_S = 600.0  # it is niced, and the machine may be busy with other things
 _BROKERS = 12
 _CLUSTER = "grown"
 _TOPIC = "TopicTest"
@@ -138,12 +141,6 @@ def _run(settings: Settings, *arguments: str) -> Finished:
     return run_command(*arguments, "--conf", _conf(settings))
 
 
-def _write_history(settings: Settings) -> None:
-    command = [sys.executable, "-m", "namesrv_stream", "history-job", "--once", "--conf", _conf(settings)]
-    with Process("history-job", command, settings.data.dir / "history-test.log", cwd=REPOSITORY) as process:
-        assert process.wait(_HISTORY_S) == 0, process.log_text()
-
-
 def _brokers_as_of(settings: Settings, at_ms: int) -> int:
     found = _run(settings, "route", _TOPIC, "--as-of", str(at_ms), "--json")
     assert found.code == 0, found.err
@@ -185,7 +182,6 @@ def test_brokers_and_clients_continue_after_a_repartition(servers: tuple[Serve, 
         with _job(settings):
             wait_until(lambda: all(each.answers for each in peers), _DEADLINE_S, "routes are answered")
             wait_folded(settings, _DEADLINE_S)
-            _write_history(settings)
         # What the job has not folded any more is folded by the command.
         with ScriptedBrokers("late", 1, [serve.addr for serve in servers]) as late:
             instants = [time.time_ns() // 1_000_000]
@@ -209,7 +205,7 @@ def test_brokers_and_clients_continue_after_a_repartition(servers: tuple[Serve, 
                 wait_until(lambda: [_route(serve) for serve in again] == before, _DEADLINE_S, "all brokers are served")
             assert failures + [failure for each in peers for failure in each.failures] == []
             _check_tables(grown)
-            _write_history(grown)
+            ensure_history_tables(grown, read_extent(grown).topic_id)  # empty, so route_changes has all of the past
             instants.append(time.time_ns() // 1_000_000)
             assert [_brokers_as_of(grown, at_ms) for at_ms in instants] == [_BROKERS, _BROKERS + 1, _BROKERS + 1]
             for number in range(_BROKERS):

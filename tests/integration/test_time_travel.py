@@ -79,14 +79,11 @@ def _conf(stack: Stack) -> tuple[str, str]:
 def stack(tmp_path: Path) -> Iterator[Stack]:
     flags: dict[str, str | int] = {
         "history__enabled": "true",
-        "history__interval_ms": 1_000,
-        "history__heartbeats_interval_ms": 1_000,
+        "history__interval_ms": 3_000,
         "streaming__driver_memory": "512m",
     }
     with Stack(tmp_path / "data", **flags) as running:
         running.wait_job()
-        tables = [(running.settings.data.tables_dir / name) for name in (ROUTE_ARCHIVE, HEARTBEAT_MINUTES)]
-        wait_until(lambda: all(map(DeltaTable.is_deltatable, map(str, tables))), WAIT_S, "tables of the history")
         yield running
 
 
@@ -111,8 +108,11 @@ def test_past_routes_equal_the_answers_that_clients_received(stack: Stack) -> No
         _look_after(observer, stack, kind="broker_live", broker_addr=MASTER, gone=True, cause="expired")
 
     assert [route is not None for _, route in observer.seen] == [False, True, True, True, True, False, True, False]
+    tables = [str(stack.settings.data.tables_dir / name) for name in (ROUTE_ARCHIVE, HEARTBEAT_MINUTES)]
+    wait_until(lambda: all(map(DeltaTable.is_deltatable, tables)), WAIT_S, "tables of the history")
     _agree(observer)
-    wait_until(lambda: _stored_to_ms(stack) > observer.seen[-1][0], WAIT_S, "all of it in the history's tables")
+    last_ms = observer.seen[-1][0]
+    wait_until(lambda: _stored_to_ms(stack) > last_ms, WAIT_S, "all of it in the history's tables", every_s=1)
     _agree(observer)
     _tell_of_the_broker(stack)
 

@@ -8,6 +8,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -105,9 +106,12 @@ class Up:
         return found
 
 
-@pytest.fixture
-def start_up() -> Iterator[Callable[..., Up]]:
-    """Returns a function that starts `up`; its remaining processes are ended after the test."""
+_ACCOUNT, _PASSWORD = "Tr0ub4dor-account", "Tr0ub4dor-password"
+
+
+@contextmanager
+def _starting() -> Iterator[Callable[..., Up]]:
+    """Gives a function that starts `up`; in the end, its remaining processes are ended."""
     started: list[Up] = []
 
     def start(data_dir: Path, *flags: str, **environ: str) -> Up:
@@ -115,18 +119,38 @@ def start_up() -> Iterator[Callable[..., Up]]:
         started.append(up)
         return up
 
-    yield start
-    for up in started:
-        pids = up.pids()
-        if up.process.poll() is None:
-            up.process.terminate()
-        up.end()
-        for pid in pids:
-            if is_running(pid):
-                os.kill(pid, signal.SIGKILL)
+    try:
+        yield start
+    finally:
+        for up in started:
+            pids = up.pids()
+            if up.process.poll() is None:
+                up.process.terminate()
+            up.end()
+            for pid in pids:
+                if is_running(pid):
+                    os.kill(pid, signal.SIGKILL)
 
 
-@pytest.mark.alone
+@pytest.fixture
+def start_up() -> Iterator[Callable[..., Up]]:
+    with _starting() as start:
+        yield start
+
+
+@pytest.fixture(scope="module")
+def running_up(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Up]:
+    """A ready `up` with secrets, for tests that leave it running."""
+    variables = {
+        "NAMESRV_STREAM__ADMIN__ACCOUNTS__RocketMQ_Ops": _ACCOUNT,
+        "NAMESRV_STREAM__STREAMING__EXTRA__spark.x.password": _PASSWORD,
+    }
+    with _starting() as start:
+        up = start(tmp_path_factory.mktemp("up") / "data", **variables)
+        up.wait_ready()
+        yield up
+
+
 def test_ready_line_names_every_address_and_ctrl_c_stops_all_parts_in_order(
     tmp_path: Path, start_up: Callable[..., Up]
 ) -> None:
@@ -165,14 +189,12 @@ def test_kill_9_of_up_leaves_no_process_and_the_next_start_continues(
 
 
 @pytest.mark.parametrize("name", ["kafka", "serve"])
-def test_killed_child_is_restarted_and_reported(tmp_path: Path, start_up: Callable[..., Up], name: str) -> None:
-    up = start_up(tmp_path)
-    up.wait_ready()
-    run_file = tmp_path / "run" / f"{name}.json"
+def test_killed_child_is_restarted_and_reported(running_up: Up, name: str) -> None:
+    run_file = running_up.data_dir / "run" / f"{name}.json"
     first = int((read_run_file(run_file) or {})["pid"])
     os.kill(first, signal.SIGKILL)
-    up.until(lambda: int((read_run_file(run_file) or {"pid": first})["pid"]) != first, f"{name} again")
-    assert f"{name} was ended by SIGKILL; restarting it in 0.5 s" in up.err
+    running_up.until(lambda: int((read_run_file(run_file) or {"pid": first})["pid"]) != first, f"{name} again")
+    assert f"{name} was ended by SIGKILL; restarting it in 0.5 s" in running_up.err
 
 
 @pytest.mark.alone
@@ -209,37 +231,28 @@ def test_job_that_cannot_run_is_reported_once_and_the_server_continues(
     assert "job cannot run and is not restarted: settings: x.y: will not do" in up.err
 
 
-def test_secrets_reach_only_the_parts_that_need_them(tmp_path: Path, start_up: Callable[..., Up]) -> None:
-    account, password = "Tr0ub4dor-account", "Tr0ub4dor-password"
-    variables = {
-        "NAMESRV_STREAM__ADMIN__ACCOUNTS__RocketMQ_Ops": account,
-        "NAMESRV_STREAM__STREAMING__EXTRA__spark.x.password": password,
-    }
-    data_dir = tmp_path / "data"
-    up = start_up(data_dir, **variables)
-    up.wait_ready()
-    up.until(lambda: read_run_file(data_dir / "run" / "job.json"), "the job is ready")
+def test_secrets_reach_only_the_parts_that_need_them(running_up: Up) -> None:
+    data_dir = running_up.data_dir
+    running_up.until(lambda: read_run_file(data_dir / "run" / "job.json"), "the job is ready")
     environ = {}
     for part in ("serve", "job"):
         facts = read_run_file(data_dir / "run" / f"{part}.json")
         assert facts is not None
         environ[part] = Path(f"/proc/{facts['pid']}/environ").read_bytes().decode()
-    assert (account in environ["serve"], password in environ["serve"]) == (True, True)
-    assert (account in environ["job"], password in environ["job"]) == (False, True)
-    for pid in up.pids():
+    assert (_ACCOUNT in environ["serve"], _PASSWORD in environ["serve"]) == (True, True)
+    assert (_ACCOUNT in environ["job"], _PASSWORD in environ["job"]) == (False, True)
+    for pid in running_up.pids():
         assert b"Tr0ub4dor" not in Path(f"/proc/{pid}/cmdline").read_bytes()
     for path in data_dir.rglob("*"):
         assert not path.is_file() or b"Tr0ub4dor" not in path.read_bytes(), path
-    assert "Tr0ub4dor" not in up.out + up.err
+    assert "Tr0ub4dor" not in running_up.out + running_up.err
 
 
-def test_second_up_on_the_same_directory_is_refused(tmp_path: Path, start_up: Callable[..., Up]) -> None:
-    up = start_up(tmp_path)
-    up.wait_ready()
-    outcome = _cli("up", "--data-dir", str(tmp_path))
+def test_second_up_on_the_same_directory_is_refused(running_up: Up) -> None:
+    outcome = _cli("up", "--data-dir", str(running_up.data_dir))
     assert outcome.returncode == 2
     assert outcome.stderr.startswith("error: settings: data.dir:")
-    assert f"process {up.process.pid}" in outcome.stderr
+    assert f"process {running_up.process.pid}" in outcome.stderr
 
 
 def _cli(*arguments: str) -> "subprocess.CompletedProcess[str]":

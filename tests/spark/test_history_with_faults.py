@@ -91,8 +91,7 @@ def run_with_faults(kafka_settings: Settings, data_dir: Path) -> FaultyRun:
     with _traffic(settings, _random_streams(_PARTITIONS)):
         with _job(settings):
             _kill_history_during_commit(settings, BROKER_EVENTS)
-        phases.append(_now_ms())
-        with _job(settings):
+            phases.append(_now_ms())
             _kill_history_during_commit(settings, ROUTE_ARCHIVE)
         # The history is behind. The rebuild also rewrites rows that it has not read yet.
         tables_of(settings).remove_all(ROUTE_STATE)

@@ -22,6 +22,9 @@ from typing import IO, Self, TypeVar
 T = TypeVar("T")
 
 POLL_S = 0.02
+# Who waits leaves most of a core to what is awaited, even if the predicate reads a table.
+_REST = 3.0
+_LONGEST_REST_S = 0.5
 # Below Linux's default range for outgoing connections (ip_local_port_range), so that no client socket takes the port
 # between the moment it is chosen and the moment a server binds it; and below the ports that the product chooses itself.
 _PORTS = range(12_000, 20_000)
@@ -103,14 +106,14 @@ def wait_until(
     ignoring: tuple[type[Exception], ...] = (),
     every_s: float = POLL_S,
 ) -> T:
-    """Poll until the predicate's value is true.
+    """Poll until the predicate's value is true, with pauses that are longer than the predicate takes.
 
     Args:
         predicate: Asked again and again, and once more at the deadline.
         timeout_s: Seconds to wait at most.
         what: What is awaited, for the message of the failure.
         ignoring: Exceptions of the predicate that mean "not yet".
-        every_s: Pause between two questions; longer for a predicate that takes much processor time.
+        every_s: Shortest pause between two questions.
 
     Returns:
         The first true value.
@@ -120,7 +123,8 @@ def wait_until(
     """
     deadline = time.monotonic() + timeout_s
     while True:
-        last_chance = time.monotonic() >= deadline
+        asked_s = time.monotonic()
+        last_chance = asked_s >= deadline
         try:
             value = predicate()
             if value:
@@ -130,7 +134,7 @@ def wait_until(
             last = f"{type(error).__name__}: {error}"
         if last_chance:
             raise AssertionError(f"not within {timeout_s:g} s: {what}; last value: {last}")
-        time.sleep(every_s)
+        time.sleep(max(every_s, min(_LONGEST_REST_S, _REST * (time.monotonic() - asked_s))))
 
 
 class Process:
