@@ -17,6 +17,7 @@ ARGS ?=
 SEED ?= 1
 KILLS ?= 100
 SEEDS ?= 100
+UNIT_WITHOUT ?=
 
 VENV := .venv
 BIN := $(VENV)/bin
@@ -67,7 +68,9 @@ test-setup: jdk setup $(VENV)/.installed $(SPARK_CLASSES) ## Build what the test
 
 .PHONY: check
 check: export HYPOTHESIS_PROFILE = quick
-check: $(VENV)/.native-built $(VENV)/.installed ## Before every commit: lint, types, layers, dependencies, unit tests, at once; no JVM
+# They take a third of the time of all unit tests, because they query many small tables. `make unit` and `make test` run them.
+check: export UNIT_WITHOUT = tests/unit/history tests/unit/tools/replay
+check: $(VENV)/.native-built $(VENV)/.installed ## Before every commit: lint, types, layers, dependencies, unit tests except for those of the history and of replays, at once; no JVM
 	@$(MAKE) --no-print-directory --jobs --output-sync=target --keep-going AT_ONCE=yes lint types layers dependencies unit
 
 .PHONY: lint
@@ -96,7 +99,7 @@ audit: $(VENV)/.audit-installed ## Known vulnerabilities of the locked dependenc
 
 .PHONY: unit
 unit: $(VENV)/.native-built $(VENV)/.installed ## Unit tests; no JVM
-	$(PYTEST) tests/unit -n $$((2 * $$(getconf _NPROCESSORS_ONLN))) $(ARGS) # half of the time, these tests wait
+	$(PYTEST) tests/unit $(addprefix --ignore=,$(UNIT_WITHOUT)) -n $$((2 * $$(getconf _NPROCESSORS_ONLN))) $(ARGS) # half of the time, these tests wait
 
 .PHONY: spark
 spark: test-setup ## Tests with a local SparkSession
