@@ -54,8 +54,8 @@ def parse_instant(flag: str, text: str, now_ms: int, zone: tzinfo | None = None,
 
     Args:
         flag: For the error.
-        text: See ``_EXPECTED``; for an hour that the zone has twice the first one is meant, and one that it skips
-            is read as before the change.
+        text: See ``_EXPECTED``. A time in an hour that occurs twice, at the end of summer time, means the first hour.
+            A time in a skipped hour is read with the offset before the change.
         now_ms: The reference of "now" and "-2h", in epoch milliseconds.
         zone: The zone of a text without one; None for this machine's.
         source: Where the flag was given, for errors.

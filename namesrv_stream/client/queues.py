@@ -34,8 +34,8 @@ class MessageQueue(NamedTuple):
 def writable_queues(route: TopicRouteData) -> tuple[MessageQueue, ...]:
     """Return the queues that a producer chooses from.
 
-    The configuration of an ordered topic has priority, so that a key keeps its queue while a broker is down. Such a
-    queue, like one of a static topic that no broker claims, has no address.
+    The configuration of an ordered topic has priority, so that a key keeps its queue while a broker is down. A queue
+    of a broker without a master, or of a static topic that no broker claims, has no address.
 
     Raises:
         UnexpectedAnswer: The order configuration is not ``broker:count;…``, or a count is absurd.

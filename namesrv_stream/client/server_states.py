@@ -175,7 +175,8 @@ async def get(
 ) -> _Answer:
     """Return the answer of a server at ``path``, with at least the fields of ``answer``.
 
-    The certificate of a server on this machine is for the address that others use, so it need not be checked.
+    Without ``is_certificate_checked``, the certificate is not verified. That is for servers on this machine: their
+    certificates contain the address that other machines use.
 
     Raises:
         ServerUnreachable: No answer.

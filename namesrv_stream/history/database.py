@@ -71,8 +71,8 @@ class Database:
         """Create the tables of ``period_tables.sql``, which the questions about brokers read; blocks.
 
         Args:
-            sessions: All sessions that overlap the period, and the first and last earlier one of each process, with the
-                numbers of their replicas.
+            sessions: All sessions that overlap the period, with the numbers of their replicas; and of the sessions of
+                each process before the period the first and the last.
         """
         self.register("sessions", sessions)
         self.register("period", pa.table({"since_ms": [window.since_ms], "until_ms": [window.until_ms]}))

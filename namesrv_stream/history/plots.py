@@ -91,7 +91,9 @@ def plot_broker(past: Past, settings: Settings, broker_name: str, window: Window
 
 
 def plot_topic(past: Past, topic: str, window: Window, path: Path) -> None:
-    """Write when each broker name was in the route of a topic, and the number of queues over time; the topic is set.
+    """Write when each broker name was in the route of a topic, and the number of queues over time.
+
+    ``set_topic`` must have been called.
 
     Raises:
         ConfigError: The file cannot be written.

@@ -8,8 +8,8 @@ broker name
 1. whose newest process had the same address, with any brokerId;
 2. otherwise, whose newest process came up with the same id. It replaces that process, which may be down or still up, as
    in a rolling replacement or until its end is detected;
-3. otherwise, if one of the two has id 0: the replica that went down last and is still down. Id 0 is a role: in
-   controller mode, a failed master comes back with an id of its own, and a slave may come back as 0;
+3. otherwise, if it or the newest process of the replica has id 0: the replica that went down last and is still down.
+   Id 0 is a role: in controller mode, a failed master comes back with an id of its own, and a slave may come back as 0;
 4. otherwise: a new replica.
 
 The rules are wrong in two cases. Two processes with the same id at the same time count as one replica (name servers
@@ -96,8 +96,8 @@ def replica_numbers(sessions: Sequence[_Session]) -> list[int]:
     """Return the number of the replica of each session. Numbers follow cluster, broker name and newest address.
 
     Args:
-        sessions: Rows of ``sessions.sql``: all sessions of each process in a period, and its first and last earlier
-            one, so that a known process is not taken for a new one.
+        sessions: Rows of ``sessions.sql``: all sessions of each process in a period; and of those before the period
+            the first and the last, so that a known process is not taken for a new one.
     """
     newest_of_names: dict[tuple[str, str], dict[int, _Session]] = {}
     first_of = {}
@@ -169,7 +169,7 @@ def silences(settings: Settings, since_ms: int, until_ms: int, timeouts_ms: Sequ
     """Return the silences of a period; blocks.
 
     A silence is the time between two heartbeats at any name server. Silences in which the broker's session ended do not
-    count. Silences of less than a minute are taken from the server with the shortest gaps in that minute.
+    count. Within a minute, only the longest gap at each server is known; the shortest of these counts.
 
     Raises:
         NotInHistory: The tables do not exist.
