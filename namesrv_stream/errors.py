@@ -35,7 +35,7 @@ from typing import ClassVar
 
 
 class NamesrvStreamError(Exception):
-    """Base of all errors; its text is one line that says what to do."""
+    """Base of all errors; its text is one line: what is wrong and, if a user can act, what to do."""
 
     retriable: ClassVar[bool] = False
     exit_code: ClassVar[int] = 1

@@ -34,8 +34,8 @@ _PROC: Final = Path("/proc")
 def lower_priority(pid: int, niceness: int) -> None:
     """Give a process, and those that it starts from now on, a lower priority, if the system allows it.
 
-    Linux may first share processors between sessions, and then niceness applies within one only. Therefore the session
-    of a process that leads one (``up`` gives one to every part) is niced, too; other sessions are not changed.
+    Linux may first divide processor time among sessions; niceness then has an effect within a session only. The session
+    of a process that leads one is therefore niced, too (``up`` gives one to every part). Other sessions do not change.
 
     Args:
         pid: Process id; nothing happens if it has ended. If it leads a process group, the whole group is meant.
@@ -54,7 +54,7 @@ def lower_priority(pid: int, niceness: int) -> None:
 def die_with_parent() -> None:
     """End this process with its parent if ``up`` started it; call it first in the main thread.
 
-    It removes the mark from the environment, so that it does not apply to this process's own children.
+    It removes the variable by which ``up`` marks its children, so that it does not apply to this process's children.
     """
     parent_text = os.environ.pop(PARENT_PID_VARIABLE, "")
     if not parent_text.isdecimal():

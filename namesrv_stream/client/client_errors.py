@@ -112,7 +112,7 @@ class NotOnAllServers(NamesrvStreamError):
 
 
 class NoQueue(NamesrvStreamError):
-    """No broker of the topic accepts messages: none has write permission, or none has a master.
+    """No broker of the topic accepts messages: none has both write permission and a master.
 
     Attributes:
         topic: The topic.

@@ -168,7 +168,7 @@ class NameServers:
         return self._chosen.addr
 
     async def invoke(self, request: RemotingCommand, timeout_ms: int = REQUEST_TIMEOUT_MS) -> RemotingCommand:
-        """Send a request to the chosen server, and if that fails to the others, once each.
+        """Send a request to the chosen server and, if that fails, to the others in turn.
 
         Args:
             request: An idempotent request, since several servers may get it, or one of them twice.

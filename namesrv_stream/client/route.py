@@ -60,7 +60,7 @@ class TopicQueueMapping:
     """One broker's part of a static topic, whose logical queues stay the same when they move between brokers.
 
     Attributes:
-        scope: The numbering of the logical queues; None without a mapping.
+        scope: Name of the numbering to which the logical queue ids belong; None if the answer has none.
         epoch: If two brokers claim a queue, it belongs to the one with the higher epoch.
         total_queues: Number of logical queues of the topic.
         logical_queue_ids: Logical queues at this broker.
@@ -75,7 +75,7 @@ class TopicQueueMapping:
 
 @dataclass(frozen=True, slots=True)
 class TopicRouteData:
-    """The route of a topic: queues by broker name, brokers by name, both in order of the name.
+    """The route of a topic: queues and brokers, both sorted by broker name.
 
     Attributes:
         order_topic_conf: ``broker:count;…`` of an ordered topic.

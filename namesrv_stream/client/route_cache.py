@@ -104,7 +104,7 @@ class RouteCache:
         return self._known_route(entry)
 
     async def renew(self, topic: str) -> TopicRoute:
-        """Return the route if the known one is not usable: queried again, but not too often.
+        """Query the route again, but not too often, and return it; for callers to whom the known one is not usable.
 
         Raises:
             NamesrvStreamError: As ``get``.

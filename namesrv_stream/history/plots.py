@@ -54,7 +54,9 @@ _ARRIVALS: Final = (Cause.REGISTERED, Cause.RETURNED)
 
 
 def plot_brokers(past: Past, cluster: str | None, window: Window, path: Path) -> None:
-    """Write the tracks of all brokers, or of a cluster's brokers. The period must be set.
+    """Write the tracks of all brokers, or of a cluster's brokers.
+
+    ``set_period`` must have been called.
 
     Raises:
         NotInHistory: There was no broker.
@@ -67,7 +69,9 @@ def plot_brokers(past: Past, cluster: str | None, window: Window, path: Path) ->
 
 
 def plot_broker(past: Past, settings: Settings, broker_name: str, window: Window, path: Path) -> None:
-    """Write the tracks of a broker name's replicas, and a chart of their heartbeat gaps. The period must be set.
+    """Write the tracks of a broker name's replicas, and a chart of their heartbeat gaps.
+
+    ``set_period`` must have been called.
 
     Raises:
         NotInHistory: There was no such broker.

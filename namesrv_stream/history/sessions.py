@@ -169,7 +169,8 @@ def silences(settings: Settings, since_ms: int, until_ms: int, timeouts_ms: Sequ
     """Return the silences of a period; blocks.
 
     A silence is the time between two heartbeats at any name server. Silences in which the broker's session ended do not
-    count. Within a minute, only the longest gap at each server is known; the shortest of these counts.
+    count. Within a minute, only the longest gap at each server is known, and the smallest of these gaps is
+    the broker's silence.
 
     Raises:
         NotInHistory: The tables do not exist.

@@ -93,7 +93,7 @@ def remember_refusal(server: NameServer, call: Call, text: str) -> None:
 
 
 def who(access: Access, call: Call) -> str:
-    """Return who sent a request that is permitted, for people: the account that signed it, and the address."""
+    """Return a readable name of the sender of a permitted request: the account that signed it, and the address."""
     host = f"{call.peer.host or 'an unknown address'}{' through a proxy' if call.peer.is_proxied else ''}"
     account = (call.request.ext_fields or {}).get(ACCESS_KEY, "")
     return f"{account!r} from {host}" if _is_signed(access, call.request) else host

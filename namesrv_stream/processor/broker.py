@@ -50,7 +50,7 @@ def registration_hash(header: RegisterBrokerRequestHeader, body: bytes) -> str:
 
     It identifies an unchanged registration, which the server need not decode. It is not cryptographic, which would take
     a third of the time of such a registration. A registration is compared only with the previous one of the same
-    broker, and a peer that can forge one can also send the other.
+    broker. A peer that could forge a hash could send a false registration as well.
     """
     content = (
         header.broker_name,
@@ -155,8 +155,8 @@ def unregister_broker(server: NameServer, call: Call) -> Answer:
 def query_data_version(server: NameServer, call: Call) -> Answer:
     """Answer 322: whether the broker should register. A oneway request serves as a heartbeat.
 
-    The answer is also "changed" if the broker holds no registration with this server, over an open connection and
-    since this server's start. A registration with another name server does not count.
+    The answer is also "changed" unless the broker has registered with this server since the server's start, over a
+    connection that is still open. A registration with another name server does not count.
 
     Raises:
         RequestRefused: A field is missing.

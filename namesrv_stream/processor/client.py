@@ -80,7 +80,10 @@ def get_topics_by_cluster(server: NameServer, call: Call) -> Answer:
 
 
 def get_system_topic_list(server: NameServer, call: Call) -> Answer:
-    """Answer 304: cluster and broker names, which are topics on brokers, and a broker that knows further topics."""
+    """Answer 304: the names of clusters and brokers, of which each broker has topics, and the address of one broker.
+
+    Clients ask that broker for further system topics.
+    """
     table = server.table
     names = {*table.clusters(), *(name for names in table.clusters().values() for name in names)}
     addrs = [

@@ -3,9 +3,9 @@
 States of a child: running → (it ends) waiting → running …; after :meth:`Supervisor.stop` none is started.
 
 Exit code 2 means that the same settings and data will never work. A child that is not required is then not restarted,
-and the others continue without it. A required child that ends with 2 or 3 (a prerequisite is missing) before
-:attr:`Supervisor.is_settled` fails the whole start. Afterwards it is restarted like any other, because the reason, such
-as a port that another process took while it was down, may disappear.
+and the others continue without it. If a required child ends with 2 or 3 (a prerequisite is missing) before
+:attr:`Supervisor.is_settled`, the whole start fails. Afterwards it is restarted like any other, because the reason may
+disappear: for example, another process took its port while it was down.
 """
 
 import asyncio
