@@ -1,4 +1,4 @@
-"""Configuration of Kafka clients, in one place, so that all processes connect in the same way.
+"""Configuration and errors of Kafka clients, in one place, so that all processes connect in the same way.
 
 ``kafka.extra`` contains options of kafka-python. ``spark_options`` translates them to the options of Kafka's Java
 client, which Spark uses.
@@ -10,7 +10,9 @@ Source: kafka-python 3, KafkaClient's configuration; kafka.apache.org/documentat
 from pathlib import Path
 from typing import Any, Final
 
-from kafka.errors import AuthorizationError
+from kafka import KafkaAdminClient
+from kafka.admin import ConfigResource, ConfigResourceType
+from kafka.errors import AuthorizationError, TopicAuthorizationFailedError
 from kafka.net.compat import KafkaNetClient
 
 from namesrv_stream.errors import ConfigError, KafkaRefuses, KafkaUnreachable
@@ -132,6 +134,35 @@ def unreachable(settings: Settings, error: BaseException) -> KafkaUnreachable:
     """Return the product's error for an error of Kafka's client."""
     kind = KafkaRefuses if isinstance(error, AuthorizationError) else KafkaUnreachable
     return kind(bootstrap_servers(settings), reason_of(error))
+
+
+def describe_topic(admin: KafkaAdminClient, topic: str) -> dict[str, Any]:
+    """Return Kafka's description of a topic; it has no partitions if the topic does not exist.
+
+    kafka-python also returns a topic that the user may not see without partitions. Only the error code differs.
+
+    Raises:
+        TopicAuthorizationFailedError: The user lacks Describe, and Kafka does not say whether the topic exists.
+        KafkaError: Kafka does not answer.
+    """
+    described: dict[str, Any] = admin.describe_topics([topic])[0]
+    if described.get("error_code") == TopicAuthorizationFailedError.errno:
+        raise TopicAuthorizationFailedError(f"Describe on topic {topic}")
+    return described
+
+
+def topic_values(admin: KafkaAdminClient, topic: str) -> dict[str, str]:
+    """Return Kafka's name → value of all settings of an existing topic.
+
+    Raises:
+        TopicAuthorizationFailedError: The user lacks DescribeConfigs. kafka-python then returns no settings.
+        KafkaError: Kafka does not answer.
+    """
+    resource = ConfigResource(ConfigResourceType.TOPIC, topic)
+    configs = admin.describe_configs([resource], config_filter="all")["topic"][topic]
+    if not configs:
+        raise TopicAuthorizationFailedError(f"DescribeConfigs on topic {topic}")
+    return {name: str(config["value"]) for name, config in configs.items()}
 
 
 _FILE: Final = "_file"

@@ -34,8 +34,16 @@ from kafka.errors import (
     TopicAlreadyExistsError,
 )
 
-from namesrv_stream.errors import ConfigError, KafkaUnreachable
-from namesrv_stream.kafka.clients import admin_config, consumer_config, producer_config, reason_of, unreachable
+from namesrv_stream.errors import ConfigError
+from namesrv_stream.kafka.clients import (
+    admin_config,
+    consumer_config,
+    describe_topic,
+    producer_config,
+    reason_of,
+    topic_values,
+    unreachable,
+)
 from namesrv_stream.route.event_json import encode_event
 from namesrv_stream.route.events import DIRECT, Origin, SettingsChanged
 from namesrv_stream.settings import Settings
@@ -45,7 +53,6 @@ from namesrv_stream.text_table import counted
 logger = logging.getLogger(__name__)
 
 _CREATE_TIMEOUT_MS: Final = 15_000
-_DEAD_LETTER_PARTITIONS: Final = 1
 _MIN_INSYNC: Final = "min.insync.replicas"
 #: With fewer replicas, a topic with two required in-sync replicas is not writable during the restart of a Kafka broker.
 _REPLICAS_FOR_TWO_IN_SYNC: Final = 3
@@ -69,7 +76,7 @@ def ensure_topics(settings: Settings) -> None:
     try:
         for topic, partitions in wanted_topics(settings):
             # The request to create a topic needs permission even if the topic exists.
-            if not admin.describe_topics([topic])[0]["partitions"]:
+            if not describe_topic(admin, topic)["partitions"]:
                 create_topic(admin, topic, partitions, settings)
             _verify(admin, topic, partitions, settings)
     except KafkaError as error:
@@ -81,7 +88,7 @@ def ensure_topics(settings: Settings) -> None:
 def wanted_topics(settings: Settings) -> list[tuple[str, int]]:
     """Return (name, partitions) of the events topic and of the dead-letter topic."""
     kafka = settings.kafka
-    return [(kafka.broker_events_topic, kafka.partitions), (kafka.dead_letter_topic, _DEAD_LETTER_PARTITIONS)]
+    return [(kafka.broker_events_topic, kafka.partitions), (kafka.dead_letter_topic, 1)]
 
 
 def topic_configs(settings: Settings) -> dict[str, str]:
@@ -123,13 +130,11 @@ def create_topic(
 
 
 def _verify(admin: KafkaAdminClient, topic: str, partitions: int, settings: Settings) -> None:
-    described = admin.describe_topics([topic])[0]
+    described = describe_topic(admin, topic)
     found = len(described["partitions"])
     if found != partitions:
         raise ConfigError(f"Kafka topic {topic}", "partitions", f"are {found}, kafka.partitions says {partitions}")
-    resource = ConfigResource(ConfigResourceType.TOPIC, topic)
-    configs = admin.describe_configs([resource], config_filter="all")["topic"][topic]
-    actual = {name: str(config["value"]) for name, config in configs.items()}
+    actual = topic_values(admin, topic)
     for name, reason in topic_faults(actual, settings):
         raise ConfigError(f"Kafka topic {topic}", name, reason)
     replicas = min((len(p["replica_nodes"]) for p in described["partitions"]), default=0)
@@ -192,7 +197,7 @@ class TopicGrowth:
 
     def partitions(self) -> int:
         """Return the number of partitions; 0 if the topic does not exist."""
-        return self._request(lambda admin: len(list(admin.describe_topics([self._topic])[0]["partitions"])))
+        return self._request(lambda admin: len(describe_topic(admin, self._topic)["partitions"]))
 
     def close(self, probe: bytes) -> None:
         """Make the topic reject all records, and return when every partition has rejected one.
@@ -218,7 +223,7 @@ class TopicGrowth:
             finally:
                 producer.close()
         except (KafkaError, OSError) as error:
-            raise self._unreachable(error) from None
+            raise unreachable(self._settings, error) from None
 
     def open(self) -> None:
         """Make the topic accept records again, up to the configured size."""
@@ -241,7 +246,7 @@ class TopicGrowth:
         resource = ConfigResource(ConfigResourceType.TOPIC, self._topic, configs={_SIZE: (AlterConfigOp.SET, size)})
         result = self._request(lambda admin: admin.alter_configs([resource]))["topic"][self._topic]
         if result != "OK":
-            raise self._unreachable(KafkaError(result))
+            raise unreachable(self._settings, KafkaError(result))
 
     def _request(self, call: Callable[[KafkaAdminClient], _T]) -> _T:
         try:
@@ -251,10 +256,7 @@ class TopicGrowth:
             finally:
                 admin.close()
         except (KafkaError, OSError) as error:
-            raise self._unreachable(error) from None
-
-    def _unreachable(self, error: Exception) -> KafkaUnreachable:
-        return unreachable(self._settings, error)
+            raise unreachable(self._settings, error) from None
 
 
 def log_first_settings(settings: Settings) -> None:
@@ -291,8 +293,7 @@ def _empty_partitions(settings: Settings) -> list[int]:
 def _send(settings: Settings, event: bytes, partitions: list[int]) -> None:
     producer = KafkaProducer(**producer_config(settings))
     try:
-        topic = settings.kafka.broker_events_topic
-        sent = [producer.send(topic, value=event, partition=partition) for partition in partitions]
+        sent = [producer.send(settings.kafka.broker_events_topic, value=event, partition=p) for p in partitions]
         for future in sent:
             future.get(timeout=settings.kafka.delivery_timeout_ms / 1000)
     finally:

@@ -8,11 +8,17 @@ from typing import Any, Final
 from uuid import UUID
 
 from kafka import KafkaAdminClient, KafkaConsumer, TopicPartition
-from kafka.admin import ConfigResource, ConfigResourceType
-from kafka.errors import AuthorizationError, KafkaConfigurationError, KafkaError
+from kafka.errors import AuthorizationError, KafkaConfigurationError, KafkaError, TopicAuthorizationFailedError
 
 from namesrv_stream.errors import ConfigError, EventDecodeError
-from namesrv_stream.kafka.clients import admin_config, bootstrap_servers, consumer_config, unreachable
+from namesrv_stream.kafka.clients import (
+    admin_config,
+    bootstrap_servers,
+    consumer_config,
+    describe_topic,
+    topic_values,
+    unreachable,
+)
 from namesrv_stream.kafka.event_topics import create_topic, topic_doubts, topic_faults, wanted_topics
 from namesrv_stream.kafka.log_reader import LogReader
 from namesrv_stream.route.event_json import decode_record
@@ -24,6 +30,8 @@ _NEWEST_TIMEOUT_MS: Final = 3_000
 #: Records at each end of the log that are searched for signs of a commit: some minutes of ticks.
 _SEARCHED_RECORDS: Final = 1_000
 _SEARCH_TIMEOUT_MS: Final = 5_000
+#: Operations that the parts need on a topic: kafka-python's name → the name of ``kafka-acls``.
+_NEEDED: Final = {"READ": "Read", "WRITE": "Write", "DESCRIBE_CONFIGS": "DescribeConfigs"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +73,8 @@ class InspectedLog:
         newest_ms: Partition → LogAppendTime of its newest record, epoch milliseconds; without empty partitions.
         dead_letters_held: Number of records in the dead-letter topic.
         has_commits: Whether the log shows that a job has committed, as ``log_shows_commits`` says.
+        missing_rights: Topic → operations that parts need on it and this user lacks, by the names of ``kafka-acls``.
+            Without Describe, Kafka does not say whether the topic exists. Create counts if the topic does not exist.
     """
 
     servers: str
@@ -76,6 +86,7 @@ class InspectedLog:
     newest_ms: Mapping[int, int]
     dead_letters_held: int
     has_commits: bool = False
+    missing_rights: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
 
 def inspect_log(settings: Settings) -> InspectedLog:
@@ -91,13 +102,14 @@ def inspect_log(settings: Settings) -> InspectedLog:
         admin = KafkaAdminClient(**admin_config(settings))
         try:
             brokers = len(admin.describe_cluster()["brokers"])
-            events, dead_letters = (_topic(admin, settings, *topic) for topic in wanted_topics(settings))
+            (events, lacks), (dead_letters, more) = (_topic(admin, settings, *t) for t in wanted_topics(settings))
         finally:
             admin.close()
         consumer = KafkaConsumer(**consumer_config(settings))
         try:
             earliest, end = _extent(consumer, events)
-            newest_ms = _newest_ms(consumer, settings.kafka.broker_events_topic, earliest, end)
+            can_read = "Read" not in lacks
+            newest_ms = _newest_ms(consumer, settings.kafka.broker_events_topic, earliest, end) if can_read else {}
             first, last = _extent(consumer, dead_letters)
         finally:
             consumer.close()
@@ -106,8 +118,9 @@ def inspect_log(settings: Settings) -> InspectedLog:
     except (KafkaError, OSError) as error:
         raise unreachable(settings, error) from None
     held = sum(last.values()) - sum(first.values())
-    has_commits = events is not None and log_shows_commits(settings)
-    return InspectedLog(servers, brokers, events, dead_letters, earliest, end, newest_ms, held, has_commits)
+    has_commits = events is not None and can_read and log_shows_commits(settings)
+    rights = {name: missing for (name, _), missing in zip(wanted_topics(settings), (lacks, more), strict=True)}
+    return InspectedLog(servers, brokers, events, dead_letters, earliest, end, newest_ms, held, has_commits, rights)
 
 
 def log_shows_commits(settings: Settings) -> bool:
@@ -157,27 +170,36 @@ def stored_topic_id(settings: Settings) -> str | None:
         return None
 
 
-def _topic(admin: KafkaAdminClient, settings: Settings, name: str, wanted_partitions: int) -> InspectedTopic | None:
-    described = admin.describe_topics([name])[0]
+def _topic(
+    admin: KafkaAdminClient, settings: Settings, name: str, wanted_partitions: int
+) -> tuple[InspectedTopic | None, tuple[str, ...]]:
+    """Return a topic and the operations on it that this user lacks. The topic is None if Kafka does not show it."""
+    try:
+        described = describe_topic(admin, name)
+    except TopicAuthorizationFailedError:
+        return None, ("Describe", "Read", "Write")  # the other two include it
     partitions: list[dict[str, Any]] = described["partitions"]
     if not partitions:
-        with suppress(AuthorizationError):  # another user may create it
+        try:
             create_topic(admin, name, wanted_partitions, settings, is_trial=True)
-        return None
-    resource = ConfigResource(ConfigResourceType.TOPIC, name)
-    configs = admin.describe_configs([resource], config_filter="all")["topic"][name]
-    actual = {key: str(value["value"]) for key, value in configs.items()}
+        except AuthorizationError:
+            return None, ("Create",)
+        return None, ()
+    permitted = described.get("authorized_operations")  # None: Kafka is too old to say it
+    missing = tuple(text for op, text in _NEEDED.items() if permitted is not None and op not in permitted)
+    actual = {} if "DescribeConfigs" in missing else topic_values(admin, name)
     replicas = min(len(p["replica_nodes"]) for p in partitions)
-    return InspectedTopic(
+    topic = InspectedTopic(
         name=name,
         topic_id=str(described["topic_id"]),
         partitions=len(partitions),
         without_leader=tuple(p["partition_index"] for p in partitions if p["leader_id"] < 0),
         behind=tuple(p["partition_index"] for p in partitions if len(p["isr_nodes"]) < len(p["replica_nodes"])),
         replicas=replicas,
-        faults=dict(topic_faults(actual, settings)),
-        doubts=dict(topic_doubts(actual, replicas)),
+        faults=dict(topic_faults(actual, settings)) if actual else {},
+        doubts=dict(topic_doubts(actual, replicas)) if actual else {},
     )
+    return topic, missing
 
 
 def _extent(consumer: KafkaConsumer, topic: InspectedTopic | None) -> tuple[dict[int, int], dict[int, int]]:

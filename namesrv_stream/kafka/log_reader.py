@@ -14,7 +14,7 @@ from kafka import KafkaAdminClient, KafkaConsumer, TopicPartition
 from kafka.errors import KafkaError, KafkaTimeoutError, OffsetOutOfRangeError
 
 from namesrv_stream.errors import ConfigError, KafkaUnreachable
-from namesrv_stream.kafka.clients import admin_config, consumer_config, unreachable
+from namesrv_stream.kafka.clients import admin_config, consumer_config, describe_topic, unreachable
 from namesrv_stream.route.fold.folded_log import FoldedLog, Place, fingerprint
 from namesrv_stream.route.fold.step import Record
 from namesrv_stream.settings import Settings
@@ -199,7 +199,7 @@ def read_extent(settings: Settings, only: Collection[int] | None = None) -> Topi
     try:
         admin = KafkaAdminClient(**admin_config(settings))
         try:
-            described = admin.describe_topics([topic])[0]
+            described = describe_topic(admin, topic)
         finally:
             admin.close()
         found = len(described["partitions"])

@@ -4,11 +4,14 @@ import base64
 import sys
 import uuid
 import zlib
+from collections.abc import Mapping
 from pathlib import Path
 
 import orjson
 import polars
 import pytest
+from kafka import KafkaAdminClient
+from kafka.admin import ACL, ACLOperation, ACLPermissionType, ResourcePattern, ResourceType
 
 from namesrv_stream.errors import KafkaUnreachable
 from namesrv_stream.kafka import ensure_topics
@@ -16,6 +19,7 @@ from namesrv_stream.kafka.embedded_node import log4j2_properties, node_propertie
 from namesrv_stream.processes import read_run_file
 from namesrv_stream.settings import load_settings
 from tests.support.certificates import Authority
+from tests.support.command_line import run_command
 from tests.support.jvm import java_tool
 from tests.support.kafka import REPOSITORY, settings_for
 from tests.support.processes import Process, free_port, wait_until
@@ -38,11 +42,15 @@ class SecureKafka:
 
     Attributes:
         addr: ``host:port`` of the additional listener.
+        plain_addr: ``host:port`` of the usual one, whose user is ``ANONYMOUS``.
     """
 
-    def __init__(self, work_dir: Path, authority: Authority, user: str, password: str) -> None:
+    def __init__(
+        self, work_dir: Path, authority: Authority, user: str, password: str, own: Mapping[str, str] | None = None
+    ) -> None:
         settings = settings_for(work_dir / "data")
         port = free_port()
+        self.plain_addr = f"127.0.0.1:{settings.embedded_kafka.listen_port}"
         self.addr = f"127.0.0.1:{port}"
         work_dir.mkdir(parents=True, exist_ok=True)
         pair = authority.issue("kafka")
@@ -65,7 +73,7 @@ class SecureKafka:
             "listener.name.secure.ssl.truststore.type": "PEM",
             "listener.name.secure.ssl.truststore.location": str(authority.trust_file),
             "listener.name.secure.ssl.client.auth": "required",
-        }
+        } | dict(own or {})
         text = [line + secure.get(line.partition("=")[0], "") for line in lines]
         config = work_dir / "server.properties"
         config.write_text("\n".join([*text, *(f"{key}={value}" for key, value in more.items())]) + "\n")
@@ -101,17 +109,16 @@ def _arguments(pid: int) -> str:
     return found
 
 
-def test_all_parts_use_a_secure_kafka_and_never_show_its_password(tmp_path: Path) -> None:
-    authority = Authority(tmp_path / "certificates")
+def _configuration(folder: Path, kafka: SecureKafka, authority: Authority) -> Path:
+    """Write the configuration of alice."""
     client = authority.issue("client")
-    (tmp_path / "password").write_text(PASSWORD)
-    with SecureKafka(tmp_path / "kafka", authority, "alice", PASSWORD) as kafka:
-        conf = tmp_path / "mine.toml"
-        conf.write_text(
-            f"""
+    (folder / "password").write_text(PASSWORD)
+    conf = folder / "mine.toml"
+    conf.write_text(
+        f"""
 remoting = {{listen_host = "127.0.0.1", listen_port = 0}}
 http.listen_port = 0
-data.dir = "{tmp_path / "data"}"
+data.dir = "{folder / "data"}"
 logs.level = "DEBUG"
 streaming.driver_memory = "512m"
 history.driver_memory = "512m"
@@ -121,12 +128,19 @@ bootstrap_servers = "{kafka.addr}"
 security_protocol = "SASL_SSL"
 sasl_mechanism = "PLAIN"
 sasl_plain_username = "alice"
-sasl_plain_password_file = "{tmp_path / "password"}"
+sasl_plain_password_file = "{folder / "password"}"
 ssl_cafile = "{authority.trust_file}"
 ssl_certfile = "{client.cert}"
 ssl_keyfile = "{client.key}"
 """
-        )
+    )
+    return conf
+
+
+def test_all_parts_use_a_secure_kafka_and_never_show_its_password(tmp_path: Path) -> None:
+    authority = Authority(tmp_path / "certificates")
+    with SecureKafka(tmp_path / "kafka", authority, "alice", PASSWORD) as kafka:
+        conf = _configuration(tmp_path, kafka, authority)
         settings = load_settings(conf, {}).settings
 
         def has_topics() -> bool:
@@ -179,3 +193,43 @@ ssl_keyfile = "{client.key}"
                 seen += path.read_bytes().decode(errors="replace")
     assert PASSWORD not in seen
     assert "PRIVATE KEY" not in seen
+
+
+def test_doctor_names_the_rights_that_a_user_lacks(tmp_path: Path) -> None:
+    authority = Authority(tmp_path / "certificates")
+    own = {
+        "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+        "super.users": "User:ANONYMOUS",
+    }
+    with SecureKafka(tmp_path / "kafka", authority, "alice", PASSWORD, own) as kafka:
+        conf = _configuration(tmp_path, kafka, authority)
+        root = settings_for(tmp_path / "root", kafka__bootstrap_servers=kafka.plain_addr)
+
+        def has_topics() -> bool:
+            ensure_topics(root)
+            return True
+
+        def findings(topic: str) -> list[tuple[str, str]]:
+            found = orjson.loads(run_command("doctor", "--json", "-c", str(conf)).out)
+            return [(f["grade"], f["text"]) for f in found if f["area"] == f"topic {topic}"]
+
+        wait_until(has_topics, DEADLINE_S, "Kafka is ready", ignoring=(KafkaUnreachable,))
+        events, dead_letters = root.kafka.broker_events_topic, root.kafka.dead_letter_topic
+        unseen = [("fail", "this user lacks Describe, Read, Write, so Kafka does not say whether the topic exists")]
+        assert findings(events) == findings(dead_letters) == unseen
+        _grant(kafka, events, ACLOperation.READ, ACLOperation.WRITE)
+        wait_until(lambda: findings(events) != unseen, DEADLINE_S, "Kafka applies the rights")
+        assert findings(events) == [("fail", "this user lacks DescribeConfigs")]
+        _grant(kafka, events, ACLOperation.DESCRIBE_CONFIGS)
+        fine = [("ok", "1 partition, 1 replica, settings as needed")]
+        wait_until(lambda: findings(events) == fine, DEADLINE_S, "Kafka applies the right")
+
+
+def _grant(kafka: SecureKafka, topic: str, *operations: ACLOperation) -> None:
+    """Grant operations on a topic to alice."""
+    where = ResourcePattern(ResourceType.TOPIC, topic)
+    admin = KafkaAdminClient(bootstrap_servers=kafka.plain_addr)
+    try:
+        admin.create_acls([ACL("User:alice", "*", one, ACLPermissionType.ALLOW, where) for one in operations])
+    finally:
+        admin.close()

@@ -103,7 +103,7 @@ def examine(settings: Settings, urls: tuple[str, ...] = ()) -> Iterator[Finding]
 def _log(settings: Settings) -> Generator[Finding, None, "InspectedLog | None"]:
     """Check Kafka; returns the inspected log, None if Kafka did not answer."""
     from namesrv_stream.kafka.inspection import inspect_log
-    from namesrv_stream.tools.doctor import log_and_tables
+    from namesrv_stream.tools.doctor import event_log
 
     if settings.is_kafka_embedded and "kafka" not in running_parts(settings.data.run_dir):
         yield note(
@@ -118,6 +118,6 @@ def _log(settings: Settings) -> Generator[Finding, None, "InspectedLog | None"]:
     except ConfigError as error:
         yield fault("Kafka", f"{error.key}: {error.reason}", f"correct {error.source}")
         return None
-    yield from log_and_tables.event_log(settings, log)
-    yield from log_and_tables.kafka_clock(log, SystemClock().now_ms(), "job" in running_parts(settings.data.run_dir))
+    yield from event_log.topics(settings, log)
+    yield from event_log.kafka_clock(log, SystemClock().now_ms(), "job" in running_parts(settings.data.run_dir))
     return log

@@ -1,4 +1,4 @@
-"""Checks of the event log in Kafka and of the Delta tables: settings, clocks, and whether they belong together."""
+"""Checks of the Delta tables, and whether they and the event log in Kafka belong together."""
 
 from collections.abc import Iterator, Mapping
 from typing import Final
@@ -6,7 +6,7 @@ from uuid import uuid4
 
 from namesrv_stream.errors import ConfigError, NamesrvStreamError, StoreUnreachable
 from namesrv_stream.instants import instant
-from namesrv_stream.kafka.inspection import InspectedLog, InspectedTopic, stored_topic_id
+from namesrv_stream.kafka.inspection import InspectedLog, stored_topic_id
 from namesrv_stream.route.fold.state import decode_state
 from namesrv_stream.run_books import RunBook
 from namesrv_stream.settings import Settings
@@ -27,92 +27,12 @@ from namesrv_stream.tables.storage import Storage, tables_of
 from namesrv_stream.text_table import counted
 from namesrv_stream.tools.doctor.finding import Finding, Grade, fault, fine, note, warning
 
-_KAFKA_AREA: Final = "Kafka"
-#: A job logs a tick every half second, so while it runs the newest record is no older than this.
-_FRESH_MS: Final = 5_000
 _AREA: Final = "tables"
 _LOG_AREA: Final = "tables and log"
 _REBUILD: Final = "stop the job, run `namesrv-stream rebuild`, start the job again"
 _REPAIR: Final = f"restart the job, which repairs what the log allows; if it refuses: {_REBUILD}"
 #: Some seconds of a large fleet.
 _BEHIND_RECORDS: Final = 20_000
-
-
-def event_log(settings: Settings, log: InspectedLog) -> Iterator[Finding]:
-    """Brokers, topics and settings of Kafka that the product relies on."""
-    brokers = counted(log.brokers, "broker")
-    yield fine(_KAFKA_AREA, f"{log.servers} answers, {brokers}")
-    kafka = settings.kafka
-    for topic, name, partitions in (
-        (log.events, kafka.broker_events_topic, kafka.partitions),
-        (log.dead_letters, kafka.dead_letter_topic, 1),
-    ):
-        if topic is None:
-            yield note(f"topic {name}", "does not exist yet: the first process that starts creates it")
-        else:
-            yield from _topic(topic, partitions, log.brokers)
-    if log.dead_letters_held:
-        text = f"the job refused {counted(log.dead_letters_held, 'record')}"
-        yield warning("dead letters", text, "`namesrv-stream dead-letters` lists them with the reasons")
-
-
-def _topic(topic: InspectedTopic, partitions: int, brokers: int) -> Iterator[Finding]:
-    area, is_fine = f"topic {topic.name}", True
-    if topic.partitions != partitions:
-        text = f"has {counted(topic.partitions, 'partition')}, the configuration says {partitions}"
-        yield fault(area, text, "set kafka.partitions to that number; for more use `namesrv-stream repartition`")
-        is_fine = False
-    for name, reason in topic.faults.items():
-        remedy = f"kafka-configs --alter --topic {topic.name} --add-config {name}=…; see `namesrv-stream config show`"
-        yield fault(area, f"{name} {reason}", remedy)
-        is_fine = False
-    if topic.without_leader:
-        text = f"partitions {list(topic.without_leader)} have no leader, so nothing can be logged there"
-        yield fault(area, text, "start their Kafka brokers again")
-        is_fine = False
-    elif topic.behind:
-        yield warning(area, f"replicas of partitions {list(topic.behind)} are behind", "check those Kafka brokers")
-        is_fine = False
-    for name, reason in topic.doubts.items():
-        remedy = f"kafka-configs --alter --topic {topic.name} --add-config {name}=2"
-        yield warning(area, f"{name} {reason}: acknowledged records may be lost with one Kafka broker", remedy)
-        is_fine = False
-    if brokers > 1 and topic.replicas < 2:
-        remedy = "kafka-reassign-partitions; kafka.replication_factor applies only when a topic is created"
-        yield warning(area, "has one replica: it is lost with its Kafka broker", remedy)
-        is_fine = False
-    if is_fine:
-        partitions_text, replicas = counted(topic.partitions, "partition"), counted(topic.replicas, "replica")
-        yield fine(area, f"{partitions_text}, {replicas}, settings as needed")
-
-
-def kafka_clock(log: InspectedLog, now_ms: int, is_job_running: bool) -> Iterator[Finding]:
-    """Compare Kafka's clock, which stamps all records, with this machine's.
-
-    Args:
-        log: The log as it was inspected.
-        now_ms: This machine's clock after that, in epoch milliseconds.
-        is_job_running: Whether a new record can be expected.
-    """
-    if not log.newest_ms:
-        return
-    ahead_ms = max(log.newest_ms.values()) - now_ms
-    remedy = "run NTP on Kafka's machines and on this one; expiry does not depend on it, times shown do"
-    if ahead_ms > _FRESH_MS:
-        yield warning("Kafka's clock", f"is at least {_seconds(ahead_ms)} ahead of this machine's", remedy)
-    elif not is_job_running:
-        yield note("Kafka's clock", f"the newest record is {_seconds(max(0, -ahead_ms))} old; no job runs here")
-    elif -ahead_ms > _FRESH_MS:
-        text = (
-            f"the newest record is {_seconds(-ahead_ms)} old, but the job on this machine logs a tick every half second"
-        )
-        yield warning("Kafka's clock", f"{text}: this clock is behind, or the job is stalled", remedy)
-    else:
-        yield fine("Kafka's clock", f"within {_seconds(_FRESH_MS)} of this machine's")
-
-
-def _seconds(ms: int) -> str:
-    return f"{ms / 1000:.1f} s"
 
 
 def read_route_tables(settings: Settings) -> TableRows | Finding:

@@ -7,9 +7,10 @@ import pytest
 from kafka.errors import InvalidReplicationFactorError, KafkaError, PolicyViolationError, TopicAuthorizationFailedError
 
 from namesrv_stream.errors import ConfigError, KafkaRefuses, KafkaUnreachable
-from namesrv_stream.kafka import event_topics, inspection
+from namesrv_stream.kafka import event_topics, inspection, log_reader
 from namesrv_stream.kafka.event_topics import ensure_topics, topic_configs, topic_doubts, topic_faults
 from namesrv_stream.kafka.inspection import inspect_log
+from namesrv_stream.kafka.log_reader import read_extent
 from namesrv_stream.settings import Settings, load_settings, parse_set_flag
 
 _DAY_MS = 86_400_000
@@ -95,6 +96,37 @@ def test_existing_topics_are_used_without_the_right_to_create_topics(monkeypatch
     with pytest.raises(KafkaRefuses, match=r"does not permit a request .*dead-letters.*docs/production\.md") as refusal:
         ensure_topics(Settings())
     assert "does not answer" not in str(refusal.value)
+
+
+class _AdminWithoutRights(_AdminWithoutCreate):
+    """Kafka's admin client for a user without some rights. It answers as kafka-python does with Kafka 4.3.1."""
+
+    lacks: str = "Describe"
+
+    def describe_topics(self, topics: list[str]) -> list[dict[str, Any]]:
+        if self.lacks == "Describe":
+            return [{"error_code": 29, "partitions": [], "topic_id": None, "authorized_operations": None}]
+        return [{"error_code": 0, "partitions": [{"replica_nodes": [1]}], "authorized_operations": ["READ", "WRITE"]}]
+
+    def describe_configs(self, resources: list[Any], **_: object) -> dict[str, Any]:
+        return {"topic": {resource.name: {} for resource in resources}}
+
+
+@pytest.mark.parametrize("use", [ensure_topics, read_extent])
+def test_topics_that_the_user_may_not_see_are_not_taken_for_missing(
+    monkeypatch: pytest.MonkeyPatch, use: Callable[[Settings], object]
+) -> None:
+    for module in (event_topics, log_reader):
+        monkeypatch.setattr(module, "KafkaAdminClient", _AdminWithoutRights)
+    with pytest.raises(KafkaRefuses, match=r"does not permit a request .*Describe on topic namesrv\.broker-events\)"):
+        use(Settings())
+
+
+def test_settings_that_the_user_may_not_read_are_a_missing_right(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(event_topics, "KafkaAdminClient", _AdminWithoutRights)
+    monkeypatch.setattr(_AdminWithoutRights, "lacks", "DescribeConfigs")
+    with pytest.raises(KafkaRefuses, match=r"DescribeConfigs on topic namesrv\.broker-events\)"):
+        ensure_topics(Settings())
 
 
 class _AdminThatRefuses(_AdminWithoutCreate):

@@ -4,9 +4,11 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from namesrv_stream.kafka.inspection import InspectedLog, InspectedTopic
+from namesrv_stream.tools.doctor.event_log import kafka_clock, topics
 from namesrv_stream.tools.doctor.finding import Finding, Grade
-from namesrv_stream.tools.doctor.log_and_tables import event_log, kafka_clock
 from tests.support.tables import settings_in
 
 _NOW_MS = 1_700_000_000_000
@@ -28,12 +30,14 @@ def _log(
     brokers: int = 1,
     newest_ms: Mapping[int, int] | None = None,
     dead_letters_held: int = 0,
+    missing_rights: Mapping[str, tuple[str, ...]] | None = None,
 ) -> InspectedLog:
-    return InspectedLog("k:9092", brokers, events, None, {0: 0}, {0: 9}, newest_ms or {}, dead_letters_held)
+    more = {"missing_rights": missing_rights or {}}
+    return InspectedLog("k:9092", brokers, events, None, {0: 0}, {0: 9}, newest_ms or {}, dead_letters_held, **more)
 
 
 def _findings(tmp_path: Path, log: InspectedLog, grade: Grade) -> list[Finding]:
-    return [f for f in event_log(settings_in(tmp_path), log) if f.grade is grade]
+    return [f for f in topics(settings_in(tmp_path), log) if f.grade is grade]
 
 
 def test_correct_topic_has_no_findings(tmp_path: Path) -> None:
@@ -45,6 +49,37 @@ def test_correct_topic_has_no_findings(tmp_path: Path) -> None:
 def test_missing_topic_is_no_fault(tmp_path: Path) -> None:
     assert len(_findings(tmp_path, _log(None), Grade.NOTE)) == 2
     assert not _findings(tmp_path, _log(None), Grade.FAULT)
+
+
+_EVENTS = "namesrv.broker-events"
+_DEAD_LETTERS = "namesrv.broker-events.dead-letters"
+
+
+@pytest.mark.parametrize(
+    ("name", "exists", "lacks", "grade", "text"),
+    [
+        (_EVENTS, False, ("Describe", "Read"), Grade.FAULT, "lacks Describe, Read, so Kafka does not say whether"),
+        (_DEAD_LETTERS, False, ("Describe",), Grade.FAULT, "lacks Describe, so Kafka does not say whether the topic"),
+        (_EVENTS, False, ("Create",), Grade.WARNING, "does not exist yet, and this user may not create it"),
+        (_EVENTS, True, ("Read", "Write"), Grade.FAULT, "lacks Read, Write"),
+        (_DEAD_LETTERS, True, ("DescribeConfigs",), Grade.FAULT, "lacks DescribeConfigs"),
+        (_EVENTS, True, ("Write",), Grade.WARNING, "lacks Write, which the servers and the job need"),
+        (_DEAD_LETTERS, True, ("Read", "Write"), Grade.NOTE, "lacks Read, Write; the job needs Write"),
+    ],
+)
+def test_a_missing_right_is_named_and_a_fault_if_every_part_needs_it(
+    tmp_path: Path, name: str, exists: bool, lacks: tuple[str, ...], grade: Grade, text: str
+) -> None:
+    log = _log(_topic() if exists else None, missing_rights={name: lacks})
+    (found,) = [f for f in topics(settings_in(tmp_path), log) if "this user" in f.text]
+    assert (found.area, found.grade) == (f"topic {name}", grade)
+    assert text in found.text
+    assert "docs/production.md" in found.remedy
+
+
+def test_settings_that_the_user_may_not_read_are_not_called_correct(tmp_path: Path) -> None:
+    log = _log(_topic(), missing_rights={_EVENTS: ("DescribeConfigs",)})
+    assert [f.area for f in _findings(tmp_path, log, Grade.FINE)] == ["Kafka"]
 
 
 def test_each_wrong_setting_of_a_topic_is_a_fault_that_names_it(tmp_path: Path) -> None:
