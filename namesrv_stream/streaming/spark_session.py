@@ -45,8 +45,9 @@ def kill_jvm(spark: SparkSession | None) -> None:
 
 _APPENDICES: Final = re.compile(r"=== Streaming Query ===|JVM stacktrace:")
 _PREAMBLE: Final = re.compile(r"^\[\w+\] Query \[[^]]*\] terminated with exception: ")
-#: The last line of a Python traceback: class and text of the exception.
-_RAISED: Final = re.compile(r"[A-Za-z_][\w.]*(?:Error|Exception)(?::.*)?$")
+#: The last line of a Python traceback: class and text of the exception. Py4JJavaError stands for an exception of Java,
+#: whose stack trace follows.
+_RAISED: Final = re.compile(r"(?!py4j\.protocol\.Py4JJavaError)[A-Za-z_][\w.]*(?:Error|Exception)(?::.*)?$")
 
 
 #: A Java exception in a stack trace, without its package. The last one is the innermost cause.

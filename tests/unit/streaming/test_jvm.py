@@ -44,6 +44,39 @@ Caused by: java.io.IOException: No space left on device
     assert failure_line(text) == "IOException: No space left on device"
 
 
+def test_the_innermost_cause_is_the_reason_if_a_call_from_python_to_java_failed() -> None:
+    # As Spark 4.2 said it when Kafka stopped during a batch, shortened.
+    text = """[FOREACH_BATCH_USER_FUNCTION_ERROR] An error occurred in the user provided function. Reason: \
+An exception was raised by the Python Proxy. Return Message: Traceback (most recent call last):
+  File "conversion.py", line 539, in _collect_as_arrow
+    jsocket_auth_server.getResult()
+py4j.protocol.Py4JJavaError: An error occurred while calling o96.getResult.
+: org.apache.spark.SparkException: Exception thrown in awaitResult:
+\tat org.apache.spark.security.SocketAuthServer.getResult(SocketAuthServer.scala:126)
+Caused by: org.apache.spark.SparkException: Job aborted due to stage failure: Task 0 in stage 0.0 failed 1 times, most \
+recent failure: Lost task 0.0 in stage 0.0: java.util.concurrent.TimeoutException: Cannot fetch record for offset 5472
+
+Driver stacktrace:
+\tat org.apache.spark.scheduler.DAGScheduler.$anonfun$abortStage$3(DAGScheduler.scala:3318)
+Caused by: java.util.concurrent.TimeoutException: Cannot fetch record for offset 5472 in 120000 milliseconds
+\tat org.apache.spark.sql.kafka010.consumer.KafkaDataConsumer.get(KafkaDataConsumer.scala:370)
+
+ SQLSTATE: 39000 SQLSTATE: XXKST"""
+    assert failure_line(text + _QUERY) == "TimeoutException: Cannot fetch record for offset 5472 in 120000 milliseconds"
+
+
+def test_the_exception_of_a_python_worker_is_the_reason_if_a_call_from_python_to_java_failed() -> None:
+    text = """Return Message: Traceback (most recent call last):
+py4j.protocol.Py4JJavaError: An error occurred while calling o96.getResult.
+: org.apache.spark.SparkException: Exception thrown in awaitResult:
+Caused by: org.apache.spark.api.python.PythonException: Traceback (most recent call last):
+  File "stateful.py", line 1, in handleInputRows
+ValueError: no such partition
+
+\tat org.apache.spark.api.python.BasePythonRunner$ReaderIterator.handlePythonException(PythonRunner.scala:1)"""
+    assert failure_line(text + _QUERY) == "ValueError: no such partition"
+
+
 def test_cause_without_a_text_is_ignored() -> None:
     text = """An error occurred while calling o1.start.
 : org.apache.spark.SparkException: The query cannot start
