@@ -145,7 +145,7 @@ class EndOfBroker(Answer):
     detail: str | None
     partition: Count
     offset: Count
-    replaced_by: str | None = Field(description="the address that has its brokerId now")
+    replaced_by: str | None = Field(description="the address in its cluster that has its brokerId now")
 
 
 class DrainOfBroker(Answer):

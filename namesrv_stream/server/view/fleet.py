@@ -9,7 +9,7 @@ from typing import Final, Literal, NamedTuple
 from namesrv_stream.route.changes import RouteChange
 from namesrv_stream.route.group import BrokerGroup
 from namesrv_stream.route.liveness_settings import FoldSettings, effective_texts
-from namesrv_stream.route.model import DRAINED_BROKERS, Hold, LeaseKey, decode_drain
+from namesrv_stream.route.model import DRAINED_BROKERS, Hold, LeaseKey, LiveKey, decode_drain
 from namesrv_stream.route.table import KnownServer
 from namesrv_stream.route.view.route_view import RouteView
 from namesrv_stream.server.gateway.gateway import Gateway
@@ -48,7 +48,7 @@ class Broker(NamedTuple):
             start, or if the broker was removed.
         servers: The servers that receive its heartbeats.
         ended: The row that says why and when the broker was removed; None while it is live.
-        replaced_by: The address that has the brokerId of a removed broker now.
+        replaced_by: The address in the same cluster that has the brokerId of a removed broker now.
         since_ms: When it came up, epoch milliseconds; None if that was more than a day ago, if it is unknown, or if the
             broker was removed. It is unknown until the job has folded the registration, and until this server has read
             the recent events.
@@ -177,7 +177,9 @@ class Fleet:
             asked_ms = registration.read().timeout_ms if registration else None
             broker_id = registration.broker_id if registration and change.broker_id is None else change.broker_id
             expires_ms = settings.effective_timeout_ms(asked_ms)
-            replaced_by = None if broker_id is None else group.broker_addrs.get(broker_id)
+            # Another cluster may use the same broker name, and even the same address.
+            addr = None if broker_id is None else group.broker_addrs.get(broker_id)
+            replaced_by = addr if addr and LiveKey(key.live_key.cluster, addr) in group.live_brokers else None
             drained = self._drain_of(group)
             yield Broker(key, broker_id, asked_ms, expires_ms, None, (), None, change, replaced_by, drained=drained)
 

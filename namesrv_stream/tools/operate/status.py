@@ -16,7 +16,7 @@ class Condition(StrEnum):
     OVERDUE = "overdue"  # its last heartbeat is older than half of its timeout
     UNKNOWN = "not heard"  # no heartbeat at the queried servers since their start
     ALIVE = "alive"
-    REPLACED = "replaced"  # it is down, and another address has its brokerId
+    REPLACED = "replaced"  # it is down, and another address of its cluster has its brokerId
     UNREGISTERED = "unregistered"  # within the last day
 
 

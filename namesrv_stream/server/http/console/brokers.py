@@ -41,7 +41,7 @@ STATUSES_OF: Final[Mapping[str, Sequence[str]]] = {
 
 def status_of(broker: Broker) -> str:
     """Return one of ``ORDER``: *late* if the heartbeat is older than half of the timeout, *left* if it unregistered,
-    *replaced* if another address has its brokerId. The last two are normal."""
+    *replaced* if another address of its cluster has its brokerId. The last two are normal."""
     if broker.ended is not None:
         if broker.ended.cause == Cause.UNREGISTERED:
             return "left"

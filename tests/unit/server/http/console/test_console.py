@@ -225,6 +225,20 @@ async def test_one_whose_id_another_address_has_is_replaced_and_not_missed(tmp_p
     assert ended["ended"]["replaced_by"] == "10.0.0.9:10911"
 
 
+async def test_a_broker_of_another_cluster_with_the_same_name_and_address_is_no_replacement(tmp_path: Path) -> None:
+    log = Log()
+    log.register(a_registration())
+    served = _rig(tmp_path, log)
+    async with served.serving():
+        await served.get("/")
+        log.unregister(a_registration())
+        log.register(a_registration(cluster="another"))
+        served.commit([c for c in log.output.changes if c.offset > 0], {0: len(log.records)})
+        [ended] = (await served.get("/brokers?state=ended")).json()
+    assert ended["ended"]["cause"] == "unregistered"
+    assert ended["ended"]["replaced_by"] is None
+
+
 async def test_of_many_brokers_some_are_shown_and_the_rest_counted(tmp_path: Path) -> None:
     log = Log()
     for n in range(100):
