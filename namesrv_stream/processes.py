@@ -4,7 +4,8 @@ Linux sends SIGTERM when the parent has ended (PR_SET_PDEATHSIG, which survives 
 Java); then a thread kills the process if it does not stop by itself.
 
 Run files are small JSON files in ``DATA/run`` in which a process publishes that it is ready, and at which address. A
-process writes its file once it can serve, with one rename; its starter removes the file beforehand.
+process writes its file once it can serve, with one rename; its starter removes the file beforehand. At its start, it
+writes one to ``DATA/run/starting``.
 
 A folder of tables has one writer at a time (the job or a rebuild), and one history process: each holds a lock.
 """
@@ -29,6 +30,7 @@ _PR_SET_PDEATHSIG: Final = 1  # linux/prctl.h
 _POLL_S: Final = 1.0
 _GRACE_S: Final = 8.0  # about as long as `up` itself would wait
 _PROC: Final = Path("/proc")
+STARTING: Final = "starting"  # the folder for run files of processes that are not ready yet
 
 
 def lower_priority(pid: int, niceness: int) -> None:
@@ -142,6 +144,16 @@ def write_run_file(path: Path, fields: Mapping[str, str | int]) -> None:
     draft = path.with_name(f".{path.name}.{os.getpid()}")
     draft.write_text(json.dumps({**fields, "pid": os.getpid()}) + "\n", encoding="utf-8")
     draft.replace(path)
+
+
+def announce_start(path: Path) -> None:
+    """Remove the run file of an earlier process, and publish in another folder that this process is starting.
+
+    Args:
+        path: The run file that this process writes once it is ready.
+    """
+    path.unlink(missing_ok=True)
+    write_run_file(path.parent / STARTING / path.name, {})
 
 
 def read_run_file(path: Path) -> dict[str, str | int] | None:

@@ -16,7 +16,7 @@ from namesrv_stream.clock import SystemClock, until_multiple_ms
 from namesrv_stream.kafka import producer_config
 from namesrv_stream.logs import progress, safe
 from namesrv_stream.ports import VIEW_LISTENERS
-from namesrv_stream.processes import write_run_file
+from namesrv_stream.processes import announce_start, write_run_file
 from namesrv_stream.processor.name_server import NameServer
 from namesrv_stream.route.fold.folded_log import FoldedLog
 from namesrv_stream.route.view.route_view import RouteView
@@ -62,6 +62,7 @@ logger = logging.getLogger(__name__)
 
 Parts = Mapping[str, Coroutine[Any, Any, None]]
 
+_RUN_FILE: Final = "serve.json"
 _REFUSAL_POLL_S: Final = 0.2
 _KAFKA_RETRY_S: Final = 1.0
 #: A second in all. All servers read the job's commit at the same time, usually within 0.3 s.
@@ -80,6 +81,7 @@ def serve(settings: Settings) -> int:
     require_files(settings)
     prepare_process(settings.remoting.max_connections + settings.http.max_connections)
     identity_file = IdentityFile(settings.data.server_dir)
+    announce_start(settings.data.run_dir / _RUN_FILE)
     try:
         return uvloop.run(_Server(settings, identity_file).run())
     except BaseExceptionGroup as failures:
@@ -248,7 +250,7 @@ class _Server:
                 await asyncio.wait_for(gateway.connected.wait(), _REFUSAL_POLL_S)
         addresses: dict[str, str | int] = {"remoting": address(listener), "http": http.address}
         of_views = {f"remoting.{name}": address(sock) for name, sock in view_listeners.items()}
-        write_run_file(self._settings.data.run_dir / "serve.json", addresses | of_views)
+        write_run_file(self._settings.data.run_dir / _RUN_FILE, addresses | of_views)
         logger.info("listening remoting=%s http=%s server_id=%s", *addresses.values(), self._identity.server_id)
         for name, sock in view_listeners.items():
             logger.info("listening for clients of address views listener=%s remoting=%s", name, address(sock))

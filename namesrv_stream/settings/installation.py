@@ -16,7 +16,7 @@ from typer.exceptions import TyperException
 
 from namesrv_stream.errors import ConfigError
 from namesrv_stream.ports import reachable_host
-from namesrv_stream.processes import is_writer_alive, read_run_file
+from namesrv_stream.processes import STARTING, is_writer_alive, read_run_file
 from namesrv_stream.settings.layers import (
     DATA_VARIABLE,
     EFFECTIVE_FILE,
@@ -64,6 +64,12 @@ def running_parts(run_dir: Path) -> dict[str, dict[str, str | int]]:
     """
     found = {part: _read(run_dir / f"{part}.json") for part in PARTS}
     return {part: fields for part, fields in found.items() if fields is not None and is_writer_alive(fields)}
+
+
+def starting_parts(run_dir: Path) -> dict[str, dict[str, str | int]]:
+    """Return the parts that run on a data directory and are not ready yet, likewise."""
+    ready = running_parts(run_dir)
+    return {part: fields for part, fields in running_parts(run_dir / STARTING).items() if part not in ready}
 
 
 def installed_settings(conf: Path | None, flags: Iterable[Flag]) -> LoadedSettings:
@@ -275,10 +281,14 @@ def late_history(settings: Settings, newest_ms: int, now_ms: int) -> str:
         now_ms: This machine's clock, epoch milliseconds.
     """
     parts, late_after_ms = running_parts(settings.data.run_dir), settings.history.late_after_ms
+    absent = ""
+    if "history-job" not in parts:
+        is_starting = "history-job" in starting_parts(settings.data.run_dir)
+        absent = "its process is starting" if is_starting else "no history-job runs on this data directory"
     if "job" in parts:  # otherwise it may run elsewhere
         since_ms = round((settings.data.run_dir / "job.json").stat().st_mtime * 1_000)
         if now_ms - max(since_ms, newest_ms) > late_after_ms:
-            return "its process does not write" if "history-job" in parts else "its process is not ready"
+            return absent or "its process does not write"
     if parts and newest_ms and now_ms - newest_ms > max(HISTORY_BEHIND_MS, late_after_ms):
-        return "it is behind: its process is catching up, or does not write"
+        return f"it is behind: {absent or 'its process is catching up, or does not write'}"
     return ""

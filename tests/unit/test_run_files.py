@@ -3,7 +3,7 @@
 import os
 from pathlib import Path
 
-from namesrv_stream.processes import read_run_file, write_run_file
+from namesrv_stream.processes import announce_start, read_run_file, write_run_file
 
 
 def test_facts_are_read_back_with_the_writers_pid(tmp_path: Path) -> None:
@@ -24,3 +24,13 @@ def test_missing_or_invalid_run_file_is_none(tmp_path: Path) -> None:
     for text in ("", "{", "[1]"):
         (tmp_path / "bad.json").write_text(text)
         assert read_run_file(tmp_path / "bad.json") is None
+
+
+def test_a_starting_process_replaces_the_run_file_of_the_last_one_by_one_that_nobody_takes_for_ready(
+    tmp_path: Path,
+) -> None:
+    path = tmp_path / "run" / "job.json"
+    write_run_file(path, {})
+    announce_start(path)
+    assert read_run_file(path) is None
+    assert read_run_file(tmp_path / "run" / "starting" / "job.json") == {"pid": os.getpid()}

@@ -24,7 +24,7 @@ from namesrv_stream.kafka import bootstrap_servers, ensure_topics, producer_conf
 from namesrv_stream.kafka.clients import reason_of
 from namesrv_stream.kafka.log_reader import check_log, read_extent
 from namesrv_stream.logs import progress, report_error
-from namesrv_stream.processes import job_lock, write_run_file
+from namesrv_stream.processes import announce_start, job_lock, write_run_file
 from namesrv_stream.route.event_json import encode_event
 from namesrv_stream.route.events import JOB, Origin, SettingsChanged
 from namesrv_stream.route.fold.folded_log import FoldedLog
@@ -67,6 +67,7 @@ def run_job(settings: Settings) -> int:
         NamesrvStreamError: The job cannot start.
     """
     with job_lock(settings.data.lock_dir):
+        announce_start(settings.data.run_dir / RUN_FILE)
         job = _Job(settings)
         try:
             for number in (signal.SIGTERM, signal.SIGINT):
@@ -97,7 +98,6 @@ class _Job:
         """Start everything, and wait until the query ends."""
         settings = self._settings
         self._server_epoch = SystemClock().now_ms()
-        (settings.data.run_dir / RUN_FILE).unlink(missing_ok=True)
         for folder in (scratch_dir(settings), settings.data.dir / _FORMER_CHECKPOINT):
             shutil.rmtree(folder, ignore_errors=True)
         ensure_topics(settings)

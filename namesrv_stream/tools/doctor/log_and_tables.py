@@ -208,5 +208,5 @@ def _history_process(settings: Settings, now_ms: int) -> Iterator[Finding]:
     to_ms = mark.newest_ms if mark is not None else 0
     if reason := late_history(settings, to_ms, now_ms):
         age = f"the data ends at {instant(to_ms)}" if to_ms else "there is no data"
-        remedy = f"its log, DATA/logs/history-job.log, has the reason; see {RunBook.HISTORY_BEHIND}"
+        remedy = f"start it if it is missing; its log has the reason of a failure; see {RunBook.HISTORY_BEHIND}"
         yield warning("history", f"{reason}; {age}", remedy)

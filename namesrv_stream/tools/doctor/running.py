@@ -14,7 +14,7 @@ from namesrv_stream.errors import ConfigError
 from namesrv_stream.ports import require_free
 from namesrv_stream.run_books import FAULTS
 from namesrv_stream.settings import AdminSettings, Settings
-from namesrv_stream.settings.installation import running_parts, server_address
+from namesrv_stream.settings.installation import running_parts, server_address, starting_parts
 from namesrv_stream.tools.doctor.finding import Finding, fault, fine, note, warning
 
 _TIMEOUT_S: Final = 5.0
@@ -77,20 +77,26 @@ def _ahead_ms(date: str | None, took_ms: int) -> int | None:
 
 def processes(settings: Settings) -> Iterator[Finding]:
     """Check which processes run, and which one is missing."""
-    here = running_parts(settings.data.run_dir)
-    if not here:
+    here, starting = running_parts(settings.data.run_dir), starting_parts(settings.data.run_dir)
+    running = here.keys() | starting.keys()
+    if not running:
         yield note("processes", f"none runs on {settings.data.dir}")
         return
-    yield fine("processes", ", ".join(f"{part} (pid {fields['pid']})" for part, fields in here.items()))
-    if "serve" in here and "job" not in here:
-        # It may run on another machine. The server's answer says whether one commits.
-        text = "no job is ready on this data directory: without one elsewhere, no broker expires"
-        yield note("processes", text, "if it belongs here: namesrv-stream job (its log: DATA/logs/job.log)")
+    names = [f"{part} (pid {fields['pid']})" for part, fields in here.items()]
+    names += [f"{part} (pid {fields['pid']}, starting)" for part, fields in starting.items()]
+    yield fine("processes", ", ".join(names))
+    # A missing one may run on another machine. The server's answer says whether a job commits.
+    if "serve" in here and "job" not in running:
+        text = "no job runs on this data directory: without one elsewhere, no broker expires"
+        yield note("processes", text, "if it belongs here: namesrv-stream job")
+    if settings.has_history and "job" in here and "history-job" not in running:
+        text = "no history-job runs on this data directory: without one elsewhere, nothing writes the history tables"
+        yield note("processes", text, "if it belongs here: namesrv-stream history-job")
 
 
 def ports(settings: Settings) -> Iterator[Finding]:
     """Check the ports that parts will need which do not run yet."""
-    here = running_parts(settings.data.run_dir)
+    here, starting = running_parts(settings.data.run_dir), starting_parts(settings.data.run_dir)
     wanted = {"remoting": "serve", "http": "serve"} | (
         {"embedded_kafka": "kafka"} if settings.is_kafka_embedded else {}
     )
@@ -101,6 +107,8 @@ def ports(settings: Settings) -> Iterator[Finding]:
             yield fine(area, str(here[part].get("kafka" if part == "kafka" else section, table.listen_port)))
         elif table.listen_port == 0:
             yield fine(area, "any free one")
+        elif part in starting:
+            yield fine(area, f"{part} is starting")
         else:
             yield _port(area, section, table.listen_host, table.listen_port)
 

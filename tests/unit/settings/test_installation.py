@@ -185,6 +185,22 @@ def test_a_history_that_is_behind_is_late_even_if_the_job_has_just_been_started(
     assert late_history(settings, 0, now_ms) == ""
 
 
+@pytest.mark.parametrize(
+    ("file", "text"),
+    [
+        ("history-job.json", "its process is catching up, or does not write"),
+        ("starting/history-job.json", "its process is starting"),
+        ("other.json", "no history-job runs on this data directory"),
+    ],
+)
+def test_a_late_history_says_whether_its_process_runs(file: str, text: str, tmp_path: Path, pid: int) -> None:
+    settings = load_settings(environ={}, flags=[Flag("test", "data.dir", str(tmp_path))]).settings
+    (tmp_path / "run" / "starting").mkdir(parents=True)
+    for name in ("serve.json", file):
+        (tmp_path / "run" / name).write_text(json.dumps({"pid": pid}))
+    assert late_history(settings, 1, 2 * HISTORY_BEHIND_MS) == f"it is behind: {text}"
+
+
 def test_a_history_is_not_late_while_nothing_runs(tmp_path: Path) -> None:
     settings = load_settings(environ={}, flags=[Flag("test", "data.dir", str(tmp_path))]).settings
     assert late_history(settings, 1, 2 * HISTORY_BEHIND_MS) == ""

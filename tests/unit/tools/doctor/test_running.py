@@ -165,6 +165,39 @@ def test_a_server_without_a_job_on_its_machine_is_worth_a_note(tmp_path: Path) -
     assert _grades(processes(settings)) == [Grade.NOTE]
 
 
+@pytest.mark.parametrize(
+    ("ready", "starting", "text", "notes"),
+    [
+        (("serve",), ("job",), "serve (pid {0}), job (pid {0}, starting)", 0),
+        (("serve", "job"), ("history-job",), "job (pid {0}), serve (pid {0}), history-job (pid {0}, starting)", 0),
+        (("serve", "job"), (), "job (pid {0}), serve (pid {0})", 1),
+        (("job",), ("job",), "job (pid {0})", 1),
+        ((), ("job",), "job (pid {0}, starting)", 0),
+    ],
+)
+def test_starting_parts_are_listed_and_not_missed(
+    ready: tuple[str, ...], starting: tuple[str, ...], text: str, notes: int, tmp_path: Path
+) -> None:
+    run_dir = settings_in(tmp_path).data.run_dir
+    (run_dir / "starting").mkdir(parents=True)
+    with _ours() as pid:
+        for folder, parts in ((run_dir, ready), (run_dir / "starting", starting)):
+            for part in parts:
+                (folder / f"{part}.json").write_text(json.dumps({"pid": pid}))
+        (listed, *missed) = processes(settings_in(tmp_path))
+    assert listed.text == text.format(pid)
+    assert [f.text.startswith("no history-job runs on this data directory") for f in missed] == [True] * notes
+
+
+def test_a_history_that_is_off_is_not_missed(tmp_path: Path) -> None:
+    settings = settings_in(tmp_path)
+    history = settings.history.model_copy(update={"enabled": False})
+    settings.data.run_dir.mkdir(parents=True)
+    with _ours() as pid:
+        (settings.data.run_dir / "job.json").write_text(json.dumps({"pid": pid}))
+        assert _grades(processes(settings.model_copy(update={"history": history}))) == [Grade.FINE]
+
+
 def test_own_server_is_asked_over_https_if_it_uses_tls(tmp_path: Path) -> None:
     settings = settings_in(tmp_path)
     settings = settings.model_copy(update={"http": settings.http.model_copy(update={"tls": True})})

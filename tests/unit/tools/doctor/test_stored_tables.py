@@ -238,4 +238,4 @@ def test_a_history_that_nobody_writes_is_a_warning_next_to_a_running_job(
     assert [f.grade for f in _examined_history(settings, late_ms)] == [Grade.FINE]
     found = _examined_history(settings, late_ms + 1_000)
     assert [f.grade for f in found] == [Grade.FINE, Grade.WARNING]
-    assert found[-1].text.startswith("its process is not ready; the data ends at 2023-11-14")
+    assert found[-1].text.startswith("no history-job runs on this data directory; the data ends at 2023-11-14")

@@ -208,7 +208,7 @@ def test_history_is_degraded_when_it_is_later_than_its_intervals_allow(
             lines.append((code, next(line.split(None, 2) for line in out.splitlines() if line.startswith("history"))))
     assert lines == [
         (0, ["history", "ok", "no data yet"]),
-        (1, ["history", "degraded", f"its process is not ready; see {RunBook.HISTORY_BEHIND}"]),
+        (1, ["history", "degraded", f"no history-job runs on this data directory; see {RunBook.HISTORY_BEHIND}"]),
     ]
 
 
