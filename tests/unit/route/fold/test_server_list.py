@@ -67,6 +67,21 @@ def test_a_silent_server_is_not_listed_until_its_next_tick() -> None:
     assert rows == [("s2", "server_heard", "talking"), ("s2", "server_listed", LISTED)]
 
 
+def test_a_lost_server_stays_known_and_is_not_listed_until_it_starts_again() -> None:
+    log = _log(S1, S2)
+    log.say(Tick(S2, ADDRESS))
+    log.say(ServerStopped(S2))
+    log.pass_time(3_600_000, S1)
+    assert [(s.server_id, s.status, s.is_listed) for s in _table(log).known_servers(1)] == [
+        ("s1", "talking", False),
+        ("s2", "lost", False),
+    ]
+    again = S2._replace(server_epoch=S2.server_epoch + 1)
+    log.say(ServerStarted(again))
+    log.say(Tick(again, ADDRESS))
+    assert _listed(log) == {"s2": ADDRESS}
+
+
 def test_a_server_that_lost_records_stays_listed() -> None:
     log = _log()
     log.say(Tick(S1, ADDRESS), 500)
