@@ -1,10 +1,14 @@
-"""docs/support.md names the versions in pom files, lock files and image, and existing tests."""
+"""docs/support.md names the versions in pom files, lock files and image, and existing tests; the changelog covers releases."""
 
 import re
 from pathlib import Path
 from typing import Final, NamedTuple
 
 import pytest
+
+from namesrv_stream.settings import Settings
+from namesrv_stream.settings.names import public_key
+from tests.support.released_settings import RELEASE, released_settings
 
 _ROOT: Final = Path(__file__).resolve().parents[3]
 _PAGE: Final = (_ROOT / "docs" / "support.md").read_text(encoding="utf-8")
@@ -84,3 +88,12 @@ def test_the_java_and_the_python_of_the_page_are_those_that_are_required() -> No
 def test_every_release_says_how_to_upgrade() -> None:
     releases = re.split(r"^## ", (_ROOT / "CHANGELOG.md").read_text(encoding="utf-8"), flags=re.MULTILINE)[1:]
     assert [r.partition("\n")[0] for r in releases if "**Upgrade:** " not in r.partition("\n### ")[0]] == []
+
+
+def test_the_changelog_names_the_settings_that_the_latest_release_refuses() -> None:
+    sections = {name: type(getattr(Settings(), name)) for name in Settings.model_fields}
+    keys = {public_key(f"{name}.{key}") for name, section in sections.items() for key in section.model_fields}
+    _, found, rest = (_ROOT / "CHANGELOG.md").read_text(encoding="utf-8").partition(f"**Go back to {RELEASE}:** ")
+    named = set(re.findall(r"`([a-z_.]+)`", rest.partition("\n\n")[0]))
+    assert found
+    assert keys - released_settings() - named == set()
