@@ -86,7 +86,7 @@ def _kill_after(parent: int, is_signalled: bool) -> None:
 
 def is_running(pid: int) -> bool:
     """Whether ``pid`` is a process that has not ended; a zombie has ended."""
-    state, _ = _state_and_session(pid)
+    state, _, _ = _stat(pid)
     if state:
         return state not in "ZX"
     with contextlib.suppress(ProcessLookupError):
@@ -97,13 +97,16 @@ def is_running(pid: int) -> bool:
 
 def session_members(session: int) -> Iterator[int]:
     """Yield the process ids of a session, with its leader; none without /proc."""
-    if not _PROC.is_dir():
-        return
-    for entry in _PROC.iterdir():
-        if entry.name.isdecimal():
-            state, owner = _state_and_session(int(entry.name))
-            if owner == session and state not in "ZX":
-                yield int(entry.name)
+    for pid, (_, _, its_session) in _processes():
+        if its_session == session:
+            yield pid
+
+
+def child_processes(parent: int) -> Iterator[int]:
+    """Yield the process ids of a process's children; none without /proc."""
+    for pid, (_, its_parent, _) in _processes():
+        if its_parent == parent:
+            yield pid
 
 
 def kill_session(session: int) -> None:
@@ -115,17 +118,26 @@ def kill_session(session: int) -> None:
             os.kill(pid, signal.SIGKILL)
 
 
-def _state_and_session(pid: int) -> tuple[str, int]:
-    """State letter and session id of a process; ("", 0) if it has ended.
+def _processes() -> Iterator[tuple[int, tuple[str, int, int]]]:
+    """Yield process id and ``_stat`` of every process that has not ended; none without /proc."""
+    for entry in _PROC.iterdir() if _PROC.is_dir() else ():
+        if entry.name.isdecimal():
+            stat = _stat(int(entry.name))
+            if stat[0] not in "ZX":  # "" if it has ended meanwhile
+                yield int(entry.name), stat
+
+
+def _stat(pid: int) -> tuple[str, int, int]:
+    """State letter, parent and session id of a process; ("", 0, 0) if it has ended.
 
     Source: proc(5), /proc/PID/stat: the fields after the command's name, which may itself contain spaces and brackets.
     """
     try:
         stat = _PROC.joinpath(str(pid), "stat").read_text(encoding="ascii", errors="replace")
     except OSError:
-        return "", 0
+        return "", 0, 0
     fields = stat.rpartition(")")[2].split()
-    return fields[0], int(fields[3])
+    return fields[0], int(fields[1]), int(fields[3])
 
 
 #: Words in the command lines of the product's processes: `python -m namesrv_stream`, the console script, the embedded

@@ -3,10 +3,12 @@
 import json
 import os
 import re
+import signal
 import sys
 import tempfile
 import zipfile
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
@@ -18,6 +20,7 @@ import namesrv_stream
 from namesrv_stream.errors import NamesrvStreamError, PrerequisiteMissing
 from namesrv_stream.kafka import bootstrap_servers, spark_options
 from namesrv_stream.logs import safe
+from namesrv_stream.processes import child_processes
 from namesrv_stream.settings import Settings, project_home
 
 
@@ -32,6 +35,9 @@ def is_gone(spark: SparkSession) -> bool:
 def kill_jvm(spark: SparkSession | None) -> None:
     """Kill Spark's JVM. A JVM that ``spark-submit`` started ends by itself when this process ends.
 
+    Without a session, a JVM may be starting. It is the only child of this process, and would notice the end of this
+    process only after its own start, which can take a minute.
+
     Stderr is closed first, because pyspark's threads would write errors about their lost connections.
     """
     sys.stderr.flush()
@@ -41,6 +47,10 @@ def kill_jvm(spark: SparkSession | None) -> None:
     if process is not None:
         process.kill()
         process.wait()
+    elif spark is None:
+        for pid in child_processes(os.getpid()):
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
 
 
 _APPENDICES: Final = re.compile(r"=== Streaming Query ===|JVM stacktrace:")

@@ -1,4 +1,7 @@
-"""docs/support.md names the versions in pom files, lock files and image, and existing tests; the changelog covers releases."""
+"""docs/support.md names the versions in pom files, lock files and image, and existing tests.
+
+Also what the changelog says about every release.
+"""
 
 import re
 from pathlib import Path

@@ -1,9 +1,14 @@
-"""One line explains why a query failed."""
+"""The end of Spark's JVM: one line explains why a query failed, and a JVM that is starting is killed."""
+
+import subprocess
+import sys
 
 from pyspark.errors import PySparkValueError
 
 from namesrv_stream.errors import NamesrvStreamError
+from namesrv_stream.processes import is_running
 from namesrv_stream.streaming.spark_session import failure_line, failure_reason
+from tests.support.processes import wait_until
 
 _QUERY = """
 === Streaming Query ===
@@ -98,3 +103,16 @@ def test_the_class_of_an_exception_of_spark_is_left_out() -> None:
 def test_lines_without_a_word_are_no_reason() -> None:
     assert failure_line("-----\nout of memory\n-----") == "out of memory"
     assert failure_line("-----") == "Spark gave no reason"
+
+
+def test_a_jvm_that_is_still_starting_is_killed() -> None:
+    program = """
+import os, subprocess
+from namesrv_stream.streaming.spark_session import kill_jvm
+nothing = subprocess.DEVNULL
+print(subprocess.Popen(["sleep", "60"], stdout=nothing, stderr=nothing).pid, flush=True)
+kill_jvm(None)
+os._exit(0)
+"""
+    ended = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    wait_until(lambda: not is_running(int(ended.stdout)), 10, "the child has been killed")
