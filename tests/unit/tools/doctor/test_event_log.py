@@ -32,8 +32,8 @@ def _log(
     dead_letters_held: int = 0,
     missing_rights: Mapping[str, tuple[str, ...]] | None = None,
 ) -> InspectedLog:
-    more = {"missing_rights": missing_rights or {}}
-    return InspectedLog("k:9092", brokers, events, None, {0: 0}, {0: 9}, newest_ms or {}, dead_letters_held, **more)
+    held, rights = dead_letters_held, missing_rights or {}
+    return InspectedLog("k:9092", brokers, events, None, {0: 0}, {0: 9}, newest_ms or {}, held, missing_rights=rights)
 
 
 def _findings(tmp_path: Path, log: InspectedLog, grade: Grade) -> list[Finding]:
