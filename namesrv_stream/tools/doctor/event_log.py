@@ -1,12 +1,14 @@
 """Checks of the event log in Kafka: the topics, their settings, this user's rights, and Kafka's clock."""
 
 from collections.abc import Collection, Iterator
-from typing import Final
+from typing import Final, Literal
 
 from namesrv_stream.kafka.inspection import InspectedLog, InspectedTopic
 from namesrv_stream.settings import Settings
 from namesrv_stream.text_table import counted
 from namesrv_stream.tools.doctor.finding import Finding, fault, fine, note, warning
+
+JobState = Literal["ready", "starting", "absent"]
 
 _AREA: Final = "Kafka"
 #: A job logs a tick every half second, so while it runs the newest record is no older than this.
@@ -79,13 +81,13 @@ def _topic(topic: InspectedTopic, partitions: int, brokers: int) -> Iterator[Fin
         yield fine(area, f"{partitions_text}, {replicas}, settings as needed")
 
 
-def kafka_clock(log: InspectedLog, now_ms: int, is_job_running: bool) -> Iterator[Finding]:
+def kafka_clock(log: InspectedLog, now_ms: int, job: JobState) -> Iterator[Finding]:
     """Compare Kafka's clock, which stamps all records, with this machine's.
 
     Args:
         log: The log as it was inspected.
         now_ms: This machine's clock after that, in epoch milliseconds.
-        is_job_running: Whether a new record can be expected.
+        job: The job of this data directory. While it is ready, new records are expected.
     """
     if not log.newest_ms:
         return
@@ -93,8 +95,9 @@ def kafka_clock(log: InspectedLog, now_ms: int, is_job_running: bool) -> Iterato
     remedy = "run NTP on Kafka's machines and on this one; expiry does not depend on it, times shown do"
     if ahead_ms > _FRESH_MS:
         yield warning("Kafka's clock", f"is at least {_seconds(ahead_ms)} ahead of this machine's", remedy)
-    elif not is_job_running:
-        yield note("Kafka's clock", f"the newest record is {_seconds(max(0, -ahead_ms))} old; no job runs here")
+    elif job != "ready":
+        reason = "the job here is starting" if job == "starting" else "no job runs here"
+        yield note("Kafka's clock", f"the newest record is {_seconds(max(0, -ahead_ms))} old; {reason}")
     elif -ahead_ms > _FRESH_MS:
         text = (
             f"the newest record is {_seconds(-ahead_ms)} old, but the job on this machine logs a tick every half second"

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from namesrv_stream.kafka.inspection import InspectedLog, InspectedTopic
-from namesrv_stream.tools.doctor.event_log import kafka_clock, topics
+from namesrv_stream.tools.doctor.event_log import JobState, kafka_clock, topics
 from namesrv_stream.tools.doctor.finding import Finding, Grade
 from tests.support.tables import settings_in
 
@@ -114,23 +114,24 @@ def test_dead_letters_are_a_warning(tmp_path: Path) -> None:
     assert "`namesrv-stream dead-letters`" in found.remedy
 
 
-def _clock(age_ms: int, is_job_running: bool) -> Grade | None:
-    found = list(kafka_clock(_log(_topic(), newest_ms={0: _NOW_MS - age_ms}), _NOW_MS, is_job_running))
+def _clock(age_ms: int, job: JobState) -> Grade | None:
+    found = list(kafka_clock(_log(_topic(), newest_ms={0: _NOW_MS - age_ms}), _NOW_MS, job))
     return found[0].grade if found else None
 
 
 def test_a_record_from_the_future_shows_that_kafkas_clock_is_ahead() -> None:
-    assert _clock(-60_000, is_job_running=False) is Grade.WARNING
+    assert _clock(-60_000, "absent") is Grade.WARNING
 
 
 def test_a_fresh_record_shows_that_clocks_agree() -> None:
-    assert _clock(800, is_job_running=True) is Grade.FINE
+    assert _clock(800, "ready") is Grade.FINE
 
 
 def test_old_record_is_a_finding_only_while_a_job_ticks() -> None:
-    assert _clock(60_000, is_job_running=True) is Grade.WARNING
-    assert _clock(60_000, is_job_running=False) is Grade.NOTE
+    assert _clock(60_000, "ready") is Grade.WARNING
+    assert _clock(60_000, "absent") is Grade.NOTE
+    assert _clock(60_000, "starting") is Grade.NOTE
 
 
 def test_empty_log_gives_no_finding_about_clocks() -> None:
-    assert list(kafka_clock(_log(_topic()), _NOW_MS, is_job_running=True)) == []
+    assert list(kafka_clock(_log(_topic()), _NOW_MS, "ready")) == []
