@@ -31,7 +31,7 @@ class Answers:
 
     @property
     def exit_code(self) -> int:
-        """0 if every server answers and its clients have a usable route, else 1; 3 if no server answers."""
+        """0 if every server answers and finds nothing wrong, else 1; 3 if no server answers."""
         if not self.of_server:
             return max(failure.exit_code for failure in self.failures.values())
         return int(bool(self.failures) or not all(a.is_usable for a in self.of_server.values()))
@@ -68,7 +68,7 @@ def why(
 
     The answer has the cause, since when, the evidence, and what to do. A name that is both a broker and a topic is a
     broker, because brokers register their own names as topics. Exit code 0 if every server answers and
-    has a usable route, 1 if not, 3 if no server answers.
+    finds nothing wrong, 1 if not, 3 if no server answers.
     """
     for flag, value in (("NAME", name), ("--cluster", cluster), ("--zone", zone), ("--at", at)):
         if value is not None and not value.strip():
