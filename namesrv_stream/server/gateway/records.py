@@ -179,7 +179,10 @@ class OutageBuffer:
         return sorted([*items, *self._changes.values()], key=lambda item: item.number)
 
     def published(self) -> None:
-        """Forget what ``to_publish`` returned, except brokers with newer events: it is in the log or queued again."""
+        """Forget the brokers' events that ``to_publish`` returned, because they are in the log or queued again.
+
+        Brokers with newer events stay. Operators' changes stay until ``acked``.
+        """
         for key in self._publishing:
             del self._latest[key]
         self._publishing = set()

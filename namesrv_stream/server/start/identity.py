@@ -139,7 +139,11 @@ _SEARCH_EVERY_S: Final = 60.0
 
 
 class RivalTicks:
-    """Finds ticks of other starts with the same server id in records: start → LogAppendTime, if it logged no stop."""
+    """Collects the ticks of other starts with the same server id.
+
+    Attributes:
+        ticks: Epoch of a start → LogAppendTimes of its ticks; without starts that have logged their stop.
+    """
 
     def __init__(self, identity: Identity) -> None:
         self.ticks: dict[int, list[int]] = {}

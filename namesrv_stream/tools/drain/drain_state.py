@@ -70,7 +70,8 @@ class DrainState:
         wiped_at_ms: Time of the last wipe.
         wipes: Number of wipes.
         hidden_at_ms: Since when no name server answers with the write permission; None if one does.
-        put_at_ms: When the counter was first read or seen to have changed; None if the broker has never answered.
+        put_at_ms: When the counter was last seen to have changed; its first reading counts as a change. None if the
+            broker has never answered.
         must_wipe: Whether a registration has restored the permission, so that it must be wiped again.
         counter: The last known counter.
         last: The last observation; None before the first.

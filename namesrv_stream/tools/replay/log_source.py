@@ -23,7 +23,7 @@ class Span(NamedTuple):
 
 
 class Piece(NamedTuple):
-    """Records to read from one store, ``begin <= offset < end``; empty if Kafka has none."""
+    """Records to read from one store, ``begin <= offset < end``. Kafka's piece is empty if Kafka has no records."""
 
     store: Store
     begin: int
