@@ -139,7 +139,7 @@ class LogChecks:
         return observed_ms
 
     def _nobody_heard_it(self, row: RouteChange) -> None:
-        """No broker expires that a working server heard within its timeout."""
+        """No broker expires that a working server heard within its timeout, over a connection that stayed open."""
         key, at = lease_key(row), self._world.kafka.log(row.partition).at(row.offset).at
         self._checks.done["no broker expires early"] += 1
         scale = self._world.plan.scale  # a server logs the heartbeats with its next tick
@@ -149,7 +149,8 @@ class LogChecks:
                 continue
             for part in self._world.servers:
                 since = at - timeout + 1 * SECOND * scale
-                if life.acked_between(part.name, since, at) and part.ran_between(since, at):
+                is_heard = life.acked_between(part.name, since, at) and part.ran_between(since, at)
+                if is_heard and not self._world.network.was_closed(life.host, since, at):
                     text = f"{life.addr} expired at {at / SECOND:.3f} s although {part.name} heard it"
                     self._checks.fail("no broker expires early", text)
 
