@@ -44,16 +44,21 @@ def _replaced(place: str, old: str, new: str) -> Iterator[None]:
         raise ValueError(f"{place} contains {old!r} {source.count(old)} times")
     found: dict[str, Any] = {}
     exec(compile(source.replace(old, new), f"<planted in {place}>", "exec"), vars(module), found)
-    # Other modules import a function by its name.
-    modules = [m for key, m in sorted(sys.modules.items()) if key.startswith(("namesrv_stream.", "tests.simulation."))]
-    owners = [owner] if outer else [m for m in modules if vars(m).get(last) is before]
+    owners = [owner] if outer else _modules_with(last, before)
     for each in owners:
         setattr(each, last, found[last])
     try:
         yield
     finally:
-        for each in owners:
+        # Modules may have been imported in the meantime.
+        for each in [owner] if outer else _modules_with(last, found[last]):
             setattr(each, last, before)
+
+
+def _modules_with(name: str, function: object) -> list[Any]:
+    """Return the modules that have a function by its name, because they define or import it."""
+    modules = [m for key, m in sorted(sys.modules.items()) if key.startswith(("namesrv_stream.", "tests.simulation."))]
+    return [module for module in modules if vars(module).get(name) is function]
 
 
 def find(plant: Plant, seeds: int, seconds: int = 240) -> tuple[int, Outcome | None, float]:

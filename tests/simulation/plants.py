@@ -224,4 +224,11 @@ PLANTS: Final = (
         "if not self._continues(commit) and self._stop.wait(1e9):",
         ("tables backed up", "tables restored"),
     ),
+    Plant(
+        "the job's ticks hide that Kafka has lost records",
+        "streaming.route_table.ticks:Ticker.send",
+        "if metadata.offset < folded:",
+        "if False:",
+        ("job killed", "acknowledged records lost"),
+    ),
 )

@@ -102,10 +102,12 @@ class FoldedBatch:
     Attributes:
         states: Partition → fold state for ``route_state``, for the partitions for which one is due.
         has_direct: Partition → whether it has brokers of direct publishers.
+        next_offsets: Partition → the offset that the fold needs next, for the partitions with records.
     """
 
     states: Mapping[int, FoldStateRow]
     has_direct: Mapping[int, bool]
+    next_offsets: Mapping[int, int]
 
 
 class BatchSink:
@@ -162,7 +164,8 @@ class BatchSink:
             self._figures.end()
         if written.num_rows:
             log_commit(decode_changes(written.filter(pc.is_in(written["kind"], pa.array(sorted(LOGGED_KINDS))))))
-        self._on_batch(FoldedBatch(states, {o["partition"]: o["has_direct"] for o in last}))
+        next_offsets = {partition: place.next_offset for partition, place in reached.items()}
+        self._on_batch(FoldedBatch(states, {o["partition"]: o["has_direct"] for o in last}, next_offsets))
 
     def _send_dead_letters(self, letters: Iterable[DeadLetterRecord]) -> None:
         # Dead letters of a batch that is delivered twice may be sent twice. Their keys identify them.

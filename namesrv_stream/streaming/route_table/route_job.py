@@ -114,7 +114,7 @@ class _Job:
         self._print_progress("Spark started; running the first batch, which warms it up")
         self._compactor = Compactor(settings, writer.table, state, self._end)
         self._compactor.start()
-        self._ticker = Ticker(settings, self._producer, self._server_epoch)
+        self._ticker = Ticker(settings, self._producer, self._server_epoch, self._end)
         self._ticker.start()
         figures = BatchFigures(self._server_epoch, writer.committed)
         self._sink = BatchSink(settings, writer, self._producer, figures, self._on_batch)
@@ -142,6 +142,8 @@ class _Job:
     def _write(self, batch: DataFrame, batch_id: int) -> None:
         """Write a batch, on its thread. Spark keeps only the text of an exception, so it is recorded here."""
         assert self._sink is not None
+        if self._failure is not None:
+            raise self._failure  # a commit could hide that Kafka has lost records
         try:
             self._sink(batch, batch_id)
         except NamesrvStreamError as error:
@@ -184,7 +186,7 @@ class _Job:
         # A second job, which cannot commit, must not change the settings of the first one.
         if self._writer.has_committed and not self._has_logged_settings:
             self._has_logged_settings = self._log_settings()
-        self._ticker.folded(batch.has_direct)
+        self._ticker.folded(batch.has_direct, batch.next_offsets)
         if batch.states:
             self._compactor.submit(batch.states)
 

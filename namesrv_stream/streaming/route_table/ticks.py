@@ -8,8 +8,8 @@ ticks counts for at most ``max_gap_ms``, and never for the age of a broker befor
 import logging
 import threading
 import time
-from collections.abc import Mapping
-from typing import Final
+from collections.abc import Callable, Mapping
+from typing import Any, Final
 
 from kafka import KafkaProducer
 from kafka.errors import KafkaError
@@ -18,6 +18,7 @@ from namesrv_stream.clock import SystemClock, until_multiple_ms
 from namesrv_stream.route.event_json import encode_event
 from namesrv_stream.route.events import JOB, Origin, Tick
 from namesrv_stream.settings import Settings
+from namesrv_stream.table_errors import LogTruncated
 
 logger = logging.getLogger(__name__)
 
@@ -31,9 +32,13 @@ class Ticker:
     Args:
         producer: The producer, which dead letters use as well.
         server_epoch: Epoch of this start of the job.
+        on_lost: Called if Kafka has lost records that were folded already. Spark does not notice this if ticks that
+            waited for Kafka take the places of the lost records.
     """
 
-    def __init__(self, settings: Settings, producer: KafkaProducer, server_epoch: int) -> None:
+    def __init__(
+        self, settings: Settings, producer: KafkaProducer, server_epoch: int, on_lost: Callable[[LogTruncated], None]
+    ) -> None:
         self._topic = settings.kafka.broker_events_topic
         liveness = settings.liveness
         self._interval_ms = liveness.tick_interval_ms
@@ -44,6 +49,8 @@ class Ticker:
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run, name="job-ticks", daemon=True)
         self._is_failing = False
+        self._next_offsets: dict[int, int] = {}
+        self._on_lost = on_lost
 
     def start(self) -> None:
         """Start the thread."""
@@ -54,12 +61,14 @@ class Ticker:
         self._stop.set()
         self._thread.join()
 
-    def folded(self, has_direct: Mapping[int, bool]) -> None:
+    def folded(self, has_direct: Mapping[int, bool], next_offsets: Mapping[int, int]) -> None:
         """Record a committed batch.
 
         Args:
             has_direct: Partition → ``FoldState.has_direct`` after the batch, for the partitions with records.
+            next_offsets: Partition → the offset that the fold needs next, for the same partitions.
         """
+        self._next_offsets |= next_offsets
         for partition, has_direct_brokers in has_direct.items():
             self._needs.folded(partition, has_direct_brokers, time.monotonic())
 
@@ -68,7 +77,7 @@ class Ticker:
         while not self._stop.wait(until_multiple_ms(clock, self._interval_ms) / 1000):
             try:
                 for partition in self._needs.at(time.monotonic()):
-                    self._producer.send(self._topic, value=self._value, partition=partition)
+                    self.send(partition)
             except KafkaError as error:
                 # Without ticks, no broker ages, which is correct while Kafka is unreachable.
                 if not self._is_failing:
@@ -76,6 +85,16 @@ class Ticker:
                 self._is_failing = True
             else:
                 self._is_failing = False
+
+    def send(self, partition: int) -> None:
+        """Send a tick, and check that it comes after all records that were folded already."""
+        folded = self._next_offsets.get(partition, 0)
+
+        def sent(metadata: Any) -> None:
+            if metadata.offset < folded:
+                self._on_lost(LogTruncated(partition, folded, 0, metadata.offset))
+
+        self._producer.send(self._topic, value=self._value, partition=partition).add_callback(sent)
 
 
 class TickNeeds:

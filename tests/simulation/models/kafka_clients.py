@@ -4,12 +4,21 @@ A producer sends in order and retries until the delivery timeout, as an idempote
 """
 
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
+from functools import partial
+from itertools import count
 from types import SimpleNamespace
 from typing import Any, Final
 
 from kafka import TopicPartition
-from kafka.errors import KafkaTimeoutError, MessageSizeTooLargeError, OffsetOutOfRangeError, TopicAlreadyExistsError
+from kafka.errors import (
+    KafkaTimeoutError,
+    MessageSizeTooLargeError,
+    OffsetOutOfRangeError,
+    OutOfOrderSequenceNumberError,
+    TopicAlreadyExistsError,
+)
 
 from tests.simulation.models.kafka_model import SimKafka
 from tests.simulation.runtime.process import MS, Process
@@ -76,12 +85,10 @@ class Clients:
 
     def __init__(self, kafka: SimKafka) -> None:
         self.kafka = kafka
-        self._producers = 0
 
     def producer(self, **config: Any) -> "Producer":
         self._wait_until_up(config["bootstrap_timeout_ms"])
-        self._producers += 1
-        return Producer(self.kafka, self._producers, config["delivery_timeout_ms"], config["max_request_size"])
+        return Producer(self.kafka, config["delivery_timeout_ms"], config["max_request_size"])
 
     def consumer(self, **config: Any) -> "Consumer":
         self._wait_until_up(config["bootstrap_timeout_ms"])
@@ -107,14 +114,15 @@ def wait(kafka: SimKafka, timeout: int, is_possible: Callable[[], bool], error: 
 
 
 class Producer:
-    def __init__(self, kafka: SimKafka, number: int, delivery_timeout_ms: int, max_bytes: int) -> None:
-        self._kafka, self._number, self._timeout, self._max_bytes = kafka, number, delivery_timeout_ms * MS, max_bytes
+    def __init__(self, kafka: SimKafka, delivery_timeout_ms: int, max_bytes: int) -> None:
+        self._kafka, self._timeout, self._max_bytes = kafka, delivery_timeout_ms * MS, max_bytes
         process = kafka.scheduler.current
         assert process is not None
         self._process: Process = process
         self._queues: dict[tuple[str, int], deque[_Sending]] = {}
         self._is_sending: set[tuple[str, int]] = set()
-        self._count = 0
+        self._sessions: dict[tuple[str, int], int] = {}
+        self._numbers: dict[tuple[str, int], Iterator[int]] = {}
         self._is_discarded = False
         self._drained = Waiters(kafka.scheduler)
 
@@ -123,10 +131,12 @@ class Producer:
         if len(value) > self._max_bytes:
             future.error = MessageSizeTooLargeError("too large")
             return future
-        self._count += 1
         place = (topic, partition)
-        sending = _Sending(topic, key, value, self._kafka.scheduler.now, self._count, future)
-        self._queues.setdefault(place, deque()).append(sending)
+        if place not in self._sessions:
+            self._queues[place] = deque()
+            self._begin_session(place)
+        sending = _Sending(topic, key, value, self._kafka.scheduler.now, next(self._numbers[place]), future)
+        self._queues[place].append(sending)
         self._pump(place, self._kafka.delay)
         return future
 
@@ -157,13 +167,21 @@ class Producer:
         if self._process.is_paused or not kafka.is_available(*place):
             self._pump(place, _RETRY)
             if kafka.scheduler.now - queue[0].since >= self._timeout:
-                self._process.call(lambda: self._expire(queue))
+                self._process.call(lambda: self._expire(place))
             return
         if kafka.unacknowledged and kafka.scheduler.random.random() < kafka.unacknowledged:
-            kafka.append(*place, queue[0].key, queue[0].value, self._number, queue[0].number)
+            with suppress(OutOfOrderSequenceNumberError):
+                kafka.append(*place, queue[0].key, queue[0].value, self._sessions[place], queue[0].number)
             self._pump(place, _RETRY)
             return
-        batch = [(s, kafka.append(*place, s.key, s.value, self._number, s.number)[0]) for s in queue]
+        try:
+            batch = [(s, kafka.append(*place, s.key, s.value, self._sessions[place], s.number)[0]) for s in queue]
+        except OutOfOrderSequenceNumberError as error:
+            fail = partial(queue.popleft().future.fail, error)
+            self._begin_session(place)
+            self._process.call(fail)
+            self._pump(place, self._kafka.delay)
+            return
         self._is_sending.add(place)
         kafka.scheduler.after(kafka.delay, lambda: self._process.call(lambda: self._acknowledge(place, batch)))
 
@@ -179,9 +197,18 @@ class Producer:
         else:
             self._drained.wake()
 
-    def _expire(self, queue: deque[_Sending]) -> None:
+    def _begin_session(self, place: tuple[str, int]) -> None:
+        """Number the records that wait from 0 again, as after a record of unknown outcome (KIP-360)."""
+        self._sessions[place] = self._kafka.next_session()
+        numbers = self._numbers[place] = count()
+        for sending in self._queues[place]:
+            sending.number = next(numbers)
+
+    def _expire(self, place: tuple[str, int]) -> None:
+        queue = self._queues[place]
         while queue and self._kafka.scheduler.now - queue[0].since >= self._timeout:
             queue.popleft().future.fail(KafkaTimeoutError("Batch expired: no acknowledgement in time"))
+        self._begin_session(place)
 
 
 class Consumer:

@@ -8,6 +8,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
+from kafka.errors import OutOfOrderSequenceNumberError
+
 from tests.simulation.runtime.process import MS, Machine
 from tests.simulation.runtime.scheduler import Scheduler, Waiters
 
@@ -80,6 +82,7 @@ class SimKafka:
         self.generation = 0  # how often acknowledged records were lost or the topic was recreated
         self.on_append: Callable[[int], None] = lambda partition: None
         self._changed = Waiters(scheduler)
+        self._sessions = 0
 
     def log(self, partition: int, topic: str = EVENTS) -> Log:
         return self.topics[topic].logs[partition]
@@ -95,11 +98,21 @@ class SimKafka:
     def append(
         self, topic: str, partition: int, key: bytes | None, value: bytes, producer: int, number: int
     ) -> tuple[int, int]:
-        """Append a record, unless this is a retry. Return its offset and its time stamp."""
+        """Append a record, unless this is a retry. Return its offset and its time stamp.
+
+        Args:
+            producer: The id of a producer's session; -1 for a producer that is not idempotent.
+            number: 0, 1, … among the records of the session in this partition.
+
+        Raises:
+            OutOfOrderSequenceNumberError: An earlier record of the session is missing, because the log lost it.
+        """
         log = self.topics[topic].logs[partition]
         before = log.newest.get(producer)
         if before is not None and before[0] >= number:
             return before[1], log.at(before[1]).at_ms if before[1] < log.end else 0
+        if before is not None and producer >= 0 and number > before[0] + 1:
+            raise OutOfOrderSequenceNumberError
         at_ms, offset = self.machine.wall_ms(), log.end
         log.records.append(Stored(self.scheduler.now, at_ms, key, value, producer, number))
         log.newest[producer] = (number, offset)
@@ -107,6 +120,11 @@ class SimKafka:
             self.scheduler.trace(f"kafka {partition}/{offset} {at_ms} {value!r}")
             self.on_append(partition)
         return offset, at_ms
+
+    def next_session(self) -> int:
+        """Return the id of a new session of a producer."""
+        self._sessions += 1
+        return self._sessions
 
     # ---- faults ----
 
@@ -125,6 +143,8 @@ class SimKafka:
             self.lost += log.records[-count:]
             del log.records[-count:]
             log.newest.clear()
+            for offset, record in enumerate(log.records, log.first):
+                log.newest[record.producer] = (record.number, offset)
         return count
 
     def recreate(self) -> None:

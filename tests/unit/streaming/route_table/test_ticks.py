@@ -1,6 +1,12 @@
 """The partitions that the job ticks."""
 
-from namesrv_stream.streaming.route_table.ticks import TickNeeds
+from collections.abc import Callable
+from types import SimpleNamespace
+from typing import Any
+
+from namesrv_stream.settings import load_settings
+from namesrv_stream.streaming.route_table.ticks import Ticker, TickNeeds
+from namesrv_stream.table_errors import LogTruncated
 
 _LINGER_MS = 60_000
 
@@ -38,3 +44,28 @@ def test_ticks_go_on_for_a_while_after_the_last_direct_publisher() -> None:
     for now_s, is_ticked in ((100.5, True), (160.0, True), (160.5, False)):
         needs.folded(0, has_direct=False, now_s=now_s)
         assert (0 in needs.at(now_s)) is is_ticked
+
+
+class _Log:
+    """Takes the place of a producer: appends each record at an offset that the test chooses."""
+
+    def __init__(self) -> None:
+        self.end = 0
+
+    def send(self, topic: str, value: bytes, partition: int) -> "_Log":
+        return self
+
+    def add_callback(self, sent: Callable[[Any], None]) -> None:
+        sent(SimpleNamespace(offset=self.end))
+
+
+def test_a_tick_in_the_place_of_a_folded_record_shows_that_kafka_has_lost_it() -> None:
+    log, lost = _Log(), list[LogTruncated]()
+    ticker = Ticker(load_settings(environ={}).settings, log, 1, lost.append)
+    ticker.folded({0: False}, {0: 100})
+    log.end = 100
+    ticker.send(0)
+    assert not lost
+    log.end = 99
+    ticker.send(0)
+    assert [(error.partition, error.wanted) for error in lost] == [(0, 100)]
