@@ -86,9 +86,10 @@ class Checks:
     def _dead_are_gone(self, part: Part, now: int) -> None:
         """A dead broker is gone after its timeout, a hold of the guard and some seconds without faults."""
         assert part.core is not None
-        calm = self.world.calm_since
+        calm, job = self.world.calm_since, self.world.job
         if calm is None or self.world.kafka.generation:  # the job has stopped, because the log is another one
             return
+        calm = max(calm, job.since)  # after a long fault, the supervisor takes its time to start the job again
         for life in self.fleet.lives:
             if life.ended is None or now - max(life.ended, calm, part.since) <= self.world.slack:
                 continue
