@@ -51,9 +51,17 @@ def run_all(seeds: range, shape: Shape, processes: int, minutes: float = float("
                 yield running.popleft().result()
             if time.monotonic() >= end:
                 break
-            running.append(pool.submit(simulate, seed, shape))
+            running.append(pool.submit(_simulate, seed, shape))
         while running:
             yield running.popleft().result()
+
+
+def _simulate(seed: int, shape: Shape) -> Outcome:
+    """Run one seed. An error of the simulation itself is a failure of the seed, because others must go on."""
+    try:
+        return simulate(seed, shape)
+    except Exception as error:
+        return Outcome(seed, [("the simulation works", repr(error))], Counter(), Counter(), 0.0, 0.0, "")
 
 
 def report(found: Iterable[Outcome]) -> int:
@@ -74,7 +82,7 @@ def report(found: Iterable[Outcome]) -> int:
     seconds, cpu_s = sum(o.seconds for o in outcomes), sum(o.cpu_s for o in outcomes)
     failed = [o.seed for o in outcomes if o.failures]
     print(
-        f"seeds: {len(outcomes)}, simulated: {seconds / 86_400:.2f} days, {seconds / cpu_s:,.0f} times real time a core"
+        f"seeds: {len(outcomes)}, simulated: {seconds / 86_400:.2f} days, {seconds / max(cpu_s, 1e-9):,.0f} times real time a core"
     )
     for title, counts in (("faults", faults), ("checks", checks), ("fleet", figures)):
         print(f"{title}: {sum(counts.values()):,}")

@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
+from namesrv_stream.table_errors import TableDamaged
 from tests.simulation.models.kafka_model import EVENTS
 from tests.simulation.runtime.process import MS, Machine
 from tests.simulation.world import TABLES, Part
@@ -208,7 +209,11 @@ def _retention(faults: "Faults") -> End | None:
     world = faults.world
     if world.backup is not None:
         return None
-    for partition, offset in world.covered_by_state().items():
+    try:
+        covered = world.covered_by_state()
+    except TableDamaged:
+        return None
+    for partition, offset in covered.items():
         world.kafka.remove_until(partition, offset)
     return lambda: None
 
