@@ -11,7 +11,7 @@ from contextlib import ExitStack
 from multiprocessing import get_context
 from typing import Final
 
-from tests.simulation.simulation import Outcome, Shape, simulate
+from tests.simulation.simulation import Outcome, Shape, attempt, simulate
 
 #: Number of seeds between two lines about the progress.
 _PROGRESS: Final = 50
@@ -51,17 +51,9 @@ def run_all(seeds: range, shape: Shape, processes: int, minutes: float = float("
                 yield running.popleft().result()
             if time.monotonic() >= end:
                 break
-            running.append(pool.submit(_simulate, seed, shape))
+            running.append(pool.submit(attempt, seed, shape))
         while running:
             yield running.popleft().result()
-
-
-def _simulate(seed: int, shape: Shape) -> Outcome:
-    """Run one seed. An error of the simulation itself is a failure of the seed, because others must go on."""
-    try:
-        return simulate(seed, shape)
-    except Exception as error:
-        return Outcome(seed, [("the simulation works", repr(error))], Counter(), Counter(), 0.0, 0.0, "")
 
 
 def report(found: Iterable[Outcome]) -> int:

@@ -107,6 +107,14 @@ def simulate(seed: int, shape: Shape = Shape(), on_trace: Callable[[str], object
     )
 
 
+def attempt(seed: int, shape: Shape) -> Outcome:
+    """Run one seed. An error of the simulation itself is a failure of this seed, so that others continue."""
+    try:
+        return simulate(seed, shape)
+    except Exception as error:
+        return Outcome(seed, [("the simulation works", repr(error))], Counter(), Counter(), 0.0, 0.0, "")
+
+
 class _Run:
     def __init__(self, world: World, draws: random.Random, shape: Shape) -> None:
         self.world, self._shape = world, shape
