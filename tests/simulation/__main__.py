@@ -73,9 +73,8 @@ def report(found: Iterable[Outcome]) -> int:
             print(f"{len(outcomes)} seeds, {sum(faults.values()):,} faults", file=sys.stderr, flush=True)
     seconds, cpu_s = sum(o.seconds for o in outcomes), sum(o.cpu_s for o in outcomes)
     failed = [o.seed for o in outcomes if o.failures]
-    print(
-        f"seeds: {len(outcomes)}, simulated: {seconds / 86_400:.2f} days, {seconds / max(cpu_s, 1e-9):,.0f} times real time a core"
-    )
+    speed = seconds / max(cpu_s, 0.001)
+    print(f"seeds: {len(outcomes)}, simulated: {seconds / 86_400:.2f} days, {speed:,.0f} times real time a core")
     for title, counts in (("faults", faults), ("checks", checks), ("fleet", figures)):
         print(f"{title}: {sum(counts.values()):,}")
         for name, count in sorted(counts.items()):
