@@ -153,6 +153,7 @@ def _topic_recreated(faults: "Faults") -> End | None:
 def _kafka_slow(faults: "Faults") -> End | None:
     kafka = faults.world.kafka
     before, kafka.delay = kafka.delay, faults.draws.choice((50, 400, 1_500, 4_000)) * MS
+    kafka.slowest = max(kafka.slowest, kafka.delay)
     return lambda: setattr(kafka, "delay", before)
 
 

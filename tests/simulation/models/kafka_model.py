@@ -67,6 +67,7 @@ class SimKafka:
     Attributes:
         is_up: Whether it answers.
         delay: Time of one way of a request.
+        slowest: The longest delay so far.
         unacknowledged: Share of appended records whose acknowledgement gets lost, so that the client sends them again.
         acknowledged: (partition, offset) → value of all records that a producer was told are in the log.
         lost: Acknowledged records that Kafka has lost.
@@ -76,7 +77,7 @@ class SimKafka:
         self.scheduler, self.machine = scheduler, machine
         self.topics: dict[str, Topic] = {}
         self.is_up = True
-        self.delay = 1 * MS
+        self.delay = self.slowest = 1 * MS
         self.unacknowledged = 0.0
         self.lost: list[Stored] = []
         self.generation = 0  # how often acknowledged records were lost or the topic was recreated
