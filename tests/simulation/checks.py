@@ -87,7 +87,8 @@ class Checks:
         """A dead broker is gone after its timeout, a hold of the guard and some seconds without faults."""
         assert part.core is not None
         calm, job = self.world.calm_since, self.world.job
-        if calm is None or self.world.kafka.generation:  # the job has stopped, because the log is another one
+        # Without the job, no broker expires. It stops if the log is another one.
+        if calm is None or not job.is_working or self.world.kafka.generation:
             return
         calm = max(calm, job.since)  # after a long fault, the supervisor takes its time to start the job again
         for life in self.fleet.lives:
@@ -161,7 +162,10 @@ class Checks:
                 # If the clone starts while the first one stands, the first one is refused.
                 errors = [error, *(failure for _, name, _, failure in self.world.exits if name == guest.name)]
                 is_refused = any(isinstance(each, DuplicateServerId) for each in errors)
-                if not is_refused and lived - guest.since > _REFUSAL:
+                stands = any(
+                    name == guest.name and begin < lived and end > guest.since for name, begin, end in self.world.stalls
+                )
+                if not is_refused and not stands and lived - guest.since > _REFUSAL:
                     self.fail("a guest is refused", f"a second {guest.name} ran for {(lived - guest.since) / SECOND} s")
             elif self._has_never_committed(guest) and self._has_logged(b"%d" % self.world.plan.older_timeout_ms):
                 self.fail(
