@@ -9,7 +9,7 @@ import socket
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 from pathlib import Path
-from typing import Annotated, Any, Final
+from typing import Annotated, Any, Final, Literal
 
 import typer
 from typer.exceptions import TyperException
@@ -70,6 +70,16 @@ def starting_parts(run_dir: Path) -> dict[str, dict[str, str | int]]:
     """Return the parts that run on a data directory and are not ready yet, likewise."""
     ready = running_parts(run_dir)
     return {part: fields for part, fields in running_parts(run_dir / STARTING).items() if part not in ready}
+
+
+PartState = Literal["ready", "starting", "absent"]
+
+
+def part_state(run_dir: Path, part: str) -> PartState:
+    """Return whether a part runs on a data directory, and whether it is ready."""
+    if part in running_parts(run_dir):
+        return "ready"
+    return "starting" if part in starting_parts(run_dir) else "absent"
 
 
 def installed_settings(conf: Path | None, flags: Iterable[Flag]) -> LoadedSettings:
@@ -270,6 +280,14 @@ class Configuration:
         return address
 
 
+#: Why a history process that is not ready writes nothing.
+_NOT_READY: Final[dict[PartState, str]] = {
+    "ready": "",
+    "starting": "its process is starting",
+    "absent": "no history-job runs on this data directory",
+}
+
+
 def late_history(settings: Settings, newest_ms: int, now_ms: int) -> str:
     """Return why the history tables lag behind; "" if they do not, or if nothing runs on this data directory.
 
@@ -281,10 +299,7 @@ def late_history(settings: Settings, newest_ms: int, now_ms: int) -> str:
         now_ms: This machine's clock, epoch milliseconds.
     """
     parts, late_after_ms = running_parts(settings.data.run_dir), settings.history.late_after_ms
-    absent = ""
-    if "history-job" not in parts:
-        is_starting = "history-job" in starting_parts(settings.data.run_dir)
-        absent = "its process is starting" if is_starting else "no history-job runs on this data directory"
+    absent = _NOT_READY[part_state(settings.data.run_dir, "history-job")]
     if "job" in parts:  # otherwise it may run elsewhere
         since_ms = round((settings.data.run_dir / "job.json").stat().st_mtime * 1_000)
         if now_ms - max(since_ms, newest_ms) > late_after_ms:

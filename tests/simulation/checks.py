@@ -111,13 +111,13 @@ class Checks:
             near = sum(1 for o in self.fleet.lives if o.ended is not None and abs(o.ended - ended) < window)
             if near == 1 or not is_guarded:
                 return slack
-        if all(self._has_said_goodbye(life, part) for part in self.world.servers):
+        if all(self._has_unregistered(life, part) for part in self.world.servers):
             return slack
         return timeout * (1 + _GUARD_HOLD * is_guarded) + slack
 
-    def _has_said_goodbye(self, life: Life, part: Part) -> bool:
+    def _has_unregistered(self, life: Life, part: Part) -> bool:
         """Whether a server has acknowledged a broker's unregistration, and has not ended since."""
-        at = life.links[part.name].goodbye_at
+        at = life.links[part.name].unregistered_at
         return at is not None and part.ran_between(at, self.world.scheduler.now)
 
     # ---- at the end ----
@@ -185,7 +185,7 @@ class Checks:
     def _refused_log_is_served(self) -> None:
         """After Kafka has lost folded records, the job says so. What is acknowledged since then is in the log.
 
-        Partitions that have lost nothing take changes, although nobody folds them at present.
+        Partitions that have lost nothing take changes, although the job folds none of them at present.
         """
         error = self.world.job.process.memory.get("error")
         self.done["a lost log is refused"] += 1

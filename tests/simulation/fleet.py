@@ -44,7 +44,7 @@ class Death(Enum):
     SILENT = "stops, and its connections stay open"
     CLOSES = "its connections close"
     RESETS = "its connections are reset"
-    UNREGISTERS = "says goodbye"
+    UNREGISTERS = "unregisters"
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,8 +59,8 @@ class Slot:
     timeout_ms: int | None
     interval_s: float
     topics: tuple[str, ...]
-    padding: int = 0  # bytes by which its registrations are longer
-    default_timeout_ms: int = 120_000
+    padding: int  # bytes by which its registrations are longer
+    default_timeout_ms: int
 
     @property
     def known_timeout_ms(self) -> int:
@@ -75,14 +75,14 @@ class LinkTruth:
         acked: Times of sending of the signs of life that the server has acknowledged.
         is_registered: Whether the server has acknowledged a registration over the present connection.
         epoch: Start of the server's process that acknowledged it.
-        goodbye_at: When the server acknowledged the unregistration.
+        unregistered_at: When the server acknowledged the unregistration.
     """
 
     acked: list[int] = field(default_factory=list)
     is_registered: bool = False
     registered_at: int = 0
     epoch: int = 0
-    goodbye_at: int | None = None
+    unregistered_at: int | None = None
 
 
 class Life:
@@ -208,13 +208,13 @@ class Life:
             elif death is Death.RESETS and peer.end is not None:
                 peer.end.abort()
             elif death is Death.UNREGISTERS and peer.is_open:
-                self._fleet.loop.create_task(self._say_goodbye(peer, self.links[name]))
+                self._fleet.loop.create_task(self._unregister(peer, self.links[name]))
 
-    async def _say_goodbye(self, peer: Peer, link: LinkTruth) -> None:
+    async def _unregister(self, peer: Peer, link: LinkTruth) -> None:
         try:
             answer = await peer.ask(UNREGISTER_BROKER, self._fields, timeout_s=3.0)
             if answer.code == SUCCESS:
-                link.goodbye_at = self._fleet.world.scheduler.now
+                link.unregistered_at = self._fleet.world.scheduler.now
         except (PeerClosed, TimeoutError):
             pass
         finally:

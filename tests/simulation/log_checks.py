@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 _PROGRESS: Final = 10 * SECOND
 #: A frozen server notices a close late, and the guard may hold a broker before it goes.
 _EVIDENCE: Final = 1_000 * SECOND
-#: A server that stood still longer than this ignores closed connections for a moment.
+#: A server that was frozen longer than this ignores closed connections for a moment.
 _STALL: Final = 3 * SECOND
 _JUST_RESUMED: Final = SECOND // 2
 
@@ -49,7 +49,7 @@ class LogChecks:
                 if row.cause == Cause.EXPIRED:
                     self._expiry_is_due(row)
                 if row.cause in (Cause.EXPIRED, Cause.SERVER_LOST):
-                    self._nobody_heard_it(row)
+                    self._no_server_heard_it(row)
                 if row.cause == Cause.DISCONNECTED:
                     self._close_has_evidence(row)
 
@@ -138,7 +138,7 @@ class LogChecks:
             later_ms, is_counted = log.at(offset).at_ms, record["kind"] != "server_started"
         return observed_ms
 
-    def _nobody_heard_it(self, row: RouteChange) -> None:
+    def _no_server_heard_it(self, row: RouteChange) -> None:
         """No broker expires that a working server heard within its timeout, over a connection that stayed open."""
         key, at = lease_key(row), self._world.kafka.log(row.partition).at(row.offset).at
         self._checks.done["no broker expires early"] += 1
@@ -161,7 +161,7 @@ class LogChecks:
         host = (row.broker_addr or "").partition(":")[0]
         self._checks.done["a close is evidence"] += 1
         if not self._world.network.was_closed(host, record.at - _EVIDENCE * self._world.plan.scale, record.at):
-            text = f"nobody closed a connection of {host} before {record.at / SECOND:.3f} s"
+            text = f"no peer closed a connection of {host} before {record.at / SECOND:.3f} s"
             self._checks.fail("a close is evidence", text)
         event = record_of(record.value)
         if event.get("kind") != "broker_disconnected":
@@ -172,7 +172,7 @@ class LogChecks:
                 and end - begin > _STALL * self._world.plan.scale
                 and end <= record.at < end + _JUST_RESUMED
             ):
-                text = f"{name} stood still until {end / SECOND:.3f} s and reported a close of {host} at once"
+                text = f"{name} was frozen until {end / SECOND:.3f} s and reported a close of {host} at once"
                 self._checks.fail("a close is evidence", text)
 
 

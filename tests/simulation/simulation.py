@@ -11,8 +11,6 @@ from functools import partial
 from time import process_time
 from typing import Any, Final
 
-import pyarrow as pa
-
 from tests.simulation.checks import Checks
 from tests.simulation.faults import KINDS, Faults
 from tests.simulation.fleet import Fleet, Kind, Slot
@@ -119,7 +117,7 @@ class _Run:
     def __init__(self, world: World, draws: random.Random, shape: Shape) -> None:
         self.world, self._shape = world, shape
         self._unit = SECOND * world.plan.scale
-        self.fleet = Fleet(world, _slots(draws, shape.brokers or draws.choice((3, 6, 12, 20)), world.plan.scale))
+        self.fleet = Fleet(world, _slots(draws, shape.brokers or draws.choice((3, 6, 12, 20)), world.plan))
         self.operators, self.clients = Operators(self.fleet), Clients(self.fleet)
         self.checks = Checks(world, self.fleet, self.operators, self.clients)
         kinds = [k for k in shape.kinds or () if k in KINDS] or draws.sample(list(KINDS), draws.randint(1, 8))
@@ -183,7 +181,7 @@ def _plan(draws: random.Random, scale: int | None) -> Plan:
     return Plan(draws.choice((1, 2, 2, 2, 3)), draws.choice((1, 1, 2, 3)), changes, scale)
 
 
-def _slots(draws: random.Random, count: int, scale: int) -> list[Slot]:
+def _slots(draws: random.Random, count: int, plan: Plan) -> list[Slot]:
     slots = []
     for number in range(count):
         kind = draws.choice((Kind.REGISTERS, Kind.REGISTERS, Kind.BEATS, Kind.ASKS))
@@ -197,9 +195,9 @@ def _slots(draws: random.Random, count: int, scale: int) -> list[Slot]:
         topics = (f"topic-of-{name}", f"topic-of-{cluster}", "topic-of-all")
         padding = draws.choice((0, 0, 30_000))
         if timeout_ms is not None:
-            timeout_ms = min(timeout_ms * scale, _MAX_TIMEOUT_MS)
-        shows = (kind, timeout_ms, interval_s * scale)
-        slots.append(Slot(number, cluster, name, int(is_slave), *shows, topics, padding, 120_000 * scale))
+            timeout_ms = min(timeout_ms * plan.scale, _MAX_TIMEOUT_MS)
+        shows = (kind, timeout_ms, interval_s * plan.scale)
+        slots.append(Slot(number, cluster, name, int(is_slave), *shows, topics, padding, plan.default_timeout_ms))
     return slots
 
 
@@ -212,14 +210,3 @@ def _no_collection() -> Iterator[None]:
         yield
     finally:
         gc.enable()
-
-
-@contextmanager
-def _one_thread() -> Iterator[None]:
-    """Keep Arrow from handing out its tables, which are small here, to threads."""
-    before = pa.cpu_count()
-    pa.set_cpu_count(1)
-    try:
-        yield
-    finally:
-        pa.set_cpu_count(before)

@@ -69,9 +69,13 @@ class Plan:
     scale: int = 1
 
     @property
+    def default_timeout_ms(self) -> int:
+        return _SCALED["liveness.default_timeout_ms"] * self.scale
+
+    @property
     def older_timeout_ms(self) -> int:
         """The default timeout in the configuration of a second job, which is older."""
-        return 120_000 * self.scale - 1
+        return self.default_timeout_ms - 1
 
     def settings(self) -> dict[str, str]:
         """Return the settings that differ from the defaults."""
@@ -177,7 +181,7 @@ class World:
         kafka_since: Since when Kafka has had no fault; None while it has one.
         guests: Processes that should not be there: a clone of a server, or a second job.
         backup: A copy of the tables, for a restore.
-        stalls: (part, begin, end) of all times at which a process stood still.
+        stalls: (part, begin, end) of all times at which a process was frozen.
     """
 
     def __init__(self, seed: int, plan: Plan, on_trace: Callable[[str], object] | None = None) -> None:

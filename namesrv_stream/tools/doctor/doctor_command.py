@@ -12,7 +12,7 @@ from rich.text import Text
 from namesrv_stream.clock import SystemClock
 from namesrv_stream.errors import ConfigError, KafkaUnreachable
 from namesrv_stream.settings import Settings
-from namesrv_stream.settings.installation import Configuration, configured, running_parts, starting_parts
+from namesrv_stream.settings.installation import Configuration, configured, part_state, running_parts
 from namesrv_stream.tools.doctor.finding import Finding, Grade, fault, note
 from namesrv_stream.tools.tool_options import HttpOption, JsonOption, OldHttpOption, emit_json, named_http_servers
 
@@ -119,9 +119,5 @@ def _log(settings: Settings) -> Generator[Finding, None, "InspectedLog | None"]:
         yield fault("Kafka", f"{error.key}: {error.reason}", f"correct {error.source}")
         return None
     yield from event_log.topics(settings, log)
-    run_dir = settings.data.run_dir
-    job: event_log.JobState = "ready" if "job" in running_parts(run_dir) else "absent"
-    if "job" in starting_parts(run_dir):
-        job = "starting"
-    yield from event_log.kafka_clock(log, SystemClock().now_ms(), job)
+    yield from event_log.kafka_clock(log, SystemClock().now_ms(), part_state(settings.data.run_dir, "job"))
     return log

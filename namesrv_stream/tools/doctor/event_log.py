@@ -1,14 +1,14 @@
 """Checks of the event log in Kafka: the topics, their settings, this user's rights, and Kafka's clock."""
 
 from collections.abc import Collection, Iterator
-from typing import Final, Literal
+from typing import Final
 
+from namesrv_stream.kafka.event_topics import wanted_topics
 from namesrv_stream.kafka.inspection import InspectedLog, InspectedTopic
 from namesrv_stream.settings import Settings
+from namesrv_stream.settings.installation import PartState
 from namesrv_stream.text_table import counted
 from namesrv_stream.tools.doctor.finding import Finding, fault, fine, note, warning
-
-JobState = Literal["ready", "starting", "absent"]
 
 _AREA: Final = "Kafka"
 #: A job logs a tick every half second, so while it runs the newest record is no older than this.
@@ -20,10 +20,7 @@ def topics(settings: Settings, log: InspectedLog) -> Iterator[Finding]:
     brokers = counted(log.brokers, "broker")
     yield fine(_AREA, f"{log.servers} answers, {brokers}")
     kafka = settings.kafka
-    for topic, name, partitions in (
-        (log.events, kafka.broker_events_topic, kafka.partitions),
-        (log.dead_letters, kafka.dead_letter_topic, 1),
-    ):
+    for topic, (name, partitions) in zip((log.events, log.dead_letters), wanted_topics(settings), strict=True):
         lacks = log.missing_rights.get(name, ())
         if lacks:
             yield _rights(f"topic {name}", lacks, is_events=name == kafka.broker_events_topic)
@@ -81,7 +78,7 @@ def _topic(topic: InspectedTopic, partitions: int, brokers: int) -> Iterator[Fin
         yield fine(area, f"{partitions_text}, {replicas}, settings as needed")
 
 
-def kafka_clock(log: InspectedLog, now_ms: int, job: JobState) -> Iterator[Finding]:
+def kafka_clock(log: InspectedLog, now_ms: int, job: PartState) -> Iterator[Finding]:
     """Compare Kafka's clock, which stamps all records, with this machine's.
 
     Args:

@@ -55,7 +55,7 @@ def register(app: typer.Typer) -> None:
 def servers(
     configuration: Configuration, http: HttpOption = None, wide: WideOption = False, as_json: JsonOption = False
 ) -> None:
-    """List the name servers, and whether clients are told of them."""
+    """List the name servers, and show which ones are listed."""
     url, *others = http_servers(http, None, configuration)
     if others:
         raise ConfigError(COMMAND_LINE, "--http", "expected one server, because all servers have the same list")

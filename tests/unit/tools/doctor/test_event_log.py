@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 
 from namesrv_stream.kafka.inspection import InspectedLog, InspectedTopic
-from namesrv_stream.tools.doctor.event_log import JobState, kafka_clock, topics
+from namesrv_stream.settings.installation import PartState
+from namesrv_stream.tools.doctor.event_log import kafka_clock, topics
 from namesrv_stream.tools.doctor.finding import Finding, Grade
 from tests.support.tables import settings_in
 
@@ -114,7 +115,7 @@ def test_dead_letters_are_a_warning(tmp_path: Path) -> None:
     assert "`namesrv-stream dead-letters`" in found.remedy
 
 
-def _clock(age_ms: int, job: JobState) -> Grade | None:
+def _clock(age_ms: int, job: PartState) -> Grade | None:
     found = list(kafka_clock(_log(_topic(), newest_ms={0: _NOW_MS - age_ms}), _NOW_MS, job))
     return found[0].grade if found else None
 
