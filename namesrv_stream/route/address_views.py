@@ -20,7 +20,7 @@ VIEWS_NAMESPACE: Final = "namesrv-stream.address-views"
 _KEYS: Final = ("listeners", "networks", "unmapped", "mappings")
 _MAPPING_KEYS: Final = ("broker_addr", "broker_name", "to")
 _MAX_MAPPINGS: Final = 1_000
-#: They are tried one after the other for every broker, in the time of other requests.
+#: Mappings without ``broker_addr`` are tried one after the other for every broker, while other requests wait.
 _MAX_GENERAL_MAPPINGS: Final = 100
 
 _NAME: Final = re.compile(r"[A-Za-z0-9_.-]{1,64}")
@@ -112,7 +112,7 @@ def _is_addr(text: str) -> bool:
 
 
 class AddressMapping(NamedTuple):
-    """A rule of a view. ``broker_addr`` and ``broker_name`` are conditions; "" is none. A name may have wildcards."""
+    """A rule of a view: ``broker_addr`` and ``broker_name`` ("" for any) are conditions. A name may have wildcards."""
 
     broker_addr: str
     broker_name: str
@@ -254,10 +254,10 @@ class AddressViews:
 
     Attributes:
         entries: The KV entries.
-        number: Number of the answers for clients without a view.
+        number: The number that stands for clients without a view, like ``AddressView.number`` for a view.
         next_number: The first unused number.
         by_name: The valid views, by name.
-        faults: Name of an invalid view → the problem. It comes from another release, or was not put through a server.
+        faults: Name of an invalid view → the problem. Another release accepted it, or it was not sent to a server.
     """
 
     def __init__(self, entries: Mapping[str, str] | None = None, number: int = 0) -> None:
@@ -288,7 +288,7 @@ class AddressViews:
         return max(found, key=lambda pair: pair[0], default=(0, None))[1]
 
     def conflict(self, view: AddressView) -> str | None:
-        """Return why a view cannot be added: another one has the same listener or network."""
+        """Return why a view cannot be added: another one has the same listener or network; None if it can be added."""
         for other in self.by_name.values():
             taken: set[object] = {*other.listeners, *other.networks}
             shared = [str(one) for one in (*view.listeners, *view.networks) if one in taken]

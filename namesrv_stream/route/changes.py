@@ -1,8 +1,8 @@
 """Changes of the route table: rows that carry the new value of a key, or say that it was deleted.
 
 A row carries absolute values, so applying it twice does no harm, and the newest row of each key is the whole state.
-Rows are ordered by (partition, offset, seq). Only ``diff`` makes rows about broker groups, and only ``reducer.apply``
-reads them. A test checks that applying ``diff(old, new)`` to ``old`` gives ``new``.
+Rows are ordered by (partition, offset, seq). Only ``diff`` makes rows about broker groups, and only ``reducer`` applies
+them to groups. A test checks that applying ``diff(old, new)`` to ``old`` gives ``new``.
 """
 
 from collections.abc import Iterator, Mapping
@@ -80,7 +80,7 @@ class RouteChange(NamedTuple):
         seq: 0, 1, … among the rows of one record.
         at_ms: The highest LogAppendTime so far in the partition, epoch milliseconds.
         gone: Whether the key was deleted.
-        detail: Figures behind the cause, for people.
+        detail: More about the cause, for people.
         value: KV value, setting, status of a server (``route.table.KnownServer``), or JSON of a registration, static
             mapping, hold of the guard, or a live broker's ``contradictions``.
     """
@@ -238,7 +238,7 @@ def encode_names(names: tuple[str, ...]) -> str:
 
 
 def decode_names(text: str | None) -> tuple[str, ...]:
-    """Inverse of ``encode_names``; no text is no names."""
+    """Inverse of ``encode_names``; without a text there are no names."""
     return tuple(orjson.loads(text)) if text else ()
 
 

@@ -9,7 +9,7 @@ A digest depends only on what the reducer keeps, and not on the order of arrival
 two tables are comparable only if both tables cover the same offsets.
 
 A digest costs about 2 µs per topic of a broker (0.3 s for 160,000). Groups are immutable, so a ``TableDigester`` that
-is kept computes only the groups that changed. On an event loop, take ``content_of`` (it copies references, a few
+is reused computes only the groups that changed. On an event loop, take ``content_of`` (it copies references, a few
 milliseconds for 1,000 groups), and compute the digest in another thread.
 """
 

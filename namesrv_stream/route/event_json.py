@@ -1,7 +1,7 @@
 """Events as values of Kafka records, as ``schemas/broker_event.v1.json`` describes them.
 
 One record contains one event, or the heartbeats of many brokers of one partition, which make up nearly all of a log.
-Errors name the wrong field. The decoder ignores unknown fields, so that a producer may be newer than the fold.
+Errors name the invalid field. The decoder ignores unknown fields, so that a producer may be newer than the fold.
 """
 
 import re
@@ -36,7 +36,7 @@ from namesrv_stream.route.liveness_settings import SettingValue
 from namesrv_stream.route.model import LiveKey
 from namesrv_stream.route.registration_json import encode_registration, queue_data_from, registration_from, require
 
-#: Not more than the list of name servers needs, whose separators are ``;`` and line breaks.
+#: An address must not contain the separators of the list of name servers, which are ``;`` and line breaks.
 _ADDRESS: Final = re.compile(r"[^\s;]+:[0-9]{1,5}")
 #: Event class → kind, for the events that have records of their own.
 KIND_OF: Mapping[type[Event], str] = {
@@ -180,7 +180,7 @@ SCHEMA_VERSION = 1
 
 
 def head_fields(kind: str, origin: Origin) -> dict[str, Any]:
-    """Return the common fields of an event. The server of a direct producer and connection id 0 are left out."""
+    """Return the common fields of an event. The server of a direct publisher and connection id 0 are left out."""
     head: dict[str, Any] = {"schema_version": SCHEMA_VERSION, "kind": kind}
     if origin.server_id != DIRECT:
         head |= {"server_id": origin.server_id, "server_epoch": origin.server_epoch}

@@ -1,8 +1,9 @@
 """The events of the log, and their assignment to Kafka partitions.
 
 Each event is one record of the Kafka topic, except that heartbeats share records. Every event has an ``Origin``: the
-server that received it, and the connection. Producers other than name servers publish with ``DIRECT``; their brokers
-age by the job's ticks. The partition of a broker name is its murmur2, as in Kafka's default partitioner.
+server that received it, and the connection. The events of direct publishers, which are producers other than name
+servers, have the origin ``DIRECT``; their brokers age by the job's ticks. The murmur2 hash of a broker name determines
+its partition, as in Kafka's default partitioner.
 """
 
 from dataclasses import dataclass
@@ -13,9 +14,9 @@ from typing import NamedTuple
 from namesrv_stream.route.liveness_settings import SettingValue
 from namesrv_stream.route.model import Holder, LeaseKey, LiveKey, QueueData, Registration
 
-#: server_id of producers that publish to the topic directly.
+#: server_id of direct publishers.
 DIRECT = "direct"
-#: server_id of the job's ticks, by which the brokers of direct producers age.
+#: server_id of the job's ticks, by which the brokers of direct publishers age.
 JOB = "job"
 
 
@@ -32,7 +33,7 @@ class Origin(NamedTuple):
 
 
 class Proof(StrEnum):
-    """What a heartbeat was. An unchanged registration can restore a removed broker, a plain heartbeat cannot."""
+    """The kinds of heartbeats. An unchanged registration can restore a removed broker, a plain heartbeat cannot."""
 
     REGISTRATION = "registration"
     HEARTBEAT = "heartbeat"
@@ -85,7 +86,7 @@ class BrokerUnregistered:
 
 @dataclass(frozen=True, slots=True)
 class BrokerDisconnected:
-    """The connection of a registration was closed. ``reason`` is for people."""
+    """The connection over which a broker registered was closed. ``reason`` is for people."""
 
     origin: Origin
     broker_name: str
@@ -210,7 +211,9 @@ class ServerStopped:
 
 @dataclass(frozen=True, slots=True)
 class Tick:
-    """The log contains everything that the server received before this; sent to every partition about twice a second.
+    """States that the log contains everything that the server received before the tick.
+
+    It is sent to every partition about twice a second.
 
     Attributes:
         address: The server's remoting address for the list of name servers, ``host:port``; "" keeps it off the list.

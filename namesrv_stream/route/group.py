@@ -78,7 +78,8 @@ def master_of(group: BrokerGroup, cluster: str) -> tuple[str, str] | None:
 def unregister(group: BrokerGroup, key: LiveKey) -> BrokerGroup:
     """Return the group without the broker process ``key``: its live entry, its address, and what depends on them.
 
-    Source: rocketmq 5.3.3, RouteInfoManager.unRegisterBroker: by address, and ``cleanTopicByUnRegisterRequests``.
+    Source: rocketmq 5.3.3, RouteInfoManager.unRegisterBroker, which removes by address, and
+    cleanTopicByUnRegisterRequests.
     """
     live_brokers = {k: v for k, v in group.live_brokers.items() if k != key}
     addrs = {i: a for i, a in group.broker_addrs.items() if a != key.broker_addr}

@@ -1,7 +1,7 @@
 """The effect of an event on a broker group, a KV namespace and the settings. Only this module interprets events.
 
 The fold applies the events of the log with these functions. A server's view applies the events that the server has
-accepted. A view knows no time and does not apply closed connections: only the fold removes a broker that did not
+accepted. A view measures no time and does not apply closed connections: only the fold removes a broker that did not
 unregister itself.
 
 If a broker has connections to two starts of the same server, the one to the newer start counts (fencing).
@@ -38,7 +38,7 @@ from namesrv_stream.route.model import (
 )
 from namesrv_stream.route.registration import register
 
-#: Returns whether another server keeps a broker of the group that has just ended at this one.
+#: Returns whether another server keeps a broker of the group although it has just ended at this server.
 HeldByOthers = Callable[[BrokerGroup, LeaseKey, str], bool]
 
 
@@ -82,7 +82,7 @@ def apply_event(
         group: The group before.
         event: A closed connection has no effect here; only the fold can judge it (``liveness.close``).
         settings: Those on which the effect of a registration depends.
-        held_by_others: The fold passes a function that also knows which servers are silent.
+        held_by_others: The fold passes a function that also considers which servers are silent.
     """
     match event:
         case BrokerRegistered():

@@ -34,9 +34,9 @@ class FoldSettings:
             DEFAULT_BROKER_CHANNEL_EXPIRED_TIME.
         min_timeout_ms: Lower limit of the timeout that a broker requests.
         max_timeout_ms: Upper limit of the timeout that a broker requests.
-        max_gap_ms: The most by which one record advances a server's clock; a few ticks.
-        server_silent_ms: A server without a record for this long is silent, and cannot vouch for a broker.
-        server_lost_ms: A silent server is lost after this, and its leases end.
+        max_gap_ms: The most by which one record advances a server's clock; it spans several ticks.
+        server_silent_ms: A server is silent if it has written no record for this long while others have.
+        server_lost_ms: A silent server is lost if it has written no record for this long. Its shares in leases end.
         registration_retention_ms: How long the last registration of a removed broker is kept, in log time.
         delete_topic_with_broker_registration: RocketMQ's setting of that name.
         take_over_contradictions: Whether a registration with the last DataVersion sets its topics if their content has

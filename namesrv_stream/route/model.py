@@ -64,7 +64,7 @@ class Holder(NamedTuple):
     """The connection over which one server receives a broker's heartbeats.
 
     Each server numbers its connections from 1 at its start, so of two ids of one epoch the higher one is the later
-    connection. 0 means no connection (a direct publisher).
+    connection. 0 means that there is no connection (a direct publisher).
     """
 
     server_epoch: int
@@ -121,16 +121,17 @@ class RegistrationSettings(NamedTuple):
     """The settings on which the effect of a registration depends.
 
     Attributes:
-        drops_absent_topics: ``delete_topic_with_broker_registration``: it removes the topics that it does not contain.
-        takes_over_contradictions: ``take_over_contradictions``: it sets all of its topics if it contradicts the last
-            registration with the same DataVersion.
+        drops_absent_topics: ``delete_topic_with_broker_registration``: a registration removes the topics that it does
+            not contain.
+        takes_over_contradictions: ``take_over_contradictions``: a registration sets all of its topics if it contradicts
+            the last one with the same DataVersion.
     """
 
     drops_absent_topics: bool = False
     takes_over_contradictions: bool = False
 
 
-#: As in Java.
+#: RocketMQ's behaviour.
 DEFAULT_REGISTRATION_SETTINGS: Final = RegistrationSettings()
 
 
@@ -193,12 +194,12 @@ def decode_hold(text: str) -> Hold:
 
 @dataclass(frozen=True, slots=True)
 class DrainRecord:
-    """What a drain took away from a broker; it stays until ``drain --undo``.
+    """The permissions that a drain removed from a broker. The record stays until ``drain --undo``.
 
     Attributes:
-        at: When, in ISO 8601.
-        by: Who, as ``user@host``.
-        perms: Topic → its permission before, for the topics with the write permission.
+        at: Time of the drain, in ISO 8601.
+        by: The operator, as ``user@host``.
+        perms: Topic → its permission before the drain, for the topics that had the write permission.
     """
 
     at: str

@@ -1,4 +1,4 @@
-"""Applies rows to a route table. Only this module reads ``RouteChange``; servers, replay and the job all use it.
+"""Applies rows to a route table. Servers, replay and the job all use this module to build tables.
 
 Rows of one key replace each other. A table may therefore be built from any prefix of the rows that ends with a whole
 record, or from the newest row of each key in any order.
@@ -226,7 +226,7 @@ def slices_of(
         max_rows: Size of a slice; the last record of a slice may exceed it.
 
     Yields:
-        Rows, and the offsets that they reach; the offsets of the commit with its last slice.
+        Rows, and the offsets that they reach. The last slice reaches the offsets of the commit.
     """
     if len(changes) > max_rows:
         changes = sorted(changes, key=lambda row: (row.partition, row.offset, row.seq))

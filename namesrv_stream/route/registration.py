@@ -1,4 +1,4 @@
-"""What a registration changes in a broker group, and what it reports under the DataVersion of the last one.
+"""What a registration changes in a broker group, and whether it contradicts the last one with the same DataVersion.
 
 A broker must increment its DataVersion whenever its topics change. If it does not (apache/rocketmq#10438), the Java
 name server keeps the old queues and permissions, and does not report this.
@@ -23,7 +23,7 @@ from namesrv_stream.route.model import (
 )
 from namesrv_stream.route.registration_json import RetainedRegistration, retained
 
-#: Topics in a text; a broker has thousands.
+#: The most topics that a text names; a broker may have thousands.
 _MOST_NAMES: Final = 5
 
 
@@ -35,7 +35,7 @@ class Registered:
         group: The group afterwards; the same object if nothing changed.
         ignored: Why the registration was not applied; None if it was.
         refused: Whether Java answers it with SYSTEM_ERROR "register broker failed" instead of SUCCESS.
-        contradiction: What differs although the DataVersion is the last one, for people; None if nothing differs, or if
+        contradiction: What differs although the DataVersion is unchanged, for people; None if nothing differs, or if
             this was noted before.
     """
 
@@ -112,8 +112,8 @@ class _TopicsAfter(NamedTuple):
     """The topics after a registration.
 
     Attributes:
-        differing: The topics whose content differs although the DataVersion is the last one.
-        is_rewritten: Whether the registration changed topics that existed, too.
+        differing: The topics whose content differs although the DataVersion is unchanged.
+        is_rewritten: Whether the registration also replaces topics that existed before.
     """
 
     topics: Mapping[str, QueueData]
@@ -125,7 +125,10 @@ class _TopicsAfter(NamedTuple):
 def _topics_after(
     group: BrokerGroup, registration: Registration, rewrite: bool, lowest_id: int, settings: RegistrationSettings
 ) -> _TopicsAfter:
-    """Return the topics after a registration of a master, or of the slave with the lowest id of a group without one."""
+    """Return the topics after a registration.
+
+    Only the master, or the slave with the lowest id in a group without a master, changes them.
+    """
     topics, mappings = group.topics, group.topic_mappings
     is_master = registration.broker_id == MASTER_ID
     is_prime_slave = registration.enable_acting_master is not None and registration.broker_id == lowest_id
@@ -204,7 +207,7 @@ def differing_topics(
 
     An operator may have changed the table meanwhile (``wipeWritePerm``). So a topic counts only if the broker's last
     full registration differs as well, or if the topic counted before. Topics that a registration adds are applied in
-    any case, and topics that it lacks are not removed by a new DataVersion either, so both do not count.
+    any case, and topics that it lacks are not removed by a new DataVersion either, so neither kind counts.
 
     Args:
         known: The topics that counted before.
@@ -225,7 +228,7 @@ def differing_topics(
 
 
 def contradiction_text(data_version: DataVersion, topics: tuple[str, ...], *, is_taken_over: bool) -> str:
-    """Return what a registration changes under the last DataVersion, for people."""
+    """Return which topics a registration changes although its DataVersion is unchanged, for people."""
     outcome = "taken over" if is_taken_over else "ignored"
     version = f"{data_version.counter} of {data_version.timestamp}"
     return f"other content with the same DataVersion ({version}): {some_of(topics)}; {outcome}"

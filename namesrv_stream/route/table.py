@@ -14,7 +14,7 @@ from typing import Final, NamedTuple
 from namesrv_stream.route.group import BrokerGroup, is_nothing
 from namesrv_stream.route.model import Hold, LeaseKey, QueueData, encode_hold
 
-#: Of the statuses of a server in several partitions, the highest is shown.
+#: Of the statuses of a server in several partitions, the most severe one is shown.
 _SEVERITY: Final = {"talking": 0, "silent": 1, "lost": 2, "stopped": 3}
 
 
@@ -247,8 +247,8 @@ def _move(index: dict[str, set[str]], name: str, old: Set[str], new: Set[str]) -
         index.setdefault(key, set()).add(name)
 
 
-#: The KV namespace in which servers list held brokers, because RocketMQ has no request for them. Clients can read it,
-#: but not write to it. If no broker is held, the namespace does not exist, as in Java.
+#: The KV namespace in which servers list held brokers, because RocketMQ has no request for them. While brokers are
+#: held, request 219 returns them instead of entries that somebody stored. Otherwise it returns these, or no entries.
 HELD_NAMESPACE = "namesrv-stream.held-brokers"
 
 

@@ -1,4 +1,4 @@
-"""States of the fold that are not made by folding the log: from the tables, or from the states of fewer partitions."""
+"""States of the fold that are derived from the tables, or from the states of fewer partitions, without the log."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace

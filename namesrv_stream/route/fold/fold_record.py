@@ -148,7 +148,7 @@ def _apply(step: FoldStep, event: Event) -> None:
 
 def _check_partition(step: FoldStep, event: Event) -> None:
     state = step.state
-    # The job holds no leases. Its ticks advance the clock of the direct producers.
+    # The job holds no leases. Its ticks advance the clock of the direct publishers.
     if event.origin.server_id == JOB and not isinstance(event, Tick | SettingsChanged):
         raise EventDecodeError(f"server_id: {JOB} logs ticks and settings only")
     key = routing_key(event)

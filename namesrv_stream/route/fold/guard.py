@@ -9,8 +9,9 @@ If more than ``guard_share_percent`` of a cluster's brokers in this partition se
 A held broker lives for ``guard_hold_timeouts`` more timeouts after its last heartbeat, and is then removed with its own
 cause. A heartbeat, an operator or a change of settings releases it.
 
-The first closed connections of many take effect at once, because a single one is reliable evidence of a death. If later
-ones show that there are many, the guard restores the removed brokers from their last registrations.
+If many connections are closed, the first ones take effect at once, because a single closed connection is reliable
+evidence of a death. If later ones show that there are many, the guard restores the removed brokers from their last
+registrations.
 
 The guard depends on the log only: it counts brokers by their leases, and time by the clocks of the servers.
 """

@@ -2,9 +2,9 @@
 
 A broker process is live while at least one server holds its lease, which means that the server receives its heartbeats.
 Every such server has a share in the lease (``LeaseHolder``), which ages by the clock of that server. The clock advances
-only with the server's records, by their LogAppendTime and at most ``max_gap_ms`` per record, and not with the records
-that say that the server was away. So a broker never ages while its server could not have received a heartbeat. A share
-ends by expiry, by unregistration or by a closed connection, and the broker ends with its last share.
+only with the server's records, by their LogAppendTime and at most ``max_gap_ms`` per record. Records which state that
+the server was away do not advance it. So a broker never ages while its server could not have received a heartbeat. A
+share ends by expiry, by unregistration or by a closed connection, and the broker ends with its last share.
 
 A server without a record for ``server_silent_ms``, while others wrote some, is silent. Its share then does not keep a
 broker whose share at another server had a later heartbeat and has ended. After ``server_lost_ms`` the server is lost
@@ -35,7 +35,7 @@ from namesrv_stream.route.model import LeaseKey
 
 
 def advance_clocks(step: FoldStep, event: Event) -> None:
-    """Advance the clocks of the record's server and of the partition, and end what is then due.
+    """Advance the clocks of the record's server and of the partition, and end leases and registrations that are due.
 
     Args:
         event: The first event of the record; all events of a record have the same server.
@@ -47,7 +47,7 @@ def advance_clocks(step: FoldStep, event: Event) -> None:
     if origin.server_id != JOB:
         state.observed_ms += _gap_ms(state, state.previous_at_ms, at_ms)
         state.previous_at_ms = at_ms
-    # Direct producers have no ticks. Their brokers age by the job's ticks, which have no other effect.
+    # Direct publishers have no ticks. Their brokers age by the job's ticks, which have no other effect.
     server_id = DIRECT if origin.server_id == JOB else origin.server_id
     clock = _clock(step, server_id, origin.server_epoch)
     if not isinstance(event, ServerStarted | ServerResumed):
@@ -74,7 +74,7 @@ def advertise(step: FoldStep, tick: Tick) -> None:
     """Write a row if a tick adds its server to the list of name servers, changes its address there, or removes it."""
     server_id, server_epoch, _ = tick.origin
     clock = step.state.servers.get(server_id)
-    # Neither the job nor a direct producer is a name server, and ticks of an earlier start may arrive late.
+    # Neither the job nor a direct publisher is a name server, and ticks of an earlier start may arrive late.
     if clock is None or server_id == DIRECT or server_epoch != clock.server_epoch or tick.address == clock.address:
         return
     clock.address = tick.address
@@ -128,7 +128,7 @@ def holder_ended(step: FoldStep, key: LeaseKey, lease: Lease, server_id: str, ca
 def release_cluster(step: FoldStep, cluster: str, cause: Cause, detail: str) -> bool:
     """Release all brokers of a cluster that the guard holds, and remove those that would have been removed without it.
 
-    The guard does not hold brokers that seem to fail now until their next heartbeat.
+    The guard does not hold the brokers that seem to fail now before they have sent another heartbeat.
 
     Returns:
         Whether the guard held any.
@@ -229,7 +229,7 @@ def _watch_servers(step: FoldStep) -> None:
 
 
 def _remove_unvouched(step: FoldStep, server_id: str) -> None:
-    """Remove the brokers that ended at other servers, and that only this server kept, which has become silent."""
+    """Remove the brokers that ended at other servers and that only this server kept. It has become silent."""
     state = step.state
     detail = silent_holder_detail(server_id)
     for key, lease in leases_held_by(state, server_id):

@@ -52,7 +52,7 @@ class FoldState:
 
     @property
     def has_direct(self) -> bool:
-        """Whether anything here ages by the job's ticks: a broker of a direct producer, or a close that it reported."""
+        """Whether anything here ages by the job's ticks: a direct publisher's broker, or a close that it reported."""
         clock = self.servers.get(DIRECT)
         return clock is not None and (bool(clock.closes) or any(DIRECT in v.holders for v in self.leases.values()))
 
@@ -100,7 +100,7 @@ class FoldState:
         held.seen_ms = clock.observed_ms
         held.partition_ms = self.observed_ms
         if server_id == DIRECT and clock.previous_at_ms:
-            # Records of direct producers do not advance the clock. The time from the job's last tick to this record is
+            # Records of direct publishers do not advance the clock. The time from the job's last tick to this record is
             # observed with the next tick only, although it lies before this heartbeat. Add it here, or the broker would
             # expire too early by that time.
             held.seen_ms += max(0, min(self.at_ms - clock.previous_at_ms, self.settings.max_gap_ms))

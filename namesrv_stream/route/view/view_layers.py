@@ -88,7 +88,7 @@ class Overlay(Generic[Key, State]):
         return [key for key in self._layers if self.settle_key(key, next_offsets)]
 
     def settle_key(self, key: Key, next_offsets: Mapping[int, int]) -> bool:
-        """Do the same for one key, which must have a layer; False if nothing was discarded."""
+        """Discard these events of one key, which must have a layer; False if there were none."""
         layer = self._layers[key]
         rest = [p for p in layer.pending if not p.is_covered(next_offsets)]
         is_settled = len(rest) < len(layer.pending)

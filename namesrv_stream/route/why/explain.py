@@ -1,6 +1,6 @@
 """Finds the causes in the facts about one topic or one broker name.
 
-The routes at the moment decide what is wrong; the rows of ``route_changes`` say since when, and why.
+The routes at the moment in question show what is wrong. The rows of ``route_changes`` show since when, and why.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -16,7 +16,7 @@ from namesrv_stream.route.why.findings import Explanation, Finding, Why, finding
 
 #: Brokers that create topics automatically have this topic. Source: rocketmq 5.3.3, TopicValidator.
 DEFAULT_TOPIC: Final = "TBW102"
-#: Clients repeat the queries of the routes that they use after this time. Source: rocketmq 5.3.3, ClientConfig.
+#: After this time, clients query the routes that they use again. Source: rocketmq 5.3.3, ClientConfig.
 CLIENT_CACHE_MS: Final = 30_000
 #: The namespace of order configurations, ``broker-a:8;broker-b:8`` by topic. Source: rocketmq 5.3.3, NamesrvUtil.
 ORDER_NAMESPACE: Final = "ORDER_TOPIC_CONFIG"
@@ -165,7 +165,7 @@ def _hidden(facts: Facts, groups: Sequence[BrokerGroup]) -> tuple[list[Finding],
 
 
 def _not_mapped(facts: Facts, groups: Sequence[BrokerGroup]) -> Iterator[Finding]:
-    """Yield that the client's address view maps no address of these broker groups."""
+    """Yield a finding if the client's address view maps no address of these broker groups."""
     view = facts.view
     if view is None or not groups:
         return
@@ -247,7 +247,7 @@ def _contradictions(facts: Facts, groups: Sequence[BrokerGroup], topic: str | No
 
 
 def _usable(facts: Facts, groups: Sequence[BrokerGroup], rows: Sequence[RouteChange]) -> Finding:
-    """Return that clients can use the route, or will as soon as they request it again."""
+    """Return the finding that clients can use the route, now or as soon as they request it again."""
     # One row of each record is enough: that of the topic, if there is one ("queue_data" comes after "broker_data").
     of_record = {(r.partition, r.offset): r for r in sorted(rows, key=lambda r: r.kind) if not r.gone}
     is_new = any(row.at_ms > facts.at_ms - CLIENT_CACHE_MS for row in of_record.values())
@@ -256,7 +256,7 @@ def _usable(facts: Facts, groups: Sequence[BrokerGroup], rows: Sequence[RouteCha
 
 
 def _with_server(facts: Facts, found: list[Finding]) -> list[Finding]:
-    """Add what is wrong with the server: first if it may be the reason why the server does not know more.
+    """Add what is wrong with the server. It comes first if it may be the reason why the server does not know more.
 
     A cause is certain if it is older than the server's problem and the tables know the name.
     """
