@@ -100,7 +100,7 @@ def who(access: Access, call: Call) -> str:
 
 
 def _refusal(access: Access, call: Call, what: str, networks: str) -> NoPermission:
-    """Return the error for the peer. Only the log shows whether the account exists, which is secret to the peer."""
+    """Return the error for the peer. Only the log says whether the account exists; the peer must not learn it."""
     ext_fields = call.request.ext_fields or {}
     account = ext_fields.get(ACCESS_KEY, "")
     if not account or not ext_fields.get(SIGNATURE):

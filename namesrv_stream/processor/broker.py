@@ -48,9 +48,9 @@ _HEAD_BYTES: Final = 4 * 1024
 def registration_hash(header: RegisterBrokerRequestHeader, body: bytes) -> str:
     """Return 32 hexadecimal digits, equal for the same content; checksum, connection and time are ignored.
 
-    It identifies an unchanged registration, which the server need not decode. It is not cryptographic, which would take
-    a third of the time of such a registration. A registration is compared only with the previous one of the same
-    broker. A peer that could forge a hash could send a false registration as well.
+    It identifies an unchanged registration, which the server need not decode. It is not cryptographic: such a hash
+    would take a third of the time of an unchanged registration. A registration is compared only with the previous one
+    of the same broker. A peer that could forge a hash could send a false registration as well.
     """
     content = (
         header.broker_name,
@@ -110,7 +110,7 @@ def register_broker(server: NameServer, call: Call) -> Answer:
     if outcome.refused:
         raise RequestRefused("register broker failed")
     if outcome.group is group:
-        server.memory.settled[key] = Settled(group, digest, holder)  # for the current settings
+        server.memory.settled[key] = Settled(group, digest, holder)  # until a setting changes
     retained = group.registrations.get(key.live_key)
     is_known = retained is not None and retained.registration_hash == digest and len(registration.topics) != 1
     response = _registered_response(server, call.request, header, outcome.group)

@@ -80,9 +80,10 @@ def get_topics_by_cluster(server: NameServer, call: Call) -> Answer:
 
 
 def get_system_topic_list(server: NameServer, call: Call) -> Answer:
-    """Answer 304: the names of clusters and brokers, of which each broker has topics, and the address of one broker.
+    """Answer 304: the names of clusters and brokers, and the address of one broker.
 
-    Clients ask that broker for further system topics.
+    Every broker has a topic named after itself and one named after its cluster. Clients ask the one broker for further
+    system topics.
     """
     table = server.table
     names = {*table.clusters(), *(name for names in table.clusters().values() for name in names)}
@@ -100,7 +101,7 @@ def _require(enabled: bool) -> None:
 
 
 def _topics_where(server: NameServer, call: Call, is_wanted: Callable[[int], bool]) -> Answer:
-    """List topics by the flag of one broker: the first in order of names, while Java takes it in hash order."""
+    """List topics by the flag of their first broker, in order of names. Java takes the first one in hash order."""
     _require(server.options.enable_topic_list)
     table = server.table
     flags = ((topic, next(table.queue_data_of(topic))[1].topic_sys_flag) for topic in table.topics())

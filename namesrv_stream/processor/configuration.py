@@ -1,6 +1,6 @@
 """Processors of the server's configuration, with RocketMQ's own keys, and of the key-value (KV) table.
 
-Only safe settings can change at run time. The switches of this server stay in force until it restarts. The fold
+Only safe settings can change at run time. A changed switch stays in force until the server restarts. The fold
 depends on deleteTopicWithBrokerRegistration, so a change of it goes through the log. No path is ever taken from a
 request, and nothing is written to disk or executed (CVE-2023-33246, CVE-2023-37582).
 

@@ -145,7 +145,10 @@ class RouteRequest(NamedTuple):
 
 
 class RouteAnswers:
-    """Encodes every body on request, without a cache; with ``support_acting_master`` a slave replaces a missing one."""
+    """Encodes every body on request, without a cache.
+
+    With ``support_acting_master``, a slave replaces a missing master.
+    """
 
     def __init__(self, view: RouteView, *, support_acting_master: bool = False) -> None:
         self.support_acting_master = support_acting_master
@@ -171,7 +174,7 @@ class RouteAnswers:
         return encode_cluster_info(self._view.table, address_view)
 
     def forget_views(self) -> None:
-        """Drop what is cached of address views, because they changed."""
+        """Discard cached answers after a change of the address views. Here there are none."""
 
     def order_conf(self, query: RouteRequest) -> str | None:
         """Return the order of the topic's queues; None if there is none, or if it is not wanted."""
