@@ -1,8 +1,8 @@
 """``spark-submit jobs/history.py [--once] [--conf FILE] [--set SECTION.KEY=VALUE …]``: the history tables.
 
-The same process as ``namesrv-stream history-job``, for those whose Spark is started by ``spark-submit`` and whose
-scheduler starts it with ``--once``. The options of ``spark-submit`` override the settings: the master, ``--jars`` with
-those of ``.jars/spark``, ``--driver-java-options``, ``--driver-memory``. docs/deploy.md has the whole command.
+It is the same process as ``namesrv-stream history-job``, for installations that start Spark with ``spark-submit``, for
+example from a scheduler with ``--once``. The options of ``spark-submit`` override the settings. ``--jars`` must name
+the jars in ``.jars/spark``. docs/deploy.md has the whole command.
 """
 
 import argparse
@@ -16,9 +16,9 @@ from namesrv_stream.streaming.history.history_job import run_history
 
 
 def main(arguments: list[str]) -> int:
-    """Run until a signal, or once; errors of ours end as one line and their exit code."""
+    """Run until a signal, or once. Known errors are reported on one line, and determine the exit code."""
     parser = argparse.ArgumentParser(prog="history.py", description="Writes the history tables.")
-    parser.add_argument("--once", action="store_true", help="write what there is and end")
+    parser.add_argument("--once", action="store_true", help="write the available data once and exit")
     parser.add_argument("--conf", type=Path, help="configuration file (TOML)")
     parser.add_argument("--set", action="append", default=[], metavar="SECTION.KEY=VALUE", help="one setting")
     options = parser.parse_args(arguments)

@@ -1,8 +1,8 @@
 """``spark-submit jobs/route_table.py [--conf FILE] [--set SECTION.KEY=VALUE …]``: the fold, on any Spark master.
 
-The same job as ``namesrv-stream job``, for those whose Spark is started by ``spark-submit``. The options of
-``spark-submit`` override the settings: the master, ``--jars`` with those of ``.jars/spark``, ``--driver-java-options``,
-``--driver-memory``. docs/deploy.md has the whole command.
+It is the same job as ``namesrv-stream job``, for installations that start Spark with ``spark-submit``. The options of
+``spark-submit`` override the settings. ``--jars`` must name the jars in ``.jars/spark``. docs/deploy.md has the whole
+command.
 """
 
 import argparse
@@ -16,7 +16,7 @@ from namesrv_stream.streaming.route_table.route_job import run_job
 
 
 def main(arguments: list[str]) -> int:
-    """Run until a signal; errors of ours end as one line and their exit code."""
+    """Run until a signal. Known errors are reported on one line, and determine the exit code."""
     parser = argparse.ArgumentParser(prog="route_table.py", description="Folds broker events into routes.")
     parser.add_argument("--conf", type=Path, help="configuration file (TOML)")
     parser.add_argument("--set", action="append", default=[], metavar="SECTION.KEY=VALUE", help="one setting")

@@ -38,7 +38,7 @@ def kill_jvm(spark: SparkSession | None) -> None:
     Without a session, a JVM may be starting. It is the only child of this process, and would notice the end of this
     process only after its own start, which can take a minute.
 
-    Stderr is closed first, because pyspark's threads would write errors about their lost connections.
+    Stderr is silenced first, because pyspark's threads would write errors about their lost connections.
     """
     sys.stderr.flush()
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stderr.fileno())
@@ -273,7 +273,7 @@ def pack_package(folder: Path) -> Path:
 def read_log(
     spark: SparkSession, settings: Settings, begin: Mapping[int, int], max_records: int, options: Mapping[str, str]
 ) -> DataFrame:
-    """Return all records of the events topic from given offsets on. A gap ends the query.
+    """Return all records of the events topic from given offsets on. Missing records end the query.
 
     Args:
         settings: ``kafka``, and options ``kafka.…`` of ``streaming.extra``, are used.

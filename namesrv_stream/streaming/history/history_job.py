@@ -160,7 +160,7 @@ class _HistoryProcess:
         ended.wait()
         (result,) = outcome
         code = self._report(result) if isinstance(result, Exception) else result
-        self._tidy_up()  # after the report, because this closes stderr
+        self._tidy_up()  # after the report, because this silences stderr
         return code
 
     def _report(self, error: Exception) -> int:

@@ -142,12 +142,12 @@ class History:
         return {ROUTE_ARCHIVE: written}
 
     def _changes(self, files: Collection[DataFile], begin: Mapping[int, int], end: Mapping[int, int]) -> DataFrame:
-        """Rows of ``route_archive`` of the changes between offsets, out of files of ``route_changes``."""
+        """Return the rows of ``route_archive`` for changes between offsets, read from files of ``route_changes``."""
         rows = read_rows(self._spark, self._tables / ROUTE_CHANGES, files, CHANGES_SCHEMA, ROW_SCHEMA.names)
         return self._in_own_stage(archive_rows(within(rows, begin, end)))
 
     def _in_own_stage(self, rows: DataFrame) -> DataFrame:
-        """Write rows in another stage than the one that reads them: one task needs only one Python worker of 115 MB."""
+        """Shuffle rows, so that different stages read and write: a task then needs only one Python worker of 115 MB."""
         return rows.repartition(self._tasks)
 
     def _source(self) -> StoredChanges:

@@ -46,7 +46,7 @@ from namesrv_stream.tables.stored_changes import KeptState, KeptStates
 
 logger = logging.getLogger(__name__)
 
-#: Most batches have no rows, and making this takes longer than the rest of such a batch.
+#: Most batches have no rows, and creating this table takes longer than the rest of such a batch.
 _NO_ROWS: Final = ROW_SCHEMA.empty_table()
 
 
@@ -69,7 +69,7 @@ class BatchFigures:
         self._began_s = 0.0
 
     def begin(self) -> None:
-        """Start the time of a batch."""
+        """Start to measure the duration of a batch."""
         self._began_s = time.monotonic()
 
     def folded(self, partition: int, next_offset: int, at_ms: int) -> None:
@@ -78,7 +78,7 @@ class BatchFigures:
         self._at_ms[partition] = max(at_ms, self._at_ms.get(partition, 0))
 
     def end(self) -> None:
-        """End the time of a committed batch."""
+        """Count a committed batch and its duration."""
         took_s = time.monotonic() - self._began_s
         self._batch_s += took_s
         self._counts[bisect_left(BATCH_BOUNDS_MS, took_s * 1000)] += 1

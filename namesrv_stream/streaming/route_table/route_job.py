@@ -178,7 +178,7 @@ class _Job:
         self._ended.set()
 
     def _on_batch(self, batch: FoldedBatch) -> None:
-        """After each batch, on its thread."""
+        """Handle the end of a batch, on the thread of the batch."""
         if not self._has_batch:
             self._has_batch = True
             write_run_file(self._settings.data.run_dir / RUN_FILE, {})
