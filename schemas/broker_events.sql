@@ -1,6 +1,6 @@
 CREATE TABLE broker_events (
   `partition` INT NOT NULL COMMENT 'Kafka partition',
-  `offset` BIGINT NOT NULL COMMENT 'Offset in it',
+  `offset` BIGINT NOT NULL COMMENT 'Offset in that partition',
   `at` TIMESTAMP NOT NULL COMMENT 'LogAppendTime: when Kafka appended the record',
   kind STRING COMMENT 'broker_registered, broker_heartbeats, tick, ...; null if the value has none',
   cluster STRING COMMENT 'Cluster name',

@@ -1,10 +1,10 @@
 """Keeps the job's tables small, on a thread of the job, while batches run.
 
 ``route_state`` is rewritten whenever a batch outputs fold states. Then small files of ``route_changes`` are compacted,
-which followers ignore because the rows do not change. Its log gets a checkpoint every 100 versions. Once an hour, old
-log entries, files that belong to no version, and rows after their retention are removed. Rows are removed only if
-``route_state`` covers them and the history has them. These commits and those of batches go through the same writer, so
-they never conflict within the process.
+which followers ignore because the rows do not change. The log of ``route_changes`` gets a checkpoint every 100
+versions. Once an hour, old log entries, files that belong to no version, and rows after their retention are removed.
+Rows are removed only if ``route_state`` covers them, and they wait for the history for a limited time. These commits
+and those of batches go through the same writer, so they never conflict within the process.
 """
 
 import logging
@@ -36,11 +36,11 @@ from namesrv_stream.tables.storage import Storage, tables_of
 
 logger = logging.getLogger(__name__)
 
-#: Opening the table costs 10 ms and half a millisecond for each commit since its last checkpoint, and every file costs
-#: its readers more. So small files are compacted as soon as there are this many …
+#: Opening the table costs 10 ms, and half a millisecond more for each commit since its last checkpoint. Reading a file
+#: costs more than that. So small files are compacted as soon as there are this many.
 FILES_TO_JOIN: Final = 64
-# … but only up to this size; larger files wait for the hourly clean-up. Replaced files stay on disk for a day, so a
-# growing file must not be rewritten with every few commits.
+#: Only files below this size are compacted then; the hourly clean-up compacts larger ones. Replaced files stay on disk
+#: for a day, so a growing file must not be rewritten with every few commits.
 JOINED_BYTES: Final = 1 << 20
 _HOURLY_BYTES: Final = 16 << 20
 _HOUR_MS: Final = 3_600_000
@@ -177,7 +177,7 @@ _ROUND_S: Final = 10.0  # about a hundred commits of a busy job
 
 
 class Compactor:
-    """The thread.
+    """The thread that maintains the tables.
 
     Args:
         changes: The writer of ``route_changes``.

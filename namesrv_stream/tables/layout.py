@@ -68,7 +68,7 @@ def decode_begins(text: str | None) -> dict[int, int]:
 def history_properties(
     topic_id: str, partitions: int, statistics: Sequence[str], vacuum_hours: int = 24
 ) -> dict[str, str]:
-    """Return the properties of a history table, explicit for the same reason.
+    """Return the properties of a history table. They are explicit, as in ``table_properties``.
 
     Args:
         topic_id: Kafka's id of the events topic.
@@ -150,7 +150,7 @@ _Columns = dict[str, tuple[pa.DataType, str]]
 
 _BROKER_EVENTS: Final[_Columns] = {
     "partition": (pa.int32(), "Kafka partition"),
-    "offset": (pa.int64(), "Offset in it"),
+    "offset": (pa.int64(), "Offset in that partition"),
     "at": (_INSTANT, "LogAppendTime: when Kafka appended the record"),
     "kind": (pa.string(), "broker_registered, broker_heartbeats, tick, ...; null if the value has none"),
     "cluster": (pa.string(), "Cluster name"),

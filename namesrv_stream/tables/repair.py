@@ -169,7 +169,7 @@ def _intact_version(check: Callable[[TableVersion], object], table: TableVersion
     """Return the version, if all its files and its log are undamaged.
 
     Raises:
-        TableDamaged: They are not.
+        TableDamaged: Something is damaged.
     """
     table.check_files()
     table.removed_below()
@@ -186,9 +186,9 @@ def _remove_unfinished(storage: Storage) -> None:
 
 
 def _drop_damaged_checkpoints(storage: Storage) -> list[str]:
-    """Rename the newest checkpoint if it is unreadable, and ``_last_checkpoint`` if it names none.
+    """Rename the newest checkpoint if it is unreadable, and ``_last_checkpoint`` if it names no existing one.
 
-    The commits have the same content.
+    The commits have the same content as a checkpoint.
     """
     done = []
     for name in map(checkpoint_name, _checkpoints(storage)[-1:]):

@@ -117,7 +117,7 @@ class StoredTable:
         return self._table.transaction_version(app_id) or 0
 
     def committed_ms(self) -> int | None:
-        """Return the time of the writer's last commit, epoch milliseconds by its clock; None if the log lost it."""
+        """Return the time of the writer's last commit, by its clock, epoch milliseconds; None if it is not found."""
         newest = self._table.version()
         for version in range(newest, max(-1, newest - _COMMITS_SEARCHED), -1):
             commit = read_commit(self.storage, version)

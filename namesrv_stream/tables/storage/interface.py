@@ -90,7 +90,7 @@ class CommitWatch:
 class Storage(ABC):
     """A folder of tables, one table, or a folder within a table."""
 
-    #: Interval of checks that usually find nothing, according to their cost, seconds.
+    #: Seconds between checks that usually find nothing; more if a check costs more.
     check_interval_s: float
 
     @abstractmethod
@@ -180,5 +180,5 @@ class Storage(ABC):
         yield
 
     def watch(self, interval_s: float) -> CommitWatch:
-        """Return a wait for new files in it, of at most ``interval_s`` seconds."""
+        """Return a ``CommitWatch`` for new files in this folder, which waits at most ``interval_s`` seconds."""
         return CommitWatch(None, interval_s)
