@@ -2,8 +2,8 @@
 
 Each event is one record of the Kafka topic, except that heartbeats share records. Every event has an ``Origin``: the
 server that received it, and the connection. The events of direct publishers, which are producers other than name
-servers, have the origin ``DIRECT``; their brokers age by the job's ticks. The murmur2 hash of a broker name determines
-its partition, as in Kafka's default partitioner.
+servers, have the server_id ``DIRECT``; their brokers age by the job's ticks. The murmur2 hash of a broker name
+determines its partition, as in Kafka's default partitioner.
 """
 
 from dataclasses import dataclass

@@ -229,7 +229,7 @@ def _watch_servers(step: FoldStep) -> None:
 
 
 def _remove_unvouched(step: FoldStep, server_id: str) -> None:
-    """Remove the brokers that ended at other servers and that only this server kept. It has become silent."""
+    """Remove the brokers that ended at other servers and that only this server kept until it became silent."""
     state = step.state
     detail = silent_holder_detail(server_id)
     for key, lease in leases_held_by(state, server_id):
