@@ -18,7 +18,7 @@ from namesrv_stream.streaming.history.history_job import run_history
 def main(arguments: list[str]) -> int:
     """Run until a signal, or once. Known errors are reported on one line, and determine the exit code."""
     parser = argparse.ArgumentParser(prog="history.py", description="Writes the history tables.")
-    parser.add_argument("--once", action="store_true", help="write the available data once and exit")
+    parser.add_argument("--once", action="store_true", help="process the pending records and exit")
     parser.add_argument("--conf", type=Path, help="configuration file (TOML)")
     parser.add_argument("--set", action="append", default=[], metavar="SECTION.KEY=VALUE", help="one setting")
     options = parser.parse_args(arguments)
