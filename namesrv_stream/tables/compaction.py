@@ -36,8 +36,8 @@ from namesrv_stream.tables.storage import Storage, tables_of
 
 logger = logging.getLogger(__name__)
 
-#: Opening the table costs 10 ms, and half a millisecond more for each commit since its last checkpoint. Reading a file
-#: costs more than that. So small files are compacted as soon as there are this many.
+#: Opening the table costs 10 ms, and half a millisecond more for each commit since its last checkpoint. Every file
+#: makes reads slower as well. So small files are compacted as soon as there are this many.
 FILES_TO_JOIN: Final = 64
 #: Only files below this size are compacted then; the hourly clean-up compacts larger ones. Replaced files stay on disk
 #: for a day, so a growing file must not be rewritten with every few commits.
