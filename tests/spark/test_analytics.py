@@ -35,7 +35,7 @@ _each = pytest.mark.parametrize("question", _QUESTIONS, ids=[q.title for q in _Q
 _CHECKS = (
     "Intervals that overlap, or leave a gap",
     "Sessions that overlap",
-    "Ends that two tables tell differently",
+    "Ends on which two views disagree",
     "What is not from the log",
 )
 

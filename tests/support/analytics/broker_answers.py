@@ -218,7 +218,7 @@ BROKER_ANSWERS: Mapping[str, ExpectedAnswer] = {
     "Availability": _availability,
     "Every outage": _outages,
     "Mean time to repair, and between failures": _means,
-    "Why do brokers go?": _causes,
+    "Why do brokers go down?": _causes,
     "Expiries, with the figures behind them": _expiries,
     "Flapping": _flapping,
     "Mass events": _mass,

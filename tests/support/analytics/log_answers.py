@@ -121,7 +121,7 @@ LOG_ANSWERS: Mapping[str, ExpectedAnswer] = {
     "Settings, and who changed them": _settings,
     "The settings in force at an instant": _settings_then,
     "KV entries over time": _kv,
-    "Everything that was ordered by hand": _by_hand,
+    "All changes by operators": _by_hand,
     "A field of a record's JSON": _who,
     "Name servers: started, silent, stopped": _servers,
     "All changes around an instant": _around,
@@ -133,6 +133,6 @@ LOG_ANSWERS: Mapping[str, ExpectedAnswer] = {
     "Records that no one could read": _unreadable,
     "Intervals that overlap, or leave a gap": _nothing,
     "Sessions that overlap": _nothing,
-    "Ends that two tables tell differently": _nothing,
+    "Ends on which two views disagree": _nothing,
     "What is not from the log": _nothing,
 }
