@@ -1,4 +1,4 @@
--- How many brokers had gone down before the time and did not come back.
+-- How many brokers had gone down before the period and did not come back.
 SELECT COUNT(DISTINCT s.replica) AS brokers
 FROM sessions s
 ANTI JOIN period_sessions USING (replica)

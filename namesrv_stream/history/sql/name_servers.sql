@@ -1,4 +1,5 @@
--- What each name server heard, and missed of how many brokers: where it missed heartbeats of all, look at it first.
+-- What each name server heard, and from how many brokers it missed heartbeats. If it missed heartbeats of all brokers,
+-- examine the name server first.
 WITH processes AS (
   SELECT s.cluster, s.broker_name, s.broker_addr, ARG_MAX(s.replica, s.up_ms) AS replica FROM sessions s GROUP BY ALL
 )

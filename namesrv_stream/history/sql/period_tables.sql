@@ -1,6 +1,6 @@
 -- What the questions about brokers share, for DuckDB. The input is two tables. `sessions` has the rows of sessions.sql
--- and one more column, `replica`: the number of the broker that the process belongs to, for one broker may have several
--- addresses, one after the other. `period` has one row with the bounds of the time: since_ms and until_ms.
+-- and one more column, `replica`: the number of the broker that the process belongs to, because a broker may have
+-- several addresses, one after the other. `period` has one row with the bounds of the period: since_ms and until_ms.
 
 -- One row for each session that overlaps the time.
 CREATE OR REPLACE TEMPORARY TABLE period_sessions AS

@@ -1,5 +1,5 @@
 -- For how long the tables lacked a change of a route that Kafka had already; times of several changes count once. Only
--- then can two name servers tell different routes. The share is that of the time from the first known commit on.
+-- then can two name servers answer with different routes. The share is that of the time since the first known commit.
 -- `records`, `commits`: as for delays.sql.
 WITH committed AS (
   SELECT

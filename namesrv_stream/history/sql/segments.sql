@@ -35,7 +35,7 @@ causes AS (
   SELECT o.number, MAP(LIST(o.cause), LIST(o.down_ms)) AS down_by_cause_ms FROM of_causes o GROUP BY ALL
 ),
 ends AS (
-  -- A session that ends at the very end of the time belongs to the last segment.
+  -- A session that ends exactly at the end of the period belongs to the last segment.
   SELECT g.number, COUNT(*) AS ended, HISTOGRAM(s.down_cause) AS ended_by_cause
   FROM period_sessions s
   CROSS JOIN period p
@@ -52,7 +52,7 @@ SELECT
   g.unit, g.begin_ms, g.end_ms, c.known_ms, c.known_ms * (1 - $objective) AS budget_ms, c.down_ms,
   1 - c.down_ms / NULLIF(c.known_ms, 0) AS availability, d.down_by_cause_ms, COALESCE(e.ended, 0) AS ended,
   e.ended_by_cause, c.clusters, c.down_by_cluster_ms,
-  -- Where heartbeats of no part of the segment are known, there are no figures.
+  -- Null if the known heartbeats cover no part of the segment.
   CASE WHEN g.begin_ms < $heard_to_ms AND g.end_ms > $heard_from_ms THEN COALESCE(h.heartbeats, 0) END AS heartbeats,
   CASE WHEN g.begin_ms < $heard_to_ms AND g.end_ms > $heard_from_ms THEN COALESCE(h.missed, 0) END AS missed
 FROM segments g

@@ -1,5 +1,5 @@
--- The sessions that overlap a time, and of each process the first and the last one that ended before it. What happened
--- after the time is left out. Heartbeats are those of the time, as far as they are counted.
+-- The sessions that overlap a period, and of each process the first and the last one that ended before it. What
+-- happened after the period is left out. Heartbeats are those of the period, as far as they are counted.
 WITH known AS (
   SELECT
     s.cluster, s.broker_name, s.broker_addr, s.broker_id, s.up_at_ms, s.up_cause, s.timeout_ms, s.partition, s.offset,

@@ -1,5 +1,5 @@
--- What happened from an instant on, below the offsets up to which `changes` was registered: all of brokers' coming and
--- going, and the newest events of other kinds, $most of them. Rows of one record about topics are one event.
+-- What happened from an instant on, below the offsets up to which `changes` was registered: every broker that came up
+-- or went down, and the newest $most events of other kinds. Rows of one record about topics are one event.
 WITH events AS (
   SELECT
     c.partition, c.offset, c.kind, c.cause, c.gone, c.broker_name,

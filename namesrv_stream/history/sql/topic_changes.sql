@@ -1,5 +1,5 @@
--- Each moment from which on clients get another route of a topic, with what there is in the route from then on: broker
--- names, and their queues where they may be used. The first row is of the start of the time. Without a broker there is
+-- Each moment from which on clients get another route of a topic, with the content of the route from then on: broker
+-- names, and the queues that may be used. The first row is that of the start of the period. Without a broker there is
 -- no route, whatever else is known. `topic_offers` has the answer of topic_offers.sql.
 WITH parts AS (
   SELECT o.at_ms, 1 AS sign, o.offer AS part FROM topic_offers o

@@ -1,5 +1,5 @@
--- The times in which the queues of a broker name in the route of a topic stayed the same, or it was not in the route any
--- more: `queues` are null. `topic_offers` has the answer of topic_offers.sql.
+-- The intervals in which the queues of a broker name in the route of a topic stayed the same. `queues` is null in those
+-- in which the broker name was no longer in the route. `topic_offers` has the answer of topic_offers.sql.
 WITH shown AS (
   SELECT
     o.broker_name, o.at_ms, o.reason, o.offer.cluster AS cluster,

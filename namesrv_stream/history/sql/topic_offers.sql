@@ -1,7 +1,7 @@
--- What each broker name offers of a topic: one row for the start of the time, and one for each moment at which that
--- becomes something else. `offer` is null where it offers nothing; its `broker_addrs` are null where clients do not find
--- the topic there: without queues, or without a registered broker. `reason` is the change that made it so: the topic's
--- own row says most, for a broker that goes takes its queues with it.
+-- What each broker name offers of a topic: one row for the start of the period, and one for each moment at which the
+-- offer changes. `offer` is null if it offers nothing; its `broker_addrs` are null if clients do not find the topic
+-- there, because there are no queues or no registered broker. `reason` is the change that caused the offer. A row of
+-- the topic itself is preferred, because it says most: a broker that is removed loses its queues at the same time.
 WITH names AS (
   SELECT DISTINCT q.broker_name
   FROM changes q

@@ -1,6 +1,6 @@
--- Times of which something is not known: sessions that begin or end by state_rebuilt, heartbeats that are not in the
+-- Periods about which something is unknown: sessions that begin or end by state_rebuilt, heartbeats that are not in the
 -- tables, and blind times. In a blind time, of at least three minutes and three usual gaps, no broker at all was heard,
--- though a session went on for longer than its timeout: name servers, Kafka or the job stood still. `heartbeats`
+-- although a session continued for longer than its timeout: name servers, Kafka or the job were stalled. `heartbeats`
 -- has the answers of heartbeats_of_day.sql for all days, `default_timeouts` that of default_timeouts.sql.
 WITH rebuilt AS (
   SELECT s.up_ms AS at_ms FROM period_sessions s WHERE s.up_cause = 'state_rebuilt'
