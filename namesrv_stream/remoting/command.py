@@ -68,7 +68,7 @@ class ResponseCode(IntEnum):
 
 
 class LanguageCode(IntEnum):
-    """Languages in which a peer may declare to be written.
+    """Programming languages that a peer may declare.
 
     Source: rocketmq 5.3.3, LanguageCode. 0 to 11 exist in every release since 4.4.0.
     """
@@ -127,7 +127,7 @@ class RemotingCommand:
 
     Attributes:
         code: Request code, or response code if the response flag is set. 16 bits signed in a binary header, else 32.
-        language: The language in which the sender declares to be written; None if it is unknown.
+        language: The programming language that the sender declares; None if it is unknown.
         version: Ordinal of the sender's release (``version_of``), 0 if never set.
         opaque: Correlation id, 32 bits signed, copied into the response.
         flag: Bit set of RESPONSE_FLAG and ONEWAY_FLAG.
@@ -221,7 +221,7 @@ def sign(ext_fields: Mapping[str, str], body: bytes | None, secret: str) -> str:
         secret: The account's secret.
 
     Returns:
-        Base64 of the 20 bytes.
+        The 20 bytes of the HMAC, in Base64.
     """
     values = (ext_fields[name] for name in sorted(ext_fields, key=_java_order) if name != SIGNATURE)
     # Like Java, this replaces a lone surrogate by a question mark.

@@ -150,7 +150,7 @@ def _number_texts(header: bytes) -> dict[str, str]:
 
 
 def _json_text(name: str, value: object) -> str:
-    """Cast ``value`` to a Java String: a text is itself, other values are their JSON."""
+    """Cast ``value`` to a Java String: a text is unchanged, other values become their JSON."""
     if isinstance(value, str):
         return value
     try:
@@ -172,7 +172,7 @@ _LANGUAGES_BY_NUMBER: Final[dict[int, LanguageCode]] = {int(language): language 
 def encode_binary_header(command: RemotingCommand) -> bytes:
     """Return the header of ``command``.
 
-    An unknown language is written as OTHER. The decoder takes ``ext_fields`` with an empty key or value as absent.
+    An unknown language is written as OTHER. The decoder treats ext fields with an empty key or value as absent.
 
     Raises:
         ValueError: A field does not fit its width.

@@ -27,7 +27,7 @@ def loads(data: bytes) -> dict[str, str]:
     A surrogate pair written as two escapes becomes one character. A lone surrogate becomes a question mark, as in Java.
 
     Raises:
-        ValueError: A ``\\u`` is not followed by four hexadecimal digits; the text names the line.
+        ValueError: A ``\\u`` is not followed by four hexadecimal digits; the message names the line.
     """
     properties = {}
     for number, line in _logical_lines(data.decode("latin-1")):

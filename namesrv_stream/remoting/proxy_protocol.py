@@ -29,7 +29,7 @@ class Preamble(NamedTuple):
     """The preamble of a connection.
 
     Attributes:
-        size: Bytes of the preamble; 0 if the connection has none.
+        size: Length of the preamble in bytes; 0 if the connection has none.
         source: Address and port of the proxy's client; "" if the proxy names none, or connects on its own behalf.
     """
 

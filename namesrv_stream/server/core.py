@@ -42,7 +42,7 @@ ASKED_RESOLUTION_MS: Final = 3_600_000
 
 @dataclass(frozen=True, slots=True)
 class Ports:
-    """The environment of a core; ``gather_items`` heartbeats are published before the next tick."""
+    """The environment of a core; ``gather_items`` waiting heartbeats are published without waiting for a tick."""
 
     clock: Clock
     identity: Identity
@@ -89,7 +89,7 @@ class Core:
     unmapped: UnmappedAddresses
 
     def new_connection(self, listener: str = "") -> RemotingConnection:
-        """Return the protocol of a connection that a listener accepted; the main one has no name."""
+        """Return the protocol of a connection that a listener accepted; "" is the name of the main listener."""
         return RemotingConnection(self.connections.next_id(), self.services, listener)
 
     def beat(self) -> None:

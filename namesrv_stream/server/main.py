@@ -159,7 +159,7 @@ class _Server:
     def _http_server(
         self, core: Core, view: RouteView, applier: CommitApplier, listener: socket.socket
     ) -> tuple[HttpServer, ServerMetrics]:
-        """Bind the HTTP port. The second value holds the figures that the server serves there."""
+        """Bind the HTTP port. The second value contains the figures that the server serves there."""
         settings = self._settings
         fleet = Fleet(view, core.gateway, applier.recent_events)
         history_age = HistoryAge(settings, self._clock)
@@ -202,7 +202,7 @@ class _Server:
             core.peer_log.end()
 
     async def _leave_list(self, core: Core) -> None:
-        """Leave the list of name servers, and wait a moment until the log says so, while everything else goes on."""
+        """Leave the list of name servers, and wait up to a second until a commit says so; everything else continues."""
         core.gateway.leave_list()
         for _ in range(_LEAVE_LIST_POLLS):
             known = core.name_server.table.known_servers(self._settings.kafka.partitions)
@@ -264,7 +264,7 @@ def _stop_signal() -> asyncio.Event:
     return stop
 
 
-#: Maximum of entries in the log at one time.
+#: Maximum number of entries that are logged at a time.
 _MAX_ENTRIES: Final = 1_000
 
 

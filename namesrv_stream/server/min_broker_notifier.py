@@ -30,9 +30,9 @@ logger = logging.getLogger(__name__)
 _TIMEOUT_MS: Final = 3_000
 #: A connection without a frame for this time is closed; brokers close idle ones after 120 s.
 _IDLE_MS: Final = 60_000
-#: Maximum of brokers that are notified at the same time; every one has its own connection.
+#: Maximum number of brokers that are notified at the same time; every broker has its own connection.
 _MAX_RECIPIENTS: Final = 1_024
-#: Maximum of waiting frames for one broker; the newest remain. Each may name another broker that went offline.
+#: Maximum number of waiting frames for one broker; the newest remain. Each may name another broker that went offline.
 _MAX_WAITING: Final = 16
 #: A host name or an address, in brackets if it is IPv6, and a port.
 _ADDR: Final = re.compile(r"(?:[A-Za-z0-9._-]{1,253}|\[[0-9A-Fa-f:.]{2,45}\]):[0-9]{1,5}")
@@ -141,7 +141,7 @@ class MinBrokerNotifier:
             if connection.leads_here(self._own_port):
                 raise ConnectionLost(recipient.addr, "it is this server itself")
             while True:
-                # A closed peer gets its frames, too, and they are lost; keeping them would cause endless reconnects.
+                # Frames to a peer that has closed are sent, too, and lost: keeping them would cause endless reconnects.
                 while recipient.outbox:
                     await self._send(connection, recipient.outbox.popleft())
                 self._unreachable.discard(recipient.addr)

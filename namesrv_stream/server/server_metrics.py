@@ -23,7 +23,7 @@ from namesrv_stream.server.view.fleet import Fleet
 #: Maximum number of clusters with their own series, largest first; brokers can send any number of cluster names.
 _MAX_CLUSTERS: Final = 100
 _OTHER_CLUSTERS: Final = "(other)"
-#: The released label of the state that ``Broker.state`` and ``/brokers`` call ``ended``.
+#: The label of the state that ``Broker.state`` and ``/brokers`` call ``ended``; a released label does not change.
 _ENDED: Final = "gone"
 _STATES: Final = ("alive", "held", _ENDED)
 _LAG_BOUNDS_MS: Final = (1, 5, 10, 25, 50, 100, 250, 500, 1_000, 2_000)

@@ -82,7 +82,7 @@ def as_boolean(value: object) -> bool | None:
 # The budget is several times the document, because a small document may name the same object often.
 _FREE_CHARS: Final = 64 * 1024
 _BUDGET_PER_CHAR: Final = 4
-_COST_OF_A_VALUE: Final = 16  # in characters, because each value takes time
+_COST_OF_A_VALUE: Final = 16  # in characters, because every value takes time
 
 # `.name`, in which a backslash makes any character part of the name, or `[index]`, also written for integer keys.
 _STEP: Final = re.compile(r"\.((?:[^.\[\]\\]|\\.)++)|\[([0-9]{1,10})\]", re.DOTALL)
@@ -95,7 +95,7 @@ def resolve_references(document: Any, size: int, max_depth: int) -> Any:
     Args:
         document: A dict, list, or plain value.
         size: Length of the document's text.
-        max_depth: The most levels of nesting.
+        max_depth: Maximum number of levels of nesting.
 
     Raises:
         ValueError: The targets are many times larger than the text, or the document is nested too deeply.

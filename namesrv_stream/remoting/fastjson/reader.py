@@ -18,8 +18,8 @@ from namesrv_stream.remoting.fastjson.conversion import resolve_references
 MAX_DEPTH: Final = 64
 #: The reader of this module blocks the caller's event loop for up to 3 microseconds per character.
 MAX_LENIENT_BYTES: Final = 512 * 1024
-#: The most values of one document. 115,000 topics, which fill the largest frame, have 1,200,000. A value of two bytes
-#: of text can take a hundred times as much memory.
+#: Maximum number of values of one document. 115,000 topics, which fill the largest frame, have 1,200,000. A value of
+#: two bytes of text can take a hundred times as much memory.
 MAX_VALUES: Final = 2_000_000
 _MAX_INTEGER_KEYS: Final = 300_000
 _MAX_NUMBER_CHARS: Final = 400  # the largest double has 309 digits; conversion takes quadratic time

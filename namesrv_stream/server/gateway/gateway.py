@@ -112,7 +112,7 @@ class Gateway:
         for log in self._logs:
             log.is_away(reason)
 
-    # ---- events in ----
+    # ---- accepting events ----
 
     def accept(self, accepted: Iterable[Accepted]) -> None:
         self._take_in(accepted, None)
@@ -132,7 +132,7 @@ class Gateway:
         them.
 
         Raises:
-            SystemBusy: Kafka is known to be unavailable, or too much waits already; nothing was done.
+            SystemBusy: Kafka is known to be unavailable, too much is waiting, or the server stops; nothing was done.
             RequestRefused: An event does not fit into a record; nothing was done.
         """
         partitions = frozenset(p for event, _ in accepted for p in self._partitions_of(event))

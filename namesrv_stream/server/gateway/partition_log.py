@@ -1,9 +1,9 @@
 """Writes one server's events to one partition of the log.
 
-While Kafka accepts records, the events of one event-loop turn become one batch of records. Ticks are among them: a tick
-states that the log contains everything that the server received before the tick. Plain heartbeats wait for the next
-tick (ADR 0042). When a record is lost, the server is *blind* for this partition. Events still change the view, but only
-the latest event of every broker is kept. When Kafka is back, the server publishes ``server_resumed``, then these
+While Kafka accepts records, the events of one event-loop turn become one batch of records. Ticks keep to the order: a
+tick states that the log contains everything that the server received before the tick. Plain heartbeats wait for the
+next tick (ADR 0042). When a record is lost, the server is *blind* for this partition. Events still change the view, but
+only the latest event of every broker is kept. When Kafka is back, the server publishes ``server_resumed``, then these
 events, then ticks. So the ages of the partition's brokers restart at zero before these events advance time. Every
 partition has its own producer, so none waits for another that is unreachable.
 """

@@ -2,8 +2,9 @@
 
 One thread calls ``KafkaProducer.send`` (which may block), and kafka-python's own thread reports outcomes. Both reach
 the event loop only by ``call_soon_threadsafe``. The first record that fails ends a *session*: no record queued after
-it is sent, the producer is discarded, and the owner is notified once. When the session's last thread has ended, nothing
-of it can reach the log. Then the owner begins a new session, in which it first publishes again what was lost.
+it is sent, the producer is discarded, and the owner is notified once. When the session's last thread has ended, none of
+its records can reach the log any more. Then the owner begins a new session, in which it first publishes again what
+was lost.
 """
 
 import asyncio
@@ -141,7 +142,8 @@ class KafkaPublisher:
 
 
 class _Session:
-    """The lifetime of one producer. Methods run on the event loop, except ``_run`` and those that state a thread."""
+    """The lifetime of one producer. Methods run on the event loop, except ``_run`` and ``_check_log`` (on the session's
+    thread), and those that name another thread."""
 
     def __init__(self, publisher: KafkaPublisher) -> None:
         self._publisher = publisher
@@ -220,7 +222,7 @@ class _Session:
         publisher, partition = self._publisher, self._publisher.owner.partition
         end = publisher.check_log(partition)
         if end <= publisher.newest_offset:
-            text = "Kafka has lost acknowledged records and operators' changes in them partition=%d from=%d to=%d"
+            text = "Kafka has lost acknowledged records, and any operators' changes in them partition=%d from=%d to=%d"
             logger.error(text, partition, end, publisher.newest_offset)
             publisher.newest_offset = end - 1
 

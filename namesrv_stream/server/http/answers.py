@@ -280,7 +280,7 @@ class Problem(Exception):
     def response(self, headers: Headers | None = None) -> Response:
         """Return the answer to a request with these headers: HTML if they accept it, as browsers do; otherwise JSON.
 
-        The console's script accepts HTML too, but wants problems as JSON.
+        The console's script accepts HTML too, but needs problems as JSON.
         """
         accept = "" if headers is None else headers.get("accept", "")
         if "text/html" in accept and "json" not in accept:

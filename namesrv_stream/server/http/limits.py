@@ -149,7 +149,7 @@ def only_for(hosts: AllowedHosts, app: ASGIApp) -> ASGIApp:
     """Return ``app`` restricted to requests to these hosts; others raise a ``Problem``."""
 
     async def checked(scope: Scope, receive: Receive, send: Send) -> None:
-        # Requests of HTTP/1.0 may lack the header, but every browser sends it.
+        # HTTP/1.0 requests may lack the header, but every browser sends it.
         host = Headers(scope=scope).get("host", "localhost")
         if not hosts.allows(host):
             raise Problem(

@@ -174,7 +174,9 @@ def _operation(operation: Operation, schemas: dict[str, Any]) -> dict[str, Any]:
     # Clients that accept HTML, as browsers do, get a page with the same title and detail.
     problem = {PROBLEM_JSON: {"schema": schemas[str(ProblemDetails)]}, "text/html": {"schema": {}}}
     errors = {*operation.errors, 400} if operation.query else operation.errors
-    why = {str(status): {"description": "why not, and what to do", "content": problem} for status in sorted(errors)}
+    why = {
+        str(status): {"description": "what is wrong, and what to do", "content": problem} for status in sorted(errors)
+    }
     return {
         "summary": operation.summary,
         "parameters": list(_parameters(operation)),

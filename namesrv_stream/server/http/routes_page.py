@@ -71,7 +71,7 @@ class PastRoutes:
     def __init__(self, settings: Settings, clock: Clock) -> None:
         self._settings = settings
         self._clock = clock
-        # Not the loop's default threads: a start or a change must not wait for queries of the history.
+        # Not the loop's default threads: the server's own work on these must not wait for queries of the history.
         self._threads = ThreadPoolExecutor(_THREADS, thread_name_prefix="past-routes")
         self._asked = 0
 
@@ -184,7 +184,7 @@ class RoutesPage:
 
     @answers("/topics", (JSON, Topics))
     async def topics(self, _: Request, query: TopicsQuery) -> Response:
-        """Return the names of all topics that brokers serve, sorted; the next page is `?after=` the last name."""
+        """Return the names of all topics that brokers serve, sorted; the last name as `?after=` gives the next page."""
         names: Iterable[str] = self._server.table.topics()
         if query.cluster is not None:
             groups = map(self._server.table.group, self._server.table.clusters().get(query.cluster, ()))

@@ -133,7 +133,7 @@ class WhyPage:
         return explain(facts, server_id=self._state.server_id)
 
     async def _read(self, question: Question) -> tuple[Known, str]:
-        """Return what the tables know, or what the memory knows, and why the tables cannot be read; "" if they can."""
+        """Return what the tables contain, and ""; if they cannot be read, what is in memory, and why they cannot."""
         names = [] if self._is_routed(question) else self._names(question.subject)
 
         # Imported by the first query, so that servers without such queries do not load it.
@@ -197,7 +197,7 @@ class WhyPage:
             yield finding(Why.SERVER_STALE, self._state.server_id, [f"the tables cannot be read: {failure}"])
 
     def _refusals(self) -> dict[str, Refusal]:
-        """Return the refused requests, by wall-clock time."""
+        """Return the refused requests, with times of the wall clock."""
         shift_ms = self._clock.now_ms() - self._clock.monotonic_ms()
         return {
             name: Refusal(refusal.text, refusal.since_ms + shift_ms, refusal.last_ms + shift_ms)

@@ -5,7 +5,7 @@
 
 enum {
     BUCKETS = 1 << 17,
-    FREED_AT_ONCE = 64, /* answers of the garbage list that one stored answer frees */
+    FREED_AT_ONCE = 64, /* forgotten answers that are freed whenever an answer is stored */
 };
 
 /* The tail that many answers share: the route of a topic does not contain its name, so topics of the same brokers with
@@ -87,7 +87,7 @@ static struct text kept(char **at, struct text text) {
     return copy;
 }
 
-/* Returns the tail with that text and counts one more answer of it; NULL without memory. */
+/* Returns the tail with that text, and counts one more answer that uses it; NULL without memory. */
 static struct tail *take_tail(struct answers *answers, struct text text) {
     uint64_t hash = hash_of(answers, text);
     struct tail **bucket = &answers->tails[hash % BUCKETS], *tail = *bucket;

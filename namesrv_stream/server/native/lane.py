@@ -1,4 +1,4 @@
-"""Chooses a server's lane, and the Python side of the native one, which is a C thread.
+"""Chooses a server's lane, and contains the Python side of the native lane, which is a C thread.
 
 A lane only repeats answers that Python has given it, and returns a connection that sends anything else. So Python
 makes all decisions of a server, and a server without a lane gives the same answers, more slowly.
@@ -64,7 +64,7 @@ _FUNCTIONS: Final = {
 def load_library() -> ctypes.PyDLL | None:
     """Load the library; None if this build does not contain it.
 
-    The calls keep the interpreter lock. None waits longer than the thread takes to serve one connection, except
+    The calls keep the interpreter lock. No call waits longer than the thread takes to serve one connection, except
     ``lane_stop``, which waits for all pending events.
 
     Raises:
@@ -103,7 +103,7 @@ class NativeLane:
         self._lane = library.lane_start(max_answers_bytes, secrets.randbits(64), bounds, len(bounds_ns))
         if not self._lane:
             raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))
-        # Not at the interpreter's exit, when running threads may still call the lane.
+        # Not freed at the interpreter's exit, when running threads may still call the lane.
         self._end = weakref.finalize(self, library.lane_free, self._lane)
         self._end.atexit = False
         self._handed_over: dict[int, tuple[LaneConnection, int]] = {}  # with their file descriptors

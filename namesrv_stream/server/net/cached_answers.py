@@ -29,9 +29,9 @@ from namesrv_stream.route.topic_route import (
 )
 from namesrv_stream.route.view.route_view import RouteView
 
-#: Maximum of cached shapes for one broker; beyond it, which only a malicious broker reaches, all are dropped.
+#: Maximum number of cached shapes for one broker; beyond it, which only a malicious broker reaches, all are dropped.
 _MAX_SHAPES: Final = 1_000
-#: Maximum of cached brokers beyond those in the table; above it, all are dropped.
+#: Maximum number of cached brokers beyond those in the table; above it, all are dropped.
 _SPARE_BROKERS: Final = 100
 
 
@@ -45,9 +45,8 @@ class _BrokerPart(NamedTuple):
 class _BrokerParts:
     """The parts of one broker name, in one JSON form and address view, encoded from ``group``.
 
-    They are None if no broker of it is registered.
-
-    ``acting`` is for topics without write permission, where a slave replaces a missing master.
+    ``as_is`` and ``acting`` are None if no broker with the name is registered. ``acting`` is for topics without write
+    permission, where a slave replaces a missing master.
     """
 
     __slots__ = ("_queues", "_strict", "_view", "acting", "as_is", "group")

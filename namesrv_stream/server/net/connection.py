@@ -29,12 +29,12 @@ class Phase(Enum):
     OPEN = "open"
     LEAVING = "closes after its next answer"
     BROKEN = "closes after the answers to the frames before the broken one"
-    CLOSING = "closes once what is written has gone out and no operator's change waits for the log"
+    CLOSING = "closes once everything written is sent and no operator's change waits for the log"
     CLOSED = "closed"
 
 
 class RemotingConnection(asyncio.Protocol):
-    """The server's side of one connection; ``peer`` is the address of the other end, then of one behind a proxy.
+    """The server's side of one connection; ``peer`` is the address of the other end and, behind a proxy, of its client.
 
     Attributes:
         connection_id: Number of the connection, counted from 1 since the server's start.
@@ -55,7 +55,7 @@ class RemotingConnection(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         services, limits = self._services, self._owner.limits
-        self._transport = cast(asyncio.Transport, transport)  # uvloop's transports are no subclass of asyncio's
+        self._transport = cast(asyncio.Transport, transport)  # uvloop's transports are not subclasses of asyncio's
         self._transport.set_write_buffer_limits(high=limits.write_buffer_bytes)
         self._inbound = Inbound(self._transport, services.tls, limits.max_frame_bytes)
         self._reading = Reading(self, self._transport, services)
@@ -186,7 +186,8 @@ class RemotingConnection(asyncio.Protocol):
     def leave(self) -> None:
         """Close after the next answer: then no request is in flight, and the peer uses another server.
 
-        Differs from RocketMQ, which answers GO_AWAY to 5.3.2 and later: they reconnect to the address that shuts down.
+        Differs from RocketMQ, which answers GO_AWAY to 5.3.2 and later. Such peers reconnect to the address that shuts
+        down.
         """
         if self._phase is Phase.OPEN:
             self._phase = Phase.LEAVING
@@ -201,7 +202,7 @@ class RemotingConnection(asyncio.Protocol):
         self._transport.abort()
 
     def broker_expired(self) -> None:
-        """Close after a broker of this connection expired, unless others hold their registration over it.
+        """Close after a broker of this connection expired, unless other brokers are registered over it.
 
         The connection also stays open while a request waits, which may register the broker again.
 

@@ -174,7 +174,7 @@ class Connections:
         self._warn(text, connection.peer, safe(str(error)), kind=type(error).__name__)
 
     def failed(self, connection: Connection, code: int) -> None:
-        """Log a request that failed by an internal error, the exception that is being handled."""
+        """Log a request that failed with an internal error: the exception that is being handled."""
         text = "request failed unexpectedly peer=%s code=%d"
         self._peer_log.log(logger, logging.ERROR, text, connection.peer, code, kind=str(code), is_fault=True)
 
@@ -189,7 +189,7 @@ class Connections:
     def stalled(self, connection: Connection) -> None:
         """Note that the peer does not read its answers; ``flows`` ends that."""
         self._stalled.setdefault(connection, connection.active_ms)
-        # Only these: every one has more than ``write_buffer_bytes`` waiting, so they are few.
+        # Only stalled connections: more than ``write_buffer_bytes`` wait on each of them, so they are few.
         self._bound_unread(list(self._stalled))
 
     def flows(self, connection: Connection) -> None:
@@ -224,7 +224,7 @@ class Connections:
         self._bound_unread(list(self._open.values()))
 
     def close_expired(self, connection_id: int) -> None:
-        """Close a connection after one of its brokers expired, unless others hold their registration over it."""
+        """Close a connection after one of its brokers expired, unless other brokers are registered over it."""
         connection = self._open.get(connection_id)
         if connection is not None:
             connection.broker_expired()

@@ -89,7 +89,7 @@ def _shared(body: RegisterBrokerBody) -> RegisterBrokerBody:
 
 #: Longer requests are large. The longest query has several hundred bytes; 2,000 deflated topics take 20 kB.
 LARGE_BYTES: Final = 16 * 1024
-#: Maximum that is read in one iteration: some milliseconds of copying.
+#: Maximum number of bytes that are read in one iteration: some milliseconds of copying.
 _TURN_BYTES: Final = 2 << 20
 #: No large request is read while this many bytes wait for answers: the registrations of 280 brokers with 2,000 topics.
 _QUEUE_BYTES: Final = 128 << 20
@@ -120,8 +120,8 @@ class LargeRequests:
         self._decoding: set[asyncio.Task[None]] = set()
         self._queue: deque[tuple[int, Callable[[], None]]] = deque()
         self._queued = 0  # bytes, including requests that are being decoded
-        self._reading: dict[Reader, None] = {}  # sent a part of a large request, and are read
-        self._held: dict[Reader, None] = {}  # sent a part of a large request, and are not read
+        self._reading: dict[Reader, None] = {}  # have sent a part of a large request, and are read
+        self._held: dict[Reader, None] = {}  # have sent a part of a large request, and are not read
         self._read = 0  # bytes in this iteration
         self._min_resumed = self._resumed = min_resumed
         self._has_turn = False

@@ -11,7 +11,7 @@ from namesrv_stream.remoting.command import RequestCode, ResponseCode
 ROUTE: Final = (int(RequestCode.GET_ROUTEINFO_BY_TOPIC), int(ResponseCode.SUCCESS))
 
 #: Classes of requests, as rocketmq-rust names them: a route query of a client, requests by or about brokers. All
-#: others are ``admin``, also those that change nothing.
+#: others are ``admin``, even those that change nothing.
 _TYPE_OF: Final[Mapping[int, str]] = {
     RequestCode.GET_ROUTEINFO_BY_TOPIC: "route-read",
     **dict.fromkeys(

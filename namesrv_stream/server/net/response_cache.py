@@ -26,7 +26,8 @@ class ResponseCache:
     """The cached responses of one server. Used by one event loop.
 
     ``routes`` stores those to route queries: the lane, if there is one. Clients with different numbers of their address
-    view share none of these. Other responses depend on the connection, by their events and the peer's permissions.
+    view share none of these. Other responses depend on the connection, because of their events and the
+    peer's permissions.
     """
 
     def __init__(self, routes: NativeLane | KnownAnswers | None = None) -> None:

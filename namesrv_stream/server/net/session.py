@@ -110,7 +110,7 @@ class Session:
         self._view_number = views.number if view is None else view.number
 
     def heartbeats(self) -> Iterator[BrokerHeartbeat]:
-        """Yield heartbeats of the brokers that hold their registration over the connection."""
+        """Yield heartbeats of the brokers that are registered over the connection, and over no newer one."""
         for key in self.registered:
             if self._services.gateway.view.is_held(key, self.origin.holder):
                 yield BrokerHeartbeat(self.origin, *key, Proof.HEARTBEAT)

@@ -231,7 +231,7 @@ async def watch_for_rival(settings: Settings, identity: Identity) -> None:
         if epoch is not None and epoch < identity.server_epoch:
             raise DuplicateServerId(identity.server_id, epoch)
         if epoch is not None:
-            text = "another server with this server_id has started later, and should end server_id=%s epoch=%d"
+            text = "another server with this server_id has started later, and should stop server_id=%s epoch=%d"
             logger.error(text, identity.server_id, epoch)
 
 

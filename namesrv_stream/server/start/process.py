@@ -69,7 +69,7 @@ def _allow_open_files(connections: int) -> None:
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = connections + _OTHER_FILES
     if hard != resource.RLIM_INFINITY and hard < wanted:
-        logger.warning("open files are limited to %d, fewer than connections allowed=%d", hard, connections)
+        logger.warning("open files are limited to %d, too few for the allowed connections=%d", hard, connections)
         wanted = hard
     if soft != resource.RLIM_INFINITY and soft < wanted:
         resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
@@ -121,7 +121,7 @@ def exit_code_of(failures: BaseExceptionGroup[BaseException]) -> int:
         expected = expected.exceptions[0]
     if expected is not None:
         raise expected from None
-    logger.critical("the server ends, because a part of it failed", exc_info=failures)
+    logger.critical("the server stops, because a part of it failed", exc_info=failures)
     return _EXIT_FAILED
 
 
@@ -130,7 +130,7 @@ BACKLOG: Final = 1024
 
 
 def bind(host: str, port: int, section: str) -> socket.socket:
-    """Return a listening socket. It is opened first, so that a port in use is reported before anything else happens.
+    """Return a listening socket. It is opened before any part runs, so that a port in use is reported at the start.
 
     Raises:
         ConfigError: The address cannot be bound; the error names the key in this section.

@@ -127,10 +127,12 @@ class ServerTls:
             return
         now_s, validity = self._clock.now_ms() // 1000, self._certificate.validity
         if now_s < validity.not_before_s:
-            logger.warning("certificate is not valid yet: peers that check it refuse file=%s", self._settings.cert_file)
+            logger.warning(
+                "certificate is not valid yet: peers that check it refuse it file=%s", self._settings.cert_file
+            )
         left_s = validity.not_after_s - now_s
         if left_s < 0:
-            logger.warning("certificate has expired: peers that check it refuse file=%s", self._settings.cert_file)
+            logger.warning("certificate has expired: peers that check it refuse it file=%s", self._settings.cert_file)
         elif left_s < _WARNED_BEFORE_S:
             logger.warning("certificate expires soon file=%s days=%d", self._settings.cert_file, left_s // _DAY_S)
 

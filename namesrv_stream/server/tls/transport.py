@@ -44,7 +44,7 @@ class TlsTransport:
         """Decrypt received bytes.
 
         Raises:
-            TlsBroken: The peer broke TLS or was rejected. The error contains the data of the valid records before.
+            TlsBroken: The peer broke TLS or was rejected. The error contains the data of the valid records before it.
                 The peer has received an alert, so no answer can follow; the caller must close the transport.
         """
         if self._has_ended or self._is_broken:

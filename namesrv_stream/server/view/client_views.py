@@ -31,7 +31,7 @@ async def set_configured_views(
 ) -> None:
     """Set each view of the configuration, unless there is one of that name."""
     await gateway.connected.wait()
-    # The table must contain what was in the log before this start: perhaps somebody has set the view since.
+    # The table must contain what was in the log before this start, because the log may contain a view of that name.
     while not gateway.view.has_own_start(gateway.limits.partitions):  # noqa: ASYNC110 (no event says so)
         await asyncio.sleep(_START_POLL_S)
     for name, document in documents.items():
@@ -49,7 +49,7 @@ async def _change(gateway: Gateway, event: KvPut) -> NamesrvStreamError | None:
     outcome: asyncio.Future[NamesrvStreamError | None] = asyncio.get_running_loop().create_future()
 
     def settled(error: NamesrvStreamError | None) -> None:
-        if not outcome.done():  # otherwise the server stops
+        if not outcome.done():  # the server cancels it when it stops
             outcome.set_result(error)
 
     try:

@@ -44,7 +44,7 @@ class TableStatus:
         refused_at_ms: When this server last noticed that the job refused a record, epoch milliseconds.
         missed_in: Where this server finds no tables, although the log shows that the job has committed; "" otherwise.
         has_commit: Whether this server has applied a commit of the job since its start.
-        resumed_ms: When the tables last moved again after they were stale, epoch milliseconds; 0 if they never were.
+        resumed_ms: When the tables last advanced again after they were stale, epoch milliseconds; 0 if they never were.
     """
 
     def __init__(self, snapshot: Snapshot, counters: Counters, clock: Clock, stale_after_ms: int) -> None:
@@ -136,13 +136,14 @@ class TableStatus:
             samples.add("rocketmq_namesrv_job_dead_letters_total", self.job.dead_letters)
 
 
-#: Interval of reads of the history's log, on behalf of metrics.
+#: Interval between searches for tables that this server has missed.
 _SEARCH_EVERY_S: Final = 5.0
+#: Minimum interval between reads of the history's log, for metrics.
 _HISTORY_READ_MS: Final = 30_000
 
 
 async def search_missed_tables(settings: Settings, tables: TableStatus) -> None:
-    """Search the log once for commits of the job if this server has found no tables, which it then has missed."""
+    """If this server has found no tables, check once whether the job has committed; then the server has missed them."""
     if tables.version >= 0 or tables.missed_in or tables.failure():
         return
     try:
@@ -163,9 +164,10 @@ async def watch_missed_tables(settings: Settings, tables: TableStatus) -> None:
 
 
 class HistoryAge:
-    """Tells how old the data of the history tables is. Only one event loop may use it.
+    """The age of the data in the history tables. Only one event loop may use it.
 
-    Servers do not need these tables, so they are read only while metrics are scraped: one commit, on a daemon thread.
+    Servers do not need these tables, so they are read only while metrics are scraped: one commit at a time, on a daemon
+    thread.
     """
 
     def __init__(self, settings: Settings, clock: Clock) -> None:

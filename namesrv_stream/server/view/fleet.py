@@ -25,9 +25,9 @@ class Drain(NamedTuple):
     """What the record of a drain says about a broker name, which `drain --undo` deletes.
 
     Attributes:
-        at: Since when, as the record says; None if the entry is not a record, as for the rest.
-        by: Who drains it, as ``user@host``.
-        topics: Topics from which it took the write permission.
+        at: When the drain began, as the record says; None, like ``by``, if the KV entry is not a record of a drain.
+        by: Who began it, as ``user@host``.
+        topics: Number of topics from which it took the write permission.
         writable_topics: How many of them have it again, because the broker registered again.
     """
 
@@ -90,9 +90,10 @@ class Fleet:
         return FoldSettings().with_texts(effective_texts(self.view.table.settings))
 
     def name_servers(self) -> list[KnownServer]:
-        """Return all name servers, by id. Those that are off the list by an entry, or about to stop, are not listed.
+        """Return all name servers, by id. Those that an operator unlisted, and this one if it is about to stop,
+        are not listed.
 
-        If this removed the last server from the list, none of it would count: clients need an address.
+        If that removed the last server from the list, all of them stay listed, because clients need an address.
         """
         gateway = self._gateway
         off = self.unlisted | ({gateway.server_id} if gateway.leaves_list else set())
@@ -133,7 +134,7 @@ class Fleet:
         return sorted({server.address for server in self.name_servers() if server.is_listed})
 
     def live(self, groups: Iterable[BrokerGroup]) -> Iterator[Broker]:
-        """Yield the live processes of groups, on demand. All use the settings, holds and time of the first one."""
+        """Yield the live processes of groups, on demand, all with the settings, holds and time at the first one."""
         settings, held = self.settings(), dict(self.view.table.held)
         last_heartbeats, observed_ms = self._gateway.last_heartbeats, self._gateway.observed_ms
         recent_events = self._recent_events

@@ -143,7 +143,7 @@ class RecentEvents:
 
     @property
     def is_read(self) -> bool:
-        """Whether the events of the day are known: they were read, and could be."""
+        """Whether the events of the last day are known, because they were read successfully."""
         return self._is_begun and not self.failure
 
     def downs(self, key: LeaseKey) -> int:
@@ -155,7 +155,7 @@ class RecentEvents:
 
 
 class _Known:
-    """The events since one moment, and when processes came up or ended by them (epoch milliseconds)."""
+    """The events since one moment, and when processes came up or ended according to them (epoch milliseconds)."""
 
     def __init__(self, stored: StoredEvents) -> None:
         """Start with the processes that were live before the stored events; add no events."""

@@ -127,7 +127,7 @@ class ServedView:
         elif isinstance(event, KvPut | KvDeleted):
             self._refresh_views()
         elif isinstance(event, BrokerUnregistered) and self.live(event.lease_key) is None:
-            # No row says so if the broker came and went while Kafka was unavailable.
+            # No row reports it if the broker registered and unregistered while Kafka was unavailable.
             self._server.memory.forget(event.lease_key)
 
     def _refresh_views(self) -> None:

@@ -194,13 +194,13 @@ def test_slider_shows_the_effect_of_another_timeout(past_console: PastConsole, b
     browser.open(f"{past_console.url}/?past=1h")
     browser.run("document.getElementById('timeout').focus()")
     assert browser.text("#timeout-text") == "2 min"
-    assert "none would have been expired" in browser.text("#timeout-effect")
+    assert "none would have expired" in browser.text("#timeout-effect")
     browser.press(HOME)
     assert browser.text("#timeout-text") == "1 s"
-    assert "5 live brokers would have been expired" in browser.text("#timeout-effect")
+    assert "5 live brokers would have expired" in browser.text("#timeout-effect")
     browser.press(*[RIGHT] * 10)
     assert browser.text("#timeout-text") == "50 s"
-    assert "1 live broker would have been expired, once in all" in browser.text("#timeout-effect")
+    assert "1 live broker would have expired, once in total" in browser.text("#timeout-effect")
     assert browser.text("tr.chosen th") == "50 s"
 
 

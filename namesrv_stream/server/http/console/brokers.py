@@ -69,8 +69,8 @@ class FleetSnapshot:
 
 @dataclass(frozen=True, slots=True)
 class Picked:
-    """The first brokers that match a query; ``counts`` has all matches of search text and cluster, by status, and the
-    drained ones of any status."""
+    """The first brokers that match a query. ``counts`` is the number of brokers that match search text and cluster, for
+    every status and, under ``drained``, of the drained ones of any status."""
 
     brokers: Sequence[tuple[str, Broker]]
     counts: Counter[str]
@@ -104,7 +104,7 @@ class FleetSnapshots:
         return FleetSnapshot(brokers, counts)
 
     async def pick(self, snapshot: FleetSnapshot, question: Question, most: int) -> Picked:
-        """Return the brokers that a query asks for, and the counts for the other states."""
+        """Return the brokers that a query asks for, and the counts for all states."""
         counts: Counter[str] = Counter()
         kept: list[tuple[str, Broker]] = []
         async for some in self._steps.lists(found for found in snapshot.brokers if _fits(found[1], question)):
@@ -200,8 +200,9 @@ def _live_lines(broker: Broker, now_ms: int) -> list[str]:
     lines = []
     if broker.held is not None:
         hold = broker.held
-        lines.append(f"{hold.reason}; {hold.ending:,} of {hold.brokers:,} brokers seemed to end at once")
-        lines.append(f"ends as {plain(hold.goes_with)} at {instant(hold.until_ms)} or later")
+        lines.append(f"{hold.reason}; {hold.ending:,} of {hold.brokers:,} brokers seemed to fail at once")
+        removed = f"will be removed ({plain(hold.goes_with)}) at {instant(hold.until_ms)} or later"
+        lines.append(f"{removed}, unless a heartbeat arrives")
     if broker.age_ms is None:
         others, after = ", ".join(broker.servers), duration(broker.expires_after_ms)
         lines.append(f"no heartbeat at this server since its start, but at {others}; expires after {after} without one")

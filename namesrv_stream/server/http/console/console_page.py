@@ -67,7 +67,7 @@ class Sources:
 PARTS: Final = ("summary", "brokers", "topics", "route", "timeline", "pipeline", "servers", "what-if")
 #: Parts that the script loads after the page, because other servers and the history can be slow.
 _LATER: Final = ("servers", "what-if")
-#: The script fetches the parts of an open page again every five seconds.
+#: How long an explanation is used: the script fetches the parts of an open page again every five seconds.
 _EXPLAINED_MS: Final = 5_000
 _STATIC: Final = {".css": "text/css", ".js": "text/javascript", ".svg": "image/svg+xml"}
 _HTML: Final = "text/html"
@@ -103,7 +103,7 @@ class ConsolePage:
     async def page(self, _: Request, query: Question) -> Response:
         """Return the console's page."""
         parts = [name for name in PARTS if name not in _LATER or (name == "what-if" and query.past)]
-        position = self._from.feed.end.token()  # taken first: the script shows later changes again
+        position = self._from.feed.end.token()  # taken first, so that the script misses no later change
         shown = {name.replace("-", "_"): await self._part(name, query) for name in parts}
         later = [name for name in PARTS if name not in parts]
         shown |= {"position": position, "later": later, "windows": list(WINDOWS)}

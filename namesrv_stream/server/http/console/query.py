@@ -26,7 +26,7 @@ STATES: Final = {
     "drained": "drained",
 }
 #: ``?topics=`` → label: without RocketMQ's system topics, or with them.
-TOPIC_SETS: Final = {"": "of applications", "all": "all"}
+TOPIC_SETS: Final = {"": "application topics", "all": "all"}
 WINDOWS: Final = {"10m": 600_000, "1h": 3_600_000, "6h": 21_600_000, "24h": 86_400_000}
 #: ``?shown=`` → maximum number of broker cards on the page.
 SHOWN: Final = {"60": 60, "300": 300, "1000": 1_000}
@@ -50,7 +50,7 @@ class Question(Query):
     topics: Literal["", "all"] = Field("", description="`all` lists RocketMQ's own topics as well.", examples=["all"])
     find_topic: str = _text("Topics with this text in their name.", "Order")
     topic: str = _text("The topic whose route is shown.", "TopicTest")
-    as_of: str = _text("The instant that its route is compared with.", "-1h")
+    as_of: str = _text("The instant with which the topic's route is compared.", "-1h")
     window: Literal["10m", "1h", "6h", "24h"] = Field(
         "1h", description="How far back the time line goes.", examples=["1h"]
     )

@@ -49,12 +49,12 @@ def _own_figures(figures: ServerMetrics) -> list[dict[str, Any]]:
     lag_ms, unpublished = tables.lag_ms, gateway.unpublished_brokers + gateway.unpublished_changes
     age, lag = duration(tables.age_ms), "unknown" if lag_ms is None else duration(lag_ms)
     age = age if tables.has_commit else "unknown" if tables.version >= 0 else "none"
-    version = f"version {tables.version:,}; the job commits each second"
+    version = f"version {tables.version:,}; the job commits every second"
     oldest = f"records that wait for Kafka; the oldest for {duration(gateway.oldest_age_ms)}"
     lost = f"kept while Kafka was unavailable; the connection was lost {times(gateway.lost_sessions)}"
     return [
         _figure("snapshot", age, version, warn=tables.age_ms > 10_000),
-        _figure("event lag", lag, "age of the newest folded record, by Kafka's stamp", warn=(lag_ms or 0) > 10_000),
+        _figure("event lag", lag, "age of the newest folded record, by Kafka's clock", warn=(lag_ms or 0) > 10_000),
         _figure("publish queue", gateway.queued_records, oldest, warn=gateway.oldest_age_ms > 2_000),
         _figure("not folded yet", figures.view.pending_count, "events that this server accepted"),
         _figure("unpublished events", unpublished, lost, warn=unpublished > 0),
@@ -117,7 +117,7 @@ def _sentence(figures: ServerMetrics, fleet: FleetSnapshot, clusters: Sequence[s
     live_clusters = sum(fleet.count_in(name, *LIVE) > 0 for name in clusters)
     known = f"{counted(fleet.count(*LIVE), 'broker')} in {counted(live_clusters, 'cluster')}"
     if tables.version < 0:
-        return f"There are no tables yet: this server knows {known} by itself."
+        return f"There are no tables yet: this server itself has heard {known}."
     offsets = " ".join(f"{partition}:{offset:,}" for partition, offset in sorted(view.next_offsets.items())[:8])
     if len(view.next_offsets) > 8:
         offsets += f" and {len(view.next_offsets) - 8} more"
@@ -137,7 +137,7 @@ def _tiles(figures: ServerMetrics, fleet: FleetSnapshot) -> list[tuple[str, int,
     known = f"{unknown:,} without a heartbeat at this server" if unknown else "all with heartbeats at this server"
     return [
         ("alive", alive, known if alive else "no broker has registered", "good" if alive else "calm", ""),
-        ("late", late, "older than half their timeout", "warn" if late else "calm", "late"),
+        ("late", late, "last heartbeat older than half of the timeout", "warn" if late else "calm", "late"),
         ("protected", held, "kept by the mass-expiry guard", "warn" if held else "calm", "held"),
         ("down", gone, "in the last day, without unregistering", "bad" if gone else "calm", "ended"),
         ("unregistered", left, "in the last day, or replaced", "calm", "ended"),

@@ -24,7 +24,7 @@ _COLOURED: Final = (Cause.EXPIRED, Cause.DISCONNECTED, Cause.UNREGISTERED, Cause
 
 _SERVER: Final[Mapping[str, tuple[str, Tone]]] = {
     Cause.SERVER_STARTED: ("started", "calm"),
-    Cause.SERVER_RESUMED: ("reaches Kafka again; its brokers age from zero", "warn"),
+    Cause.SERVER_RESUMED: ("reaches Kafka again; the ages of its brokers restart at zero", "warn"),
     Cause.SERVER_STOPPED: ("stopped", "calm"),
     Cause.SERVER_SILENT: ("stopped writing to Kafka: it cannot vouch for brokers", "warn"),
     Cause.SERVER_LOST: ("is lost: brokers known only to it are down", "bad"),
@@ -127,7 +127,7 @@ def _broker(change: RouteChange) -> Event:
 def _guard(change: RouteChange) -> Event:
     where = f"at {change.broker_addr} in {change.cluster}"
     if not change.gone:
-        return Event("warn", "held", _name(change), f"{where} is protected: too many brokers seemed to end at once")
+        return Event("warn", "held", _name(change), f"{where} is protected: too many brokers seemed to fail at once")
     return Event("calm", "released", _name(change), f"{where} was released by the guard: {plain(change.cause)}")
 
 
@@ -142,7 +142,7 @@ def _topics(change: RouteChange, more: int) -> Event:
 
 
 def _setting(change: RouteChange) -> Event:
-    text = "was removed" if change.gone else f"is {change.value} from here on"
+    text = "was removed" if change.gone else f"was set to {change.value}"
     return Event("calm", "setting", change.key or "", text)
 
 

@@ -50,7 +50,7 @@ def _found(server: NameServer, question: Question) -> Iterator[tuple[str, bool]]
 def _topic(server: NameServer, name: str, monotonic_ms: int) -> dict[str, Any]:
     offers = list(islice(server.table.queue_data_of(name), _MOST_BROKERS))
     more = len(server.table.names_offering(name)) - len(offers)
-    # More exactly, the last query was up to an hour later (``core.QueryMarks``).
+    # The last query may have been up to an hour later (``core.QueryMarks``).
     asked_ms = server.asked.get(name)
     hours = None if asked_ms is None else (monotonic_ms - asked_ms) // 3_600_000
     return {"name": name, "offers": offers, "more": more, "asked_hours": hours}

@@ -1,4 +1,4 @@
-// Between two answers heartbeats grow older; the next answer says how old they are indeed.
+// Between two answers, the page itself advances the ages of the heartbeats; the next answer has the exact ages.
 
 const since = new WeakMap();
 

@@ -1,17 +1,17 @@
-// The page as it came from the server, kept fresh: parts are fetched again when something changes, and each few seconds.
+// Keeps the page up to date: fetches its parts again when something changes, and every few seconds.
 import { Parts } from "./parts.js";
 import { Feed } from "./feed.js";
 import { tickAges } from "./ages.js";
 import { wireSlider } from "./slider.js";
 
 const AGES_EACH_MS = 1000;
-// Heartbeats are no changes, so nobody tells of them: they are asked for.
+// Heartbeats are not changes, so /changes does not contain them: the parts are fetched at this interval.
 const REFRESH_EACH_MS = 5000;
-// A list of very many topics is expensive to make, and other servers take their time to answer.
+// A list of very many topics is expensive to render, and other servers may answer slowly.
 const SLOW_EACH_MS = 15000;
-// After a change, wait for those that come with it.
+// After a change, wait for others that belong to it.
 const GATHER_MS = 150;
-// While changes pour in, the page is made anew this often at most.
+// Minimum time between two refreshes while many changes arrive.
 const LEAST_BETWEEN_MS = 1000;
 const MOST_NAMED = 3;
 

@@ -1,6 +1,6 @@
-// Follows /changes from the position that the page was made at, without a gap: missed changes are sent again.
+// Follows /changes from the position at which the page was rendered, without gaps: missed changes are sent again.
 
-// Not `queue_data`: a broker of ten thousand topics would send them all; topics are seen with the next refresh.
+// Not `queue_data`: for a broker with ten thousand topics, all of them would be sent. The next refresh shows topics.
 const KINDS = "broker_live,broker_data,guard,setting,server,kv";
 const AGAIN_MS = 2000;
 
@@ -21,7 +21,7 @@ export class Feed {
     });
     this.source.addEventListener("changes", (event) => this.take(event, JSON.parse(event.data).rows));
     this.source.addEventListener("position", (event) => this.take(event, []));
-    // The server cannot go on from where we were: all of the page is asked for anew, whatever was missed.
+    // The server cannot continue from our position, so the page is refreshed, whatever it has missed.
     this.source.addEventListener("reset", () => this.handlers.changed([]));
     this.source.addEventListener("error", () => this.lose());
   }
@@ -35,7 +35,7 @@ export class Feed {
     if (this.isOpen) this.handlers.lost();
     else if (this.source.readyState === EventSource.CLOSED) this.handlers.lost();
     this.isOpen = false;
-    // A refused stream is not tried again by itself. Our position may be what was refused: begin without one.
+    // The browser does not retry a refused stream. The server may have refused our position, so begin without one.
     if (this.source.readyState === EventSource.CLOSED) {
       this.position = "";
       this.source.close();

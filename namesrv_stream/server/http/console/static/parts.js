@@ -1,6 +1,6 @@
-// Parts of the page, fetched from the server as they are to be shown, and put in the place of the old ones.
+// Fetches parts of the page, which the server renders, and replaces the old ones.
 
-// Parameters of a part's links; a field of the same id shows the value.
+// Part → the URL parameters that its links set; a field with the same id shows the value.
 const OWNED = {
   brokers: ["cluster", "state", "find", "shown"],
   topics: ["topics", "find_topic"],
@@ -32,7 +32,7 @@ export class Parts {
       event.preventDefault();
       this.search(event.target, name);
     });
-    // A search finds while it is written; the route waits for its button.
+    // A search runs while the user types; the route waits for its button.
     let typing = null;
     for (const id of ["find", "find_topic"]) {
       document.getElementById(id).addEventListener("input", (event) => {
@@ -56,7 +56,7 @@ export class Parts {
   }
 
   async go(url, name, id) {
-    // A link was made with the part; other parts may have been asked for something else meanwhile.
+    // The link was rendered with its part, and may contain outdated parameters of other parts: take only this part's.
     const here = new URL(location.href);
     const owned = OWNED[name] ?? [];
     for (const key of owned) {
@@ -69,7 +69,7 @@ export class Parts {
       const field = document.getElementById(key);
       if (field) field.value = here.searchParams.get(key) ?? "";
     }
-    // The cluster that the list of brokers is narrowed to narrows the topics as well.
+    // The selected cluster limits the topics as well as the brokers.
     await Promise.all([this.refresh(name), name === "brokers" && this.refresh("topics")]);
     const part = document.getElementById(`part-${name}`);
     if (!part.contains(document.activeElement)) {
@@ -81,7 +81,7 @@ export class Parts {
     if (heading.getBoundingClientRect().top > innerHeight * 0.7) heading.scrollIntoView();
   }
 
-  // True where the server answered.
+  // Returns whether the server answered with the part.
   async refresh(name) {
     const number = (this.asked.get(name) ?? 0) + 1;
     this.asked.set(name, number);
@@ -89,12 +89,12 @@ export class Parts {
     try {
       const answer = await fetch(`/console/parts/${name}${location.search}`, { headers: { Accept: "text/html, application/problem+json" } });
       const text = await answer.text();
-      if (this.asked.get(name) !== number) return answer.ok; // a newer question is on its way
+      if (this.asked.get(name) !== number) return answer.ok; // a newer request is under way
       if (answer.ok) this.put(part, name, text);
       else this.complain(part, answer.status, text);
       return answer.ok;
     } catch {
-      return false; // the feed says that the server is lost
+      return false; // the feed reports that the server does not answer
     }
   }
 
@@ -119,7 +119,7 @@ export class Parts {
     try {
       detail = JSON.parse(text).detail ?? detail;
     } catch {
-      // no problem details: a proxy's words
+      // not problem details, for example a page of a proxy
     }
     const said = document.createElement("p");
     said.className = "missing";
@@ -138,7 +138,7 @@ export class Parts {
       const options = topics.map((topic) => Object.assign(document.createElement("option"), { value: topic }));
       document.getElementById("topic-names").replaceChildren(...options);
     } catch {
-      // no suggestions, then
+      // there are no suggestions
     }
   }
 }

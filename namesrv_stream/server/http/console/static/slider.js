@@ -1,4 +1,4 @@
-// The what-if table as a slider: each step is one of its rows.
+// A slider for the what-if table: every step selects one of its rows.
 
 export function wireSlider() {
   const part = document.getElementById("part-what-if");
@@ -23,7 +23,7 @@ function effect(row, now) {
   const brokers = Number(row.brokers);
   const count = brokers === 1 ? "1 live broker" : `${brokers.toLocaleString()} live brokers`;
   const often = Number(row.expiries) === 1 ? "once" : `${Number(row.expiries).toLocaleString()} times`;
-  const dead = now && row.timeout !== now.timeout ? ` A dead broker would be seen ${row.timeout} after its last heartbeat, not ${now.timeout}.` : "";
-  if (!brokers) return `No live broker was silent for that long: none would have been expired.${dead}`;
-  return `${count} would have been expired, ${often} in all, and come back with the next registration.${dead}`;
+  const dead = now && row.timeout !== now.timeout ? ` A dead broker would be removed ${row.timeout} after its last heartbeat, not ${now.timeout}.` : "";
+  if (!brokers) return `No live broker was silent for that long: none would have expired.${dead}`;
+  return `${count} would have expired, ${often} in total, and returned with the next registration.${dead}`;
 }

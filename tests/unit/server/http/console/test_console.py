@@ -301,7 +301,8 @@ async def test_in_the_first_minutes_the_what_if_says_when_figures_come_and_then_
         served.rig.clock.advance(181_000)
         later = await _page(served, "/console/parts/what-if?past=1h")
     due = instant(served.rig.clock.now_ms() - 1_000)
-    assert f"no heartbeat figures of this time yet. The history process writes the first ones by {due}." in first.text
+    expected = f"no heartbeat figures for this period yet. The history process writes the first ones by {due}."
+    assert expected in first.text
     assert "There are no heartbeat figures: there is no table heartbeat_minutes" in later.text
     assert "`namesrv-stream status` says whether the history process runs" in later.text
 
@@ -315,7 +316,7 @@ async def test_topics_are_listed_with_who_offers_them_and_how_many_queues(tmp_pa
     since = "not since the server started"
     assert f"Orders broker-a 8/8 broker-b 4/2 {since} Payments broker-b 8/8 {since}" in lines
     assert "rmq_sys_x" not in page.text
-    assert "of applications 2 all 4" in lines
+    assert "application topics 2 all 4" in lines
     assert "/?topic=Orders#route" in [attributes["href"] for attributes in page.of("a")]
     assert "find_topic" in [attributes.get("name") for attributes in whole.of("input")]
 
@@ -323,13 +324,13 @@ async def test_topics_are_listed_with_who_offers_them_and_how_many_queues(tmp_pa
 @pytest.mark.parametrize(
     ("query", "counts", "shown"),
     [
-        ("topics=all", "of applications 2 all 4", ["Orders", "Payments", "c0", "rmq_sys_x"]),
-        ("find_topic=ORD", "of applications 1 all 1", ["Orders"]),
-        ("find_topic=s", "of applications 2 all 3", ["Orders", "Payments"]),
-        ("find_topic=s&topics=all", "of applications 2 all 3", ["Orders", "Payments", "rmq_sys_x"]),
-        ("cluster=c1", "of applications 2 all 2", ["Orders", "Payments"]),
-        ("cluster=none", "of applications 0 all 0", []),
-        ("find_topic=none", "of applications 0 all 0", []),
+        ("topics=all", "application topics 2 all 4", ["Orders", "Payments", "c0", "rmq_sys_x"]),
+        ("find_topic=ORD", "application topics 1 all 1", ["Orders"]),
+        ("find_topic=s", "application topics 2 all 3", ["Orders", "Payments"]),
+        ("find_topic=s&topics=all", "application topics 2 all 3", ["Orders", "Payments", "rmq_sys_x"]),
+        ("cluster=c1", "application topics 2 all 2", ["Orders", "Payments"]),
+        ("cluster=none", "application topics 0 all 0", []),
+        ("find_topic=none", "application topics 0 all 0", []),
     ],
 )
 async def test_topics_are_found_and_counted_by_search_cluster_and_kind(
