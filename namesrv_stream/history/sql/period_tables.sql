@@ -77,8 +77,8 @@ FROM outages o
 CROSS JOIN period p
 WHERE o.scope = 'broker' AND NOT o.for_good;
 
--- One row for each broker that was up at any moment of the period. [begin_ms, end_ms) is its awaited time: from its
--- first session on; it ends early where the broker was unregistered and did not come back. Availability is measured in it.
+-- One row for each broker that was up at any moment of the period. [begin_ms, end_ms) is its awaited time, in which
+-- availability is measured: from its first session on; it ends early if the broker unregistered and did not return.
 CREATE OR REPLACE TEMPORARY TABLE brokers AS
 WITH known AS (
   SELECT
