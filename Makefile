@@ -22,7 +22,7 @@ UNIT_WITHOUT ?=
 VENV := .venv
 BIN := $(VENV)/bin
 PYTEST := $(BIN)/python -m pytest
-# Files of tests in several processes; ARGS="-n 8" starts more.
+# Runs the test files in several processes; ARGS="-n 8" starts more of them.
 SIDE_BY_SIDE := --dist loadfile --no-loadscope-reorder
 CODE := $(wildcard namesrv_stream jobs tests)
 
@@ -68,9 +68,10 @@ test-setup: jdk setup $(VENV)/.installed $(SPARK_CLASSES) ## Build what the test
 
 .PHONY: check
 check: export HYPOTHESIS_PROFILE = quick
-# They take a third of the time of all unit tests, because they query many small tables. `make unit` and `make test` run them.
+# The tests of the history and of replays take a third of the time of all unit tests, because they query many small
+# tables. `make unit` and `make test` run them.
 check: export UNIT_WITHOUT = tests/unit/history tests/unit/tools/replay
-check: $(VENV)/.native-built $(VENV)/.installed ## Before every commit: lint, types, layers, dependencies, unit tests except for those of the history and of replays, at once; no JVM
+check: $(VENV)/.native-built $(VENV)/.installed ## Before every commit: lint, types, layers, dependencies, unit tests except for those of the history and of replays, in parallel; no JVM
 	@$(MAKE) --no-print-directory --jobs --output-sync=target --keep-going AT_ONCE=yes lint types layers dependencies unit
 
 .PHONY: lint
@@ -139,7 +140,7 @@ chaos-short: test-setup ## Chaos tests in a minute: kills, freezes and false clo
 
 # Every part runs even if an earlier one failed, so that one run shows all failures.
 .PHONY: test
-test: test-setup $(TEST_JARS) ## Everything: check, spark, integration, differential, e2e, fuzz, power-cut, chaos-short
+test: test-setup $(TEST_JARS) ## Everything: check, spark, integration, differential, e2e, fuzz, power-cut, simulation, chaos-short
 	@failed=""; took=""; \
 	for part in lint types layers dependencies unit spark integration differential e2e fuzz power-cut simulation chaos-short; do \
 		echo "== make $$part"; \
@@ -164,7 +165,7 @@ test-extra: test-setup $(VENV)/.console-installed $(VENV)/.moto-installed $(TEST
 chaos: test-setup ## At least KILLS (100) random kills by SEED (1), among other faults; a verdict after every run
 	@exec $(BIN)/python -m tests.chaos --seed $(SEED) --kills $(KILLS) $(ARGS)
 
-# On all cores. To play one seed again: make simulate ARGS="--seed 7"
+# Uses all cores. To repeat one seed: make simulate ARGS="--seed 7"
 .PHONY: simulate
 simulate: $(VENV)/.native-built $(VENV)/.installed ## Simulate SEEDS (100) seeds: faults, simulated days, checks, failing seeds
 	@exec $(BIN)/python -m tests.simulation --seeds $(SEEDS) $(ARGS)
@@ -264,7 +265,7 @@ $(VENV)/.docs-installed: conf/docs/requirements.lock | $(VENV)/.run-installed
 	$(call step,installing mkdocs-material,$(call install,$(VENV)/docs,$<))
 	@touch $@
 
-# A C compiler as a wheel, and a profiler.
+# A C compiler from a wheel, and a profiler.
 $(VENV)/.bench-installed: tests/bench/requirements.lock | $(VENV)/.run-installed
 	$(call step,installing a C compiler and a profiler,$(call install,$(VENV),$<))
 	@touch $@
@@ -280,7 +281,7 @@ $(VENV)/.moto-installed: tests/extra/s3/requirements.lock | $(VENV)/.run-install
 	$(call step,installing moto,$(call install,$(VENV)/moto,$<))
 	@touch $@
 
-# An installed compiler, or that wheel.
+# An installed C compiler, or the one from the wheel of the benchmarks.
 .PHONY: compiler
 compiler: $(VENV)/.run-installed
 	@command -v cc >/dev/null || command -v gcc >/dev/null || command -v clang >/dev/null || $(MAKE) --no-print-directory $(VENV)/.bench-installed

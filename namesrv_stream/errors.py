@@ -1,4 +1,4 @@
-"""All errors of the product, by the party at fault. Those of the log and the tables are in ``table_errors`` (*).
+"""All errors of the product, by the party that is at fault. Those marked with * are in ``table_errors``.
 
 ::
 
@@ -74,7 +74,7 @@ class HeaderDecodeError(RemotingError):
 
 
 class ProxyProtocolError(RemotingError):
-    """A connection begins like a PROXY preamble, but with an invalid one."""
+    """A connection begins with a malformed PROXY preamble."""
 
     def __init__(self, reason: str) -> None:
         super().__init__(f"PROXY preamble is malformed: {reason}")
@@ -84,22 +84,22 @@ class TlsNotServed(RemotingError):
     """A connection begins with a TLS handshake, but the server has no TLS."""
 
     def __init__(self, reason: str) -> None:
-        super().__init__(f"it begins with a TLS handshake, but this server has no TLS: {reason}")
+        super().__init__(f"the connection begins with a TLS handshake, but this server has no TLS: {reason}")
 
 
 class PlainNotServed(RemotingError):
     """A connection does not begin with a TLS handshake, which is required."""
 
     def __init__(self) -> None:
-        super().__init__("it does not begin with a TLS handshake, and tls.mode is enforcing")
+        super().__init__("the connection does not begin with a TLS handshake, and tls.mode is enforcing")
 
 
 class TlsBroken(RemotingError):
     """A TLS handshake failed, or a record cannot be read.
 
     Attributes:
-        is_handshake: Whether it was the handshake.
-        content: The content of the valid records before it that arrived with it.
+        is_handshake: True if the handshake failed, False if a record cannot be read.
+        content: The content of the valid records that arrived just before the broken one.
     """
 
     def __init__(self, reason: str, *, is_handshake: bool, content: bytes = b"") -> None:

@@ -19,7 +19,7 @@ _EXPECTED: Final = (
     "expected ISO 8601 such as 2026-11-20 03:12 (in this machine's zone, unless it ends in Z or +01:00), a time of"
     " today such as 03:12, yesterday 03:12, epoch milliseconds (13 digits), or a time ago such as -2h, -30m, -7d"
 )
-#: 2001 and later. With fewer digits a text is rather a date: 202611200312 is 2026-11-20 03:12.
+#: 2001 and later. A text with fewer digits is more likely a date: 202611200312 is 2026-11-20 03:12.
 _EPOCH_MS: Final = re.compile(r"\d{13}")
 _COMPACT: Final = re.compile(r"\d{12}")
 #: Errors repeat at most this much of a text.
@@ -53,7 +53,7 @@ def parse_instant(flag: str, text: str, now_ms: int, zone: tzinfo | None = None,
     """Parse an instant; the result is in epoch milliseconds.
 
     Args:
-        flag: For the error.
+        flag: Name of the flag, for the error.
         text: See ``_EXPECTED``. A time in an hour that occurs twice, at the end of summer time, means the first hour.
             A time in a skipped hour is read with the offset before the change.
         now_ms: The reference of "now" and "-2h", in epoch milliseconds.

@@ -47,7 +47,7 @@ def _instant(at: datetime) -> str:
 
 
 def configure_logging(level: str = "INFO", line_format: Literal["text", "json"] = "text") -> None:
-    """Send the log to stderr. Existing handlers (of a test, a notebook) stay, and then none is added.
+    """Send the log to stderr. If the root logger already has handlers (of a test, a notebook), none is added.
 
     Args:
         level: DEBUG, INFO, WARNING or ERROR, for the product's own loggers. Other packages log at WARNING and above,

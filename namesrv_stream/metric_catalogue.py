@@ -25,7 +25,7 @@ class Metric(NamedTuple):
     from_zero: tuple[tuple[str, ...], ...] = ()
 
 
-#: Why brokers end.
+#: The causes of the removal of a broker.
 _ENDS: Final = (Cause.EXPIRED, Cause.DISCONNECTED, Cause.UNREGISTERED, Cause.SERVER_LOST, Cause.SERVER_SILENT)
 
 METRICS: Final[Mapping[str, Metric]] = {
@@ -60,7 +60,7 @@ METRICS: Final[Mapping[str, Metric]] = {
     ),
     "rocketmq_namesrv_partial_frames_bytes": Metric(
         "gauge",
-        "Bytes held of remoting frames and TLS handshakes that are not complete yet.",
+        "Bytes buffered for incomplete remoting frames and TLS handshakes.",
     ),
     "rocketmq_namesrv_unread_answers_bytes": Metric("gauge", "Bytes of answers that wait until their peers read them."),
     "rocketmq_namesrv_native_lane_active": Metric(

@@ -11,7 +11,7 @@ from prometheus_client.registry import Collector
 
 from namesrv_stream.metric_catalogue import METRICS
 
-#: Of the text that ``Samples.text`` makes.
+#: The type of the text that ``Samples.text`` returns.
 CONTENT_TYPE: Final = CONTENT_TYPE_PLAIN_0_0_4
 #: Upper bounds of latencies in nanoseconds. 1, 3, 5, 10 and 100 ms, 1 and 3 s are those of RocketMQ's own
 #: rocketmq_rpc_latency.
@@ -21,11 +21,11 @@ LATENCY_BOUNDS_NS: Final = tuple(
 
 
 class Histogram:
-    """Counts by upper bound; costs a search in a short tuple a value.
+    """Counts of values by upper bound; adding a value costs one search in a short tuple.
 
     Attributes:
-        bounds: Upper bounds, ascending; values above the last one are counted apart.
-        counts: Values by bound, those above the last one at the end.
+        bounds: Upper bounds, ascending; values above the last one are counted separately.
+        counts: Number of values by bound; the last item counts those above all bounds.
         total: Sum of the values.
     """
 
@@ -42,7 +42,7 @@ class Histogram:
 
 
 class Counters:
-    """What is counted as it happens, by counter of ``METRICS`` and its labels; belongs to one event loop.
+    """Counts of events, by counter of ``METRICS`` and its labels; belongs to one event loop.
 
     A name that is not in ``METRICS``, or a wrong number of labels, is a bug.
     """

@@ -20,7 +20,7 @@ _SHOWN_ARGUMENTS: Final = 3
 _SHOWN_CHARS: Final = 100
 #: Section of the settings → the flag of its port.
 PORT_FLAGS: Final = {"remoting": "--remoting-port", "http": "--http-port", "embedded_kafka": "--kafka-port"}
-#: The key of the additional listeners, which stands for a section here.
+#: The key of the additional listeners; functions of this module take it in place of a section.
 VIEW_LISTENERS: Final = "advanced.remoting.view_listeners"
 _HOST_KEYS: Final = {
     "embedded_kafka": "advanced.embedded_kafka.listen_host",

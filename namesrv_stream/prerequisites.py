@@ -84,7 +84,7 @@ class Jars(NamedTuple):
     """The jars of one of the pom files.
 
     Attributes:
-        name: For people.
+        name: Name for messages.
         folder: The folder of the jars.
         needed: Globs of jars that must be among them.
         key: The setting that names the folder.

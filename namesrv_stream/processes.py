@@ -1,11 +1,11 @@
 """Processes of an installation on this machine: priority, death with the parent, sessions, run files and locks.
 
 Linux sends SIGTERM when the parent has ended (PR_SET_PDEATHSIG, which survives ``exec``, so it also works for Kafka's
-Java); then a thread kills the process if it does not stop by itself.
+Java); then a thread of the process kills it if it does not stop.
 
 Run files are small JSON files in ``DATA/run`` in which a process publishes that it is ready, and at which address. A
-process writes its file once it can serve, with one rename; its starter removes the file beforehand. At its start, it
-writes one to ``DATA/run/starting``.
+process writes its file once it can serve, with one rename; its starter removes the file beforehand. At
+its start, the process also writes one to ``DATA/run/starting``.
 
 A folder of tables has one writer at a time (the job or a rebuild), and one history process: each holds a lock.
 """

@@ -4,7 +4,8 @@ from typing import Final
 
 from namesrv_stream.errors import NamesrvStreamError
 
-#: The remedy for tables that belong to another topic. A rebuild is none: the history tables belong to that topic, too.
+#: The remedy for tables that belong to another topic. A rebuild does not help:
+#: the history tables belong to that topic, too.
 RESTORE_OR_NEW_TABLES: Final = 'restore that log, or start with new tables (docs/backup.md, "Kafka\'s log is lost")'
 
 
@@ -195,11 +196,11 @@ class NoStartPoint(NamesrvStreamError):
             gap: What is missing before ``earliest``, and why.
         """
         before = "" if wanted is None else f" at or before offset {wanted}"
-        remedy = "a running job writes one every minute" if possible is None else f"it can be from {possible} on"
+        remedy = "a running job writes one every minute" if possible is None else f"it can be folded from {possible} on"
         why = "" if gap is None else f" ({gap})"
         super().__init__(
             f"partition {partition}: the log is complete from {earliest} on{why}, but route_state keeps no"
-            f" state{before} from which it could be folded; {remedy}"
+            f" state{before} to fold it from; {remedy}"
         )
         self.partition = partition
         self.wanted = wanted
@@ -220,7 +221,7 @@ class RecordsRemoved(NamesrvStreamError):
 
     def __init__(self, partition: int, wanted: int, earliest: int) -> None:
         super().__init__(
-            f"partition {partition}: Kafka removed the record at offset {wanted} before it was read, its log now begins"
+            f"partition {partition}: Kafka removed the record at offset {wanted} before it was read; its log now begins"
             f" at {earliest}; run the command again"
         )
         self.partition = partition

@@ -13,7 +13,7 @@ from namesrv_stream.remoting.command import RequestCode
 
 _MOCK_BROKER_PREFIX: Final = "__syslo__"  # MixAll.LOGICAL_QUEUE_MOCK_BROKER_PREFIX
 _GLOBAL_SCOPE: Final = "__global__"  # MixAll.METADATA_SCOPE_GLOBAL
-# A larger number is a mistake in the configuration, and would need as much memory.
+# A larger number is a mistake in the configuration, and would need too much memory.
 _MAX_QUEUES: Final = 65_536
 
 

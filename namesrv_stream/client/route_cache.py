@@ -104,7 +104,7 @@ class RouteCache:
         return self._known_route(entry)
 
     async def renew(self, topic: str) -> TopicRoute:
-        """Query the route again, but not too often, and return it; for callers to whom the known one is not usable.
+        """Query the route again, but not too often, and return it; for callers that cannot use the known one.
 
         Raises:
             NamesrvStreamError: As ``get``.

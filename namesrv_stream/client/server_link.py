@@ -120,7 +120,7 @@ class ServerLink:
             self._connecting = asyncio.get_running_loop().create_task(self._connect(), name=f"connect to {self.addr}")
             self._connecting.add_done_callback(_retrieve)
         connecting = self._connecting
-        await asyncio.wait([connecting])  # which goes on when this caller gives up: others may wait for it
+        await asyncio.wait([connecting])  # a cancelled caller does not cancel it: others may wait for it
         if connecting.cancelled():
             raise ClientClosed
         return connecting.result(), False

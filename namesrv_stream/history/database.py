@@ -273,7 +273,7 @@ def open_changes(settings: Settings) -> StoredTable:
 
 def _why_none(settings: Settings) -> str:
     if has_former_history(tables_of(settings)):
-        return "the history is of an older release; `namesrv-stream history-job --once` converts it, and so does `up`"
+        return "an older release wrote the history; `namesrv-stream history-job --once` converts it, and so does `up`"
     if not settings.history.enabled:
         return f"history.enabled is false; `namesrv-stream history-job --once` writes it, or {_ELSEWHERE}"
     wait = "`up` writes it within two minutes of its start, once a broker has registered"

@@ -178,7 +178,7 @@ _TIME_STEPS_MS: Final = (
     *(n * _DAY_MS for n in (1, 2, 4, 7, 14, 28, 56, 112, 364)),
 )
 _UNITS: Final = ((_DAY_MS, "d"), (_HOUR_MS, "h"), (_MINUTE_MS, "min"))
-#: Round, and so are their halves.
+#: Round durations whose halves are round, too.
 _DURATIONS_MS: Final = (
     *(2_000, 10_000, 30_000, 60_000, 120_000, 300_000, 600_000, 1_200_000, 1_800_000, _HOUR_MS, 2 * _HOUR_MS),
     *(h * _HOUR_MS for h in (4, 6, 8, 12, 16)),
@@ -247,7 +247,7 @@ def render(template: str, **values: Any) -> str:
 
 @cache
 def _environment() -> Environment:
-    """Return what compiles each template once."""
+    """Return the environment of Jinja, which compiles each template only once."""
     return Environment(
         loader=PackageLoader("namesrv_stream.history"),
         autoescape=True,

@@ -199,7 +199,7 @@ def _queue_chart(moments: Sequence[Row], window: Window) -> Chart:
     ]
     legend = [("read queues", _READ_QUEUES), ("write queues", drawing.UP)]
     legend += [(cause, _colour_of_change(cause)) for cause in sorted({cause for _, cause in changes})]
-    title = "queues; changes at the top"
+    title = "queues (marks at the top: changes of the route)"
     return Chart(title, title, marks, lines, time_labels(window), axis.labels(), legend)
 
 

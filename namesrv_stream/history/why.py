@@ -30,8 +30,8 @@ def read_newest(settings: Settings, question: Question, names: Sequence[str]) ->
     Args:
         settings: Names the tables.
         question: The question.
-        names: The topics or broker names of now. The near misses are some of them, and why TBW102 has no route is read
-            only if it is not among them.
+        names: All current topics or broker names. Near misses are chosen from them. If TBW102 is not one of them, the
+            rows that explain why it has no route are read, too.
     """
     database = open_newest(settings)
     rows = _rows(database, question, _END_MS)

@@ -57,7 +57,7 @@ def admin_config(settings: Settings) -> dict[str, Any]:
 
 
 class _PatientNetClient(KafkaNetClient):  # type: ignore[misc]  # untyped
-    """Lets a producer wait for Kafka without load. That of kafka-python 3.0.12 uses a full core while it waits."""
+    """Lets a producer wait for Kafka without load. kafka-python's own client (3.0.12) uses a full core for it."""
 
     def __init__(self, **config: Any) -> None:
         super().__init__(**config)
@@ -199,7 +199,7 @@ def client_options(settings: Settings) -> dict[str, Any]:
 
 
 def spark_options(settings: Settings) -> dict[str, str]:
-    """Return the same for Spark's Kafka source. Options ``kafka.…`` of ``streaming.extra`` override them.
+    """Return ``kafka.extra`` for Spark's Kafka source. Options ``kafka.…`` of ``streaming.extra`` override them.
 
     Secrets are in the options of the source only, never in Spark's own configuration, which is visible as arguments of
     the JVM.

@@ -121,7 +121,7 @@ def create_topic(
         return
     except InvalidReplicationFactorError:
         brokers = len(admin.describe_cluster()["brokers"])
-        if brokers >= factor:  # they are still starting
+        if brokers >= factor:  # some of them are still starting
             raise
         text = f"is {factor}, but Kafka has {counted(brokers, 'broker')}: lower it, or add Kafka brokers"
         raise ConfigError("settings", "kafka.replication_factor", text) from None

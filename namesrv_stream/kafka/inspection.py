@@ -177,7 +177,7 @@ def _topic(
     try:
         described = describe_topic(admin, name)
     except TopicAuthorizationFailedError:
-        return None, ("Describe", "Read", "Write")  # the other two include it
+        return None, ("Describe", "Read", "Write")  # Read and Write include Describe
     partitions: list[dict[str, Any]] = described["partitions"]
     if not partitions:
         try:
@@ -185,7 +185,7 @@ def _topic(
         except AuthorizationError:
             return None, ("Create",)
         return None, ()
-    permitted = described.get("authorized_operations")  # None: Kafka is too old to say it
+    permitted = described.get("authorized_operations")  # None: Kafka is too old to return them
     missing = tuple(text for op, text in _NEEDED.items() if permitted is not None and op not in permitted)
     actual = {} if "DescribeConfigs" in missing else topic_values(admin, name)
     replicas = min(len(p["replica_nodes"]) for p in partitions)

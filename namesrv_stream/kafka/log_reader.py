@@ -269,5 +269,5 @@ def _check_records(settings: Settings, progress: Mapping[int, Place]) -> None:
             if [fingerprint(record.at_ms, record.value) for record in found] != [place.fingerprint]:
                 raise LogReplaced(
                     f"partition {partition}: the record at offset {offset} is not the one that was folded:"
-                    " Kafka has lost records since, and has others in their place"
+                    " Kafka has lost records since then, and has others in their place"
                 )

@@ -32,12 +32,12 @@ from namesrv_stream.settings.sections import Settings
 
 
 class Counterpart(NamedTuple):
-    """The setting that a key of RocketMQ's is.
+    """The setting that corresponds to a key of RocketMQ.
 
     Attributes:
         section: Its section, without ``advanced``.
         key: Its key in that section.
-        factor: The setting's number is RocketMQ's times this.
+        factor: The setting's number is RocketMQ's number multiplied by this.
     """
 
     section: str
@@ -155,8 +155,8 @@ def is_agreed(name: str, text: str, properties: Mapping[str, str]) -> bool:
 
     Args:
         name: The key.
-        text: Its value, in small letters.
-        properties: All of its file.
+        text: Its value, in lower case.
+        properties: All keys and values of its file.
     """
     if name == "tls.client.authServer":
         return text == ("true" if properties.get("tls.client.trustCertPath", "").strip() else "false")
@@ -168,7 +168,7 @@ _TOML: Final = (".toml",)
 _PROPERTIES: Final = (".properties", ".conf")
 _ROCKETMQ_KEYS: Final = {**COUNTERPARTS, **TLS_COUNTERPARTS}
 _WITHOUT_EFFECT: Final = {**WITHOUT_MEANING, **TLS_WITHOUT_MEANING}
-#: Some editors on Windows begin a file with it. Java takes it as a part of the first key.
+#: Some editors on Windows begin a file with this mark. Java takes it as a part of the first key.
 _BYTE_ORDER_MARK: Final = b"\xef\xbb\xbf"
 
 
@@ -241,7 +241,7 @@ def _read_properties(path: Path) -> tuple[Layer, list[str]]:
         raise ConfigError(str(path), "properties", str(error)) from None
     layer: Layer = {}
     warnings: list[str] = []
-    written: dict[KeyPath, str] = {}  # the name in the file of each setting that it gives
+    written: dict[KeyPath, str] = {}  # setting → its name in the file
     # RocketMQ's first: if a file gives the same setting twice, the name of this product wins.
     for name in sorted(properties, key=lambda name: name not in _ROCKETMQ_KEYS):
         text = properties[name].strip()

@@ -17,17 +17,17 @@ from namesrv_stream.settings.sections import AdminSettings, Settings
 
 ENVIRONMENT_PREFIX: Final = "NAMESRV_STREAM__"
 
-#: Names of passed-through options that contain one: sasl_plain_password, spark.hadoop.fs.s3a.secret.key, … Rather too
-#: many than too few: a misspelt one is still a secret.
+#: Names of passed-through options that contain a secret: sasl_plain_password, spark.hadoop.fs.s3a.secret.key, …
+#: Rather too many than too few: a misspelt one is still a secret.
 _SECRET_NAME: Final = re.compile(
     r"pass|pasw|pwd|secret|token|credential|jaas|(account|access|private|api|keystore|encryption|customer)[._-]?key|\bsas\b",
     re.IGNORECASE,
 )
-#: Ends the name of an option with the path of a file, which contains the secret: sasl_plain_password_file.
+#: Suffix of an option whose value is the path of a file that contains the secret: sasl_plain_password_file.
 _FILE: Final = "_file"
 #: A user's password in a URL: proxy_url, spark.hadoop.fs.defaultFS, …
 _URL_WITH_PASSWORD: Final = re.compile(r"://[^/@\s]*:[^/@\s]*@")
-#: A key itself, whatever it is called.
+#: Part of the text of a private key, whatever its option is called.
 _PRIVATE_KEY: Final = "PRIVATE KEY-----"
 _TABLES: Final = (("kafka", "extra"), ("streaming", "extra"), ("data", "extra"))
 

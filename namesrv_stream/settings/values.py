@@ -102,7 +102,7 @@ class _Advanced:
     """The type of ``ADVANCED``."""
 
 
-#: Marks a setting that users find below ``[advanced]``: not supported, and may change in any release.
+#: Marks a setting that users find below ``[advanced]``; it is not supported and may change in any release.
 ADVANCED: Final = _Advanced()
 _T = TypeVar("_T")
 Advanced = Annotated[_T, ADVANCED]

@@ -15,9 +15,9 @@ from namesrv_stream.errors import ConfigError
 from namesrv_stream.settings.installation import Configuration
 
 JsonOption = Annotated[bool, typer.Option("--json", help="Print the answer as JSON, for scripts.")]
-WaitOption = Annotated[float, typer.Option("--wait", help="Seconds to wait until the tables contain it.", min=0)]
+WaitOption = Annotated[float, typer.Option("--wait", help="Seconds to wait for the change in the tables.", min=0)]
 ByOption = Annotated[
-    str | None, typer.Option("--by", help="Who changes it. Default: you, as user@host.", metavar="NAME")
+    str | None, typer.Option("--by", help="Who makes the change. Default: you, as user@host.", metavar="NAME")
 ]
 HttpOption = Annotated[
     str | None,

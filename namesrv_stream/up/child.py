@@ -65,7 +65,7 @@ class ChildSpec:
         stop_timeout_s: Seconds from SIGTERM to SIGKILL.
         run_file: File that the child writes once it is ready; None if it has none.
         secrets: Variables of its environment in addition to those of all children.
-        niceness: How much of the processor it leaves to the others; 0 to 19.
+        niceness: Nice value, 0 to 19; a higher one leaves more of the processor to other processes.
         is_required: Whether the installation cannot work without it.
     """
 

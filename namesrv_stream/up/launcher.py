@@ -41,7 +41,7 @@ _POLL_S: Final = 0.05
 _STOP_TIMEOUT_S: Final = {"webhook": 0.4, "history-job": 1.0, "serve": 3.0, "job": 2.5, "kafka": 3.0}
 # The server has priority: of two busy processors it gets more than one.
 _NICENESS: Final = {"job": 5, "kafka": 5}
-# The other parts are not required: they only add to what these serve.
+# Brokers and clients can work without the other parts: even without the job, the server answers and accepts brokers.
 _REQUIRED: Final = frozenset({"kafka", "serve"})
 
 
@@ -74,7 +74,7 @@ class _Parts:
 
 
 class StartReport:
-    """Prints the progress of the start, with the seconds since its begin."""
+    """Prints the progress of the start, with the seconds since its beginning."""
 
     def __init__(self) -> None:
         self._began = time.monotonic()
@@ -96,7 +96,7 @@ def run_up(settings: Settings, command_line: CommandLine = command_line) -> int:
     """Run everything until SIGINT, SIGTERM or SIGHUP; blocks.
 
     Args:
-        settings: Of the parts.
+        settings: Settings of all parts.
         command_line: (command of the part, effective configuration file) → its command line.
 
     Returns:
@@ -171,7 +171,7 @@ async def _start(settings: Settings, parts: _Parts, supervisor: Supervisor, repo
         report.print_line("starting Kafka")
         supervisor.start(parts.spec("kafka", has_run_file=False))
     await wait_for_kafka(settings, servers)
-    report.print_line(f"Kafka answers at {servers}, its topics are in order")
+    report.print_line(f"Kafka answers at {servers}; its topics are in order")
     job = parts.spec("job")
     serve = parts.spec("serve")
     supervisor.start(job)

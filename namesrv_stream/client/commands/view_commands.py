@@ -77,7 +77,7 @@ def view_list(target: Target, as_json: JsonOption = False) -> None:
 
 
 def view_show(target: Target, name: ViewName, as_json: JsonOption = False) -> None:
-    """Print the document of an address view as JSON; a value that is not JSON as it was stored."""
+    """Print the document of an address view as JSON. A value that is not JSON is printed as stored."""
     value = target.ask(lambda servers: queries.kv_value(servers, VIEWS_NAMESPACE, name, TIMEOUT_MS))
     try:
         emit(json_text(orjson.loads(value)))

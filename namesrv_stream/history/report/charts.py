@@ -144,7 +144,7 @@ def _cluster_tracks(figures: Figures) -> Tracks:
     legend = [
         (f"met {figures.request.objective_text}", drawing.UP),
         ("missed it", _MISSED_OBJECTIVE),
-        ("took ten times its budget", _MISSED_BY_FAR),
+        ("used more than ten times its budget", _MISSED_BY_FAR),
     ]
     title = f"clusters, {figures.unit} by {figures.unit}"
     return Tracks(title, tracks, time_labels(figures.known.window), legend)

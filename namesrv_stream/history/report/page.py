@@ -12,7 +12,7 @@ from namesrv_stream.history.report.charts import charts
 from namesrv_stream.history.report.figures import Figures
 from namesrv_stream.history.report.report_tables import summary
 from namesrv_stream.instants import duration, instant
-from namesrv_stream.text_table import plural, times
+from namesrv_stream.text_table import times
 
 #: Section → the most rows on the page; JSON has all rows.
 MOST_ROWS: Final[Mapping[str, int]] = {
@@ -126,9 +126,9 @@ def _tiles(figures: Figures) -> list[Tile]:
         Tile("error budget left", "-" if left is None else f"{left * 100:,.0f}%", budget, left_ms < 0),
         Tile("brokers down now", f"{down:,}", f"of {total['brokers']:,}", down > 0),
         Tile("interruptions", f"{total['interruptions']:,}", f"{total['failures']:,} unannounced"),
-        Tile("MTTR", _text(total["mttr_ms"], duration), "mean time until it was back"),
+        Tile("MTTR", _text(total["mttr_ms"], duration), "mean time until a broker was back"),
         Tile("MTBF", _text(total["mtbf_ms"], duration), "mean up-time between interruptions"),
-        Tile("flapped", f"{total['flapped']:,}", f"{flapping:,} {plural(flapping, 'does', 'do')} so now", flapping > 0),
+        Tile("flapped", f"{total['flapped']:,}", f"{flapping:,} flapping now", flapping > 0),
     ]
     if (heartbeat_window := figures.known.heartbeat_window) is not None:
         missed, count = total["missed"], total["heartbeats"]
@@ -182,7 +182,8 @@ def _cause(figures: Figures) -> str:
     if not any(row["down_ms"] for row in ends):
         return "No broker was down."
     first = ends[0]
-    return f"{first['down_share'] * 100:.0f}% of the down time came after “{first['cause']}”, {times(first['count'])}."
+    share, count = f"{first['down_share'] * 100:.0f}%", times(first["count"])
+    return f"{share} of the down time had the cause “{first['cause']}” ({count})."
 
 
 def _worst(figures: Figures) -> str:

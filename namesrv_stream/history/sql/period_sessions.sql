@@ -1,4 +1,4 @@
--- The sessions that overlap the time, by broker process and begin.
+-- The sessions that overlap the period, by broker process and start.
 SELECT
   s.*, s.down_cause AS cause, s.down_detail AS detail,
   LEAST(COALESCE(s.down_ms, p.until_ms), p.until_ms) - s.up_ms AS duration_ms

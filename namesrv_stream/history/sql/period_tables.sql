@@ -2,7 +2,7 @@
 -- and one more column, `replica`: the number of the broker that the process belongs to, because a broker may have
 -- several addresses, one after the other. `period` has one row with the bounds of the period: since_ms and until_ms.
 
--- One row for each session that overlaps the time.
+-- One row for each session that overlaps the period.
 CREATE OR REPLACE TEMPORARY TABLE period_sessions AS
 SELECT s.*
 FROM sessions s
@@ -10,7 +10,7 @@ CROSS JOIN period p
 WHERE s.down_ms IS NULL OR s.down_ms > p.since_ms;
 
 -- One row for each time during which a broker was down, or all brokers of a broker name or of a cluster were. A broker
--- name or a cluster with a single broker has no row of its own, and neither has a broker without a session in the time.
+-- name or a cluster with a single broker has no row of its own; nor has a broker without a session in the period.
 CREATE OR REPLACE TEMPORARY TABLE outages AS
 WITH members AS (
   SELECT 'broker' AS scope, s.broker_name AS name, s.replica AS only_replica, s.*
@@ -68,7 +68,7 @@ FROM between_runs b
 CROSS JOIN period p
 WHERE b.last.down_ms <= p.until_ms AND (b.end_ms IS NULL OR b.end_ms > p.since_ms);
 
--- One row for each outage of a broker that counts against its availability, cut to the time.
+-- One row for each outage of a broker that counts against its availability, cut to the period.
 CREATE OR REPLACE TEMPORARY TABLE absences AS
 SELECT
   o.replica, o.cluster, o.cause, o.end_ms IS NOT NULL AS is_over, GREATEST(o.begin_ms, p.since_ms) AS begin_ms,
@@ -77,8 +77,8 @@ FROM outages o
 CROSS JOIN period p
 WHERE o.scope = 'broker' AND NOT o.for_good;
 
--- One row for each broker that was up at any moment of the time. [begin_ms, end_ms) is its awaited time: from its first
--- session on; it ends early where the broker was unregistered and did not come back. Availability is measured in it.
+-- One row for each broker that was up at any moment of the period. [begin_ms, end_ms) is its awaited time, in which
+-- availability is measured: from its first session on; it ends early if the broker unregistered and did not return.
 CREATE OR REPLACE TEMPORARY TABLE brokers AS
 WITH known AS (
   SELECT
@@ -140,8 +140,8 @@ JOIN awaited a USING (replica)
 LEFT JOIN went_down w USING (replica)
 LEFT JOIN absent b USING (replica);
 
--- One row that says how the time is divided: into hours (up to two days), days (up to 120 days) or weeks of step_ms. The
--- first one begins at first_ms. Days begin at midnight UTC.
+-- One row that says how the period is divided: into hours (up to two days), days (up to 120 days) or weeks of step_ms.
+-- The first one begins at first_ms. Days begin at midnight UTC.
 CREATE OR REPLACE TEMPORARY TABLE division AS
 SELECT
   CASE WHEN p.hours <= 48 THEN 'hour' WHEN p.hours <= 2880 THEN 'day' ELSE 'week' END AS unit,

@@ -1,5 +1,5 @@
--- Why sessions ended, and how long brokers were down after it. A silence is how long the broker had not been heard when
--- its session ended. `counted` has one row for each partition: heartbeats are counted up to at_ms.
+-- Why sessions ended, and how long brokers were down afterwards. A silence is the time from the last heartbeat of the
+-- broker to the end of its session. `counted` has one row for each partition: heartbeats are counted up to at_ms.
 WITH ends AS (
   SELECT
     s.down_cause AS cause, COUNT(*) AS count, COUNT(DISTINCT s.replica) AS brokers,

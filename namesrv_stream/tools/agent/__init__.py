@@ -1,4 +1,4 @@
-"""The broker agent: registers simulated brokers with name servers as RocketMQ brokers do, one or thousands.
+"""The broker agent: registers one or thousands of simulated brokers with name servers, as RocketMQ brokers do.
 
 It uses the connections of ``client`` and knows nothing of the product behind a name server, so it also works with the
 Java one. ``cli`` imports its command, and tests import the classes that this module exports.

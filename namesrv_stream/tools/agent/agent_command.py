@@ -37,7 +37,7 @@ def run_agent(config: AgentConfig, status_interval_ms: int = 10_000) -> int:
         status_interval_ms: Milliseconds between status lines.
 
     Returns:
-        0 if every name server acknowledged the end of every broker, else 1.
+        0 if every name server acknowledged the unregistration of every broker, else 1.
 
     Raises:
         ConfigError: The configuration cannot work.

@@ -248,7 +248,7 @@ class BrokerAgent:
         """Unregister all brokers at all name servers and close the connections.
 
         Returns:
-            The number of links, of ``Tally.links``, whose server acknowledged it or never knew the broker.
+            The number of links, out of ``Tally.links``, whose server acknowledged it or never knew the broker.
         """
         await self._end_tasks()
         gate = asyncio.Semaphore(_UNREGISTER_AT_ONCE)

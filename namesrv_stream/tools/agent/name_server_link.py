@@ -25,7 +25,7 @@ _FIRST_BACK_OFF_MS: Final = 100
 
 @dataclass(slots=True)
 class Tally:
-    """Counts since the start. A link is one (broker, name server).
+    """Counts since the start. A link is one pair of a broker and a name server.
 
     Attributes:
         links: All links.

@@ -47,7 +47,7 @@ class AgentConfig:
         broker_id: 0 for masters.
         brokers: Number of brokers.
         topics: Topics of every broker, in addition to RocketMQ's system topics.
-        total_topics: Topics in total, assigned round-robin; 0: all brokers have the same ``topics`` ones.
+        total_topics: Topics in total, assigned round-robin; 0: all brokers have the same topics.
         topic_prefix: Prefix of the names of topics.
         topic_names: Further topics of every broker.
         queues: Read and write queues of every topic; ``defaultTopicQueueNums``.

@@ -99,7 +99,7 @@ def kafka_clock(log: InspectedLog, now_ms: int, job: PartState) -> Iterator[Find
         text = (
             f"the newest record is {_seconds(-ahead_ms)} old, but the job on this machine logs a tick every half second"
         )
-        yield warning("Kafka's clock", f"{text}: this clock is behind, or the job is stalled", remedy)
+        yield warning("Kafka's clock", f"{text}: Kafka's clock is behind, or the job is stalled", remedy)
     else:
         yield fine("Kafka's clock", f"within {_seconds(_FRESH_MS)} of this machine's")
 

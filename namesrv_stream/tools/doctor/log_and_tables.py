@@ -31,7 +31,7 @@ _AREA: Final = "tables"
 _LOG_AREA: Final = "tables and log"
 _REBUILD: Final = "stop the job, run `namesrv-stream rebuild`, start the job again"
 _REPAIR: Final = f"restart the job, which repairs what the log allows; if it refuses: {_REBUILD}"
-#: Some seconds of a large fleet.
+#: As many as a large fleet writes in some seconds.
 _BEHIND_RECORDS: Final = 20_000
 
 

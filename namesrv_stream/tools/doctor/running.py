@@ -95,7 +95,7 @@ def processes(settings: Settings) -> Iterator[Finding]:
 
 
 def ports(settings: Settings) -> Iterator[Finding]:
-    """Check the ports that parts will need which do not run yet."""
+    """Check the ports of parts that do not run yet."""
     here, starting = running_parts(settings.data.run_dir), starting_parts(settings.data.run_dir)
     wanted = {"remoting": "serve", "http": "serve"} | (
         {"embedded_kafka": "kafka"} if settings.is_kafka_embedded else {}

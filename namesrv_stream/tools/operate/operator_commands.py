@@ -61,7 +61,7 @@ def config_set(
     else:
         print(f"logged at {where} and folded {changed.waited_ms / 1000:.1f} s later")
     if changed.since is not None:
-        print(f"changed again since: it is {changed.since}")
+        print(f"changed again since then: it is now {changed.since}")
 
 
 def config_history(

@@ -233,7 +233,7 @@ def print_skew(skew: Skew) -> None:
 
 def _same_text(servers: int, *, all_answer: bool) -> str:
     if servers > 1:
-        return "they serve the same" if all_answer else "those that answer serve the same"
+        return "they serve the same" if all_answer else "all servers that answered serve the same"
     return "there is only one server: nothing to compare it with"
 
 

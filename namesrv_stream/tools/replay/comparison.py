@@ -143,7 +143,7 @@ def _part_difference(part: Part, offset: int, stored: TableContent, folded: Tabl
 
 
 def state_difference(partition: int, offset: int, stored: bytes, folded: bytes) -> Difference | None:
-    """Fields that differ between two encoded fold states, of lists the first differing items; None if all are equal."""
+    """Return the fields that differ between two encoded fold states, of lists the first items; None if none does."""
     if stored == folded:
         return None
     of_stored, of_folded = _state_fields(stored), _state_fields(folded)

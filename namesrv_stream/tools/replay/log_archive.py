@@ -110,7 +110,7 @@ class ArchivedEvents:
             reason = f"has {sizes.height} rows of the {end - begin} records {begin} to {end - 1}"
             raise TableSchemaMismatch(str(self._table.storage), f"{reason} of partition {partition}")
         share = sizes["size"].cast(pl.Int64).cum_sum() // _READ_BYTES + (offsets - begin) // _READ_RECORDS
-        firsts = offsets.filter(share != share.shift(1)).to_list()  # nor null, as the first is
+        firsts = offsets.filter(share != share.shift(1)).to_list()  # without the first offset, whose comparison is null
         return [Span(first, after) for first, after in zip([begin, *firsts], [*firsts, end], strict=True)]
 
     def _read(self, partition: int, span: Span) -> Iterator[list[Record]]:

@@ -174,4 +174,4 @@ def _gap_text(partition: int, begin: int, end: int) -> str:
     missing = f"partition {partition}: the records {begin} to {end - 1} are missing"
     if begin:
         return f"{missing}: Kafka removed them while the history did not run, or broker_events lost the rows"
-    return f"{missing}: removed for their age (kafka.retention_ms; of broker_events history.events_retention_ms)"
+    return f"{missing}: removed for their age (kafka.retention_ms; in broker_events: history.events_retention_ms)"

@@ -1,6 +1,6 @@
 """Where a rebuild can start, and what can still be read of the tables that it replaces.
 
-For every partition it is the first of these that exists: the beginning of the log; the oldest stored ``route_state``
+The start of a partition is the first of these that exists: the beginning of the log; the oldest stored ``route_state``
 whose next record is still in the log; the tables alone, with every broker at age zero.
 """
 
@@ -104,7 +104,7 @@ class OldTables:
         return self._states.newest(partition, at_most) if self._states else None
 
     def history(self, partition: int, end: int) -> pa.Table:
-        """Return the rows before ``end``, whose records the log no longer has. A missing table is a loss."""
+        """Return the rows before ``end``, whose records the log no longer has; a missing table is a loss."""
         if self._changes is None and end:
             self.losses.append(f"partition {partition}: route_changes has no rows of the records before {end}")
         rows = self.rows(partition, 0, end)

@@ -36,7 +36,7 @@ from namesrv_stream.tools.replay.replay_report import Repartition
 
 _REMEDY: Final = "stop it; Kafka must keep running, name servers may"
 _BATCH_ID: Final = 0  # no micro-batch wrote the rows
-_SESSION_S: Final = 1.0  # duration of a server's session beyond its records
+_SESSION_S: Final = 1.0  # how much longer a server's session lasts than its records wait for Kafka
 
 
 def repartition(
@@ -45,7 +45,7 @@ def repartition(
     """Give the topic more partitions; blocks, for ``kafka.delivery_timeout_ms`` and some seconds.
 
     Args:
-        settings: Of the installation; the former number of partitions comes from the tables.
+        settings: Settings of the installation; the former number of partitions comes from the tables.
         partitions: The new number of partitions.
         print_line: Called with a line for every step.
         on_progress: Called during long folds.

@@ -1,4 +1,4 @@
-"""The webhook process: follows the changes of a name server over HTTP, and reports the wanted ones.
+"""The webhook process: follows the changes of a name server over HTTP, and reports those that the settings ask for.
 
 It reports at least once and in order: it stores its position after the receiver has accepted everything before it. A
 position belongs to the tables and not to a server, so the webhook can continue at any server of these tables.

@@ -152,7 +152,7 @@ def suggest(gaps: GapTally, unclear_ms: int, ended_ms: int, limits: FoldSettings
     """
     if gaps.total < _ENOUGH_GAPS:
         found = f"{plural(gaps.total, 'is', 'are')} only {counted(gaps.total, 'heartbeat')}"
-        return Suggestion(None, f"there {found}, and it needs {_ENOUGH_GAPS}")
+        return Suggestion(None, f"there {found} in this period; at least {_ENOUGH_GAPS} are needed")
     usual_ms = max(1, round(gaps.quantile_ms(0.5) / _INTERVAL_ROUNDING_MS)) * _INTERVAL_ROUNDING_MS
     longest_ms = max(gaps.longest_ms, unclear_ms)
     by_silence, by_interval = round(longest_ms * _MARGIN), usual_ms * _HEARTBEATS

@@ -142,7 +142,7 @@ def test_summary_names_the_main_findings() -> None:
     lines = verdict(figures_of(sessions, SINCE, UNTIL))
     assert lines[0].startswith("The objective of 99.9% was missed: brokers were up for 96.666% of their time")
     assert lines[1] == "1 of 2 clusters missed it, worst of all c0 with 95.000%."
-    assert lines[2] == "100% of the down time came after “expired”, once."
+    assert lines[2] == "100% of the down time had the cause “expired” (once)."
 
 
 def test_without_brokers_there_is_no_report() -> None:

@@ -155,7 +155,7 @@ def test_a_time_before_the_log_is_refused_for_nothing_would_be_compared(tables: 
 
 
 def test_end_before_the_earliest_possible_start_is_an_error(tables: TablesOfLog) -> None:
-    with pytest.raises(NoStartPoint, match=r"at or before offset 3 .* it can be from 4 on"):
+    with pytest.raises(NoStartPoint, match=r"at or before offset 3 .* it can be folded from 4 on"):
         _replay(tables, end="3", earliest=3)
 
 
