@@ -239,7 +239,7 @@ def fetch(
     most_bytes: int = _MOST_BYTES,
     is_certificate_checked: bool = True,
 ) -> HttpAnswer:
-    """Return the answer of a server at ``path``, with any status; blocks.
+    """Return the answer of a server at ``path``, with any status but 421; blocks.
 
     Args:
         url: ``http://host:port`` or ``https://host:port``.
@@ -249,7 +249,7 @@ def fetch(
         is_certificate_checked: Whether this machine must trust the server's certificate for that host.
 
     Raises:
-        ServerUnreachable: No answer, or none under the URL's host name.
+        ServerUnreachable: The server does not answer, or refuses the host name of the URL (421).
         BadAnswer: The answer is not HTTP, or too long.
     """
     opener = _checking() if is_certificate_checked else _trusting()

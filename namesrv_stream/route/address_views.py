@@ -46,7 +46,10 @@ class Broker(NamedTuple):
         return {"broker_name": self.broker_name, "broker_id": str(self.broker_id), "host": host}
 
     def numbers(self) -> dict[str, int]:
-        """Return the numbers that a pattern may use; the name or the port of a broker may contain none."""
+        """Return the numbers that a pattern may use.
+
+        ``n`` is absent if the broker's name does not end with a number, and ``port`` if its address has no such port.
+        """
         port = self.broker_addr.rpartition(":")[2]
         found = {"id": self.broker_id}
         if number := _NUMBER_AT_END.search(self.broker_name):

@@ -3,8 +3,9 @@
 ``COUNTERPARTS`` is read in both directions: a ``.properties`` file becomes settings, and settings become the answer to
 GET_NAMESRV_CONFIG. Source: rocketmq 5.3.3, NamesrvConfig and NettyServerConfig.
 
-The keys for TLS are separate, since GET_NAMESRV_CONFIG does not answer them. In Java they are system properties, and
-keys of the file ``tls.config.file``; here they may stand in either file. Source: TlsSystemConfig, TlsHelper.
+The keys for TLS are separate, since the answer to GET_NAMESRV_CONFIG does not contain them. In Java they are system
+properties, and keys of the file ``tls.config.file``; here they may be in that file or in the ``.properties`` file.
+Source: TlsSystemConfig, TlsHelper.
 """
 
 import difflib
@@ -97,8 +98,8 @@ WITHOUT_MEANING: Final[Mapping[str, str]] = {
     "defaultThreadPoolNums": _NO_POOLS,
     "clientRequestThreadPoolQueueCapacity": _NO_POOLS,
     "defaultThreadPoolQueueCapacity": _NO_POOLS,
-    "scanNotActiveBrokerInterval": "nothing scans: a broker expires with the first event after its timeout, within a "
-    "tick (advanced.liveness.tick_interval_ms)",
+    "scanNotActiveBrokerInterval": "nothing scans: a broker expires with the first tick after its timeout "
+    "(advanced.liveness.tick_interval_ms)",
     "unRegisterBrokerQueueCapacity": "brokers unregister without a queue",
     "enableControllerInNamesrv": "this server contains no controller; run RocketMQ's own next to it",
     "serverWorkerThreads": _NO_POOLS,

@@ -174,7 +174,8 @@ def next_state(
 
     Args:
         state: The previous version.
-        changes: All rows of ``route_changes`` from its fold states on, columns of ``CHANGES_SCHEMA`` (perhaps as read).
+        changes: All rows of ``route_changes`` from the offsets of the fold states in ``state`` on; columns of
+            ``CHANGES_SCHEMA`` or ``as_read(CHANGES_SCHEMA)``.
         new_states: Partition → fold state to cover. States older than the previous ones are ignored.
 
     Returns:
@@ -238,7 +239,7 @@ def grown_rows(live: pa.Table, before: int, partitions: int) -> pa.Table:
     A new partition gets the settings and servers of the first one.
 
     Args:
-        live: Columns of ``STATE_SCHEMA`` (perhaps as read).
+        live: Columns of ``STATE_SCHEMA`` or ``as_read(STATE_SCHEMA)``.
         before: The old number of partitions.
         partitions: The new number of partitions.
     """

@@ -4,7 +4,8 @@ The outcome depends on the records alone, not on how they are cut into batches. 
 arrive as ``settings_changed`` events. ``state`` and ``groups`` are changed in place, because copying them for each
 record would cost more than the fold itself. An item that fails changes nothing and becomes a dead letter.
 
-The order within a record: the clocks advance, due leases expire, and then the events apply one by one.
+The order within a record: the clocks advance, due leases expire if the record is a tick, and then the events apply one
+by one.
 """
 
 from collections.abc import Sequence

@@ -1,13 +1,14 @@
 """The mass-expiry guard: if too many brokers of a cluster seem to fail at once, it holds them for a while.
 
 Many brokers rarely die together. More often, the network between them and the name servers has failed. A broker seems
-to fail in three cases. (1) No server has received a heartbeat for half its timeout; a silent server counts if it
-received the last one. (2) Its last connection was closed at a server within the last ``guard_close_window_ms`` of that
-server's observed time. (3) The guard holds it already.
+to fail in three cases. (1) At every server that is not silent, its last heartbeat is older than half of its timeout,
+and no silent server received a later one. (2) Its last connection was closed at the server at which another broker
+fails now, within the last ``guard_close_window_ms`` of that server's observed time. (3) The guard holds it already.
 
-If more than ``guard_share_percent`` of a cluster's brokers in this partition seem to fail, the guard holds all of them.
-A held broker lives for ``guard_hold_timeouts`` more timeouts after its last heartbeat, and is then removed with its own
-cause. A heartbeat, an operator or a change of settings releases it.
+If at least ``guard_min_brokers_of(partitions)`` of a cluster's brokers in this partition seem to fail, and these are
+more than ``guard_share_percent`` of them, the guard holds those that seem to fail. A held broker lives for
+``1 + guard_hold_timeouts`` timeouts after its last heartbeat, and is then removed, for example as ``expired``. A
+heartbeat, an operator, or settings that switch the guard off for its cluster release it.
 
 If many connections are closed, the first ones take effect at once, because a single closed connection is reliable
 evidence of a death. If later ones show that there are many, the guard restores the removed brokers from their last

@@ -151,8 +151,8 @@ class Gateway:
         for logged, applied in accepted:
             self.last_heartbeats.received(logged, self.observed_ms)
             partitions = self._partitions_of(logged)
-            tickets = [None] * len(partitions) if applied is None else self.view.accept(applied)
-            for partition, pending in zip(partitions, tickets, strict=True):
+            pendings = [None] * len(partitions) if applied is None else self.view.accept(applied)
+            for partition, pending in zip(partitions, pendings, strict=True):
                 self._logs[partition].put(Item(logged, pending, next(self._numbers), change))
 
     def _partitions_of(self, event: AcceptedEvent) -> Sequence[int]:

@@ -219,7 +219,7 @@ class PartitionLog:
         self._publish_all(self.unpublished.to_publish())
 
     def acked(self, records: list[Acked]) -> None:
-        """Settle the tickets and changes of records that are in the log."""
+        """Give pending entries the positions of their records in the log, and complete the changes that waited."""
         view = self._parts.view
         is_covered = False
         changes: list[Change] = []

@@ -45,7 +45,8 @@ class GatewayLimits:
 class Item(NamedTuple):
     """An event that will be published to one partition.
 
-    Its ticket ``pending`` is settled when the event is in the log. ``number`` counts events in the order of acceptance.
+    ``pending`` is its entry in the view, which gets a position when the event is in the log; None if the event does not
+    change the view. ``number`` counts events in the order of acceptance.
     """
 
     event: AcceptedEvent
@@ -158,7 +159,7 @@ class OutageBuffer:
             # Such a heartbeat never creates a broker, so the previous event contains more information.
             return [item.pending] if item.pending else []
         if before and item.pending is None:
-            item = item._replace(pending=_inherited_ticket(before[-1], event))
+            item = item._replace(pending=_inherited_pending(before[-1], event))
         registration = before[:1] if before and isinstance(before[0].event, BrokerRegistered) else ()
         after = (item,) if isinstance(event, BrokerRegistered) else (*registration, item)
         self._latest[event.lease_key] = after
@@ -193,10 +194,10 @@ class OutageBuffer:
                 self._changes.pop(item.number, None)
 
 
-def _inherited_ticket(before: Item, event: AcceptedEvent) -> Pending | None:
-    """Return the ticket of an unchanged registration, for a later event that changed nothing in the view.
+def _inherited_pending(before: Item, event: AcceptedEvent) -> Pending | None:
+    """Return ``pending`` of an unchanged registration, for a later event that changed nothing in the view.
 
-    Only that ticket keeps the broker in the view. Without it, an unregistration that the fold processes late would
+    Only that entry keeps the broker in the view. Without it, an unregistration that the fold processes late would
     remove the broker from the view. Its heartbeats would then be unknown until the fold has the registration.
     """
     is_same = isinstance(before.event, BrokerHeartbeat) and before.event.proof is Proof.REGISTRATION

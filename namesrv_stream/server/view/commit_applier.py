@@ -143,7 +143,10 @@ _HISTORY_READ_MS: Final = 30_000
 
 
 async def search_missed_tables(settings: Settings, tables: TableStatus) -> None:
-    """If this server has found no tables, check once whether the job has committed; then the server has missed them."""
+    """If this server has found no tables, check once whether the log shows commits of the job.
+
+    If it does, the server has missed the tables: set ``missed_in`` and log an error.
+    """
     if tables.version >= 0 or tables.missed_in or tables.failure():
         return
     try:

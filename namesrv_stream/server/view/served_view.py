@@ -49,10 +49,10 @@ class ServedView:
         return all(servers.get((p, server_id), (0, ""))[0] == epoch for p in range(partitions))
 
     def accept(self, event: AcceptedEvent) -> list[Pending]:
-        """Apply an event immediately. Return its tickets, one for every partition it goes to."""
-        tickets = self._server.view.accept(event)
+        """Apply an event immediately. Return its pending entries, one for every partition it goes to."""
+        pendings = self._server.view.accept(event)
         self._follow(event)
-        return tickets
+        return pendings
 
     def closed(self, key: LeaseKey, connection: Holder) -> None:
         """Record that a broker's connection to this server is closed: this server receives no heartbeats of it now."""

@@ -140,7 +140,10 @@ class _Job:
         os._exit(0)
 
     def _write(self, batch: DataFrame, batch_id: int) -> None:
-        """Write a batch, on its thread. Spark keeps only the text of an exception, so it is recorded here."""
+        """Write a batch, on a thread of Python.
+
+        Spark keeps only the text of an exception, so errors are recorded here.
+        """
         assert self._sink is not None
         if self._failure is not None:
             raise self._failure  # a commit could hide that Kafka has lost records
@@ -178,7 +181,7 @@ class _Job:
         self._ended.set()
 
     def _on_batch(self, batch: FoldedBatch) -> None:
-        """Handle the end of a batch, on the thread of the batch."""
+        """Handle the end of a batch, on the thread of ``_write``."""
         if not self._has_batch:
             self._has_batch = True
             write_run_file(self._settings.data.run_dir / RUN_FILE, {})

@@ -1,7 +1,7 @@
-"""Data files: written once, named after their content, and verified at each read.
+"""Data files. This writer names them after their content, and readers verify them.
 
-The name contains a hash of the content, so a reader detects every altered byte. The table's log lists each file with
-the lowest and highest values of four columns, by which readers skip files.
+The name contains a hash of the content, so a reader detects every altered byte. Other writers' files are not verified.
+The table's log lists each file with the lowest and highest values of four columns, by which readers skip files.
 """
 
 import json
@@ -188,13 +188,13 @@ def write_content(table: Storage, content: bytes, listed: DataFile) -> DataFile:
 
 
 def read_content(table: Storage, path: str) -> bytes:
-    """Return the verified bytes of a data file.
+    """Return the bytes of a data file, verified if its name contains their hash.
 
     Args:
         path: Path of the file, as in the table's log.
 
     Raises:
-        TableDamaged: The file is missing, truncated or altered.
+        TableDamaged: The file is missing, or its content does not have the hash in its name.
         StoreUnreachable: The object store does not answer.
     """
     name = unquote(path)

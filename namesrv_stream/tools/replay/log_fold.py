@@ -99,7 +99,7 @@ class LogFold:
         state: State of the fold after the last record.
         records: Number of folded records.
         dead_letters: Number of items or whole records that could not be folded.
-        place: The next offset.
+        place: How far the partition is folded: the next offset, and the fingerprint of the record before it.
     """
 
     def __init__(self, start: FoldStart) -> None:

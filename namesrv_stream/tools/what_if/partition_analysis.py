@@ -105,7 +105,7 @@ class PartitionAnalysis:
     are removed from registrations, so that many folds cost little more than one.
 
     Attributes:
-        tally: Result of the silences that some run ended and that are over.
+        tally: Result of the silences during which some run ended the broker, and that are over.
         silences: The other silences.
         gaps: Lengths of the silences of live brokers.
         timeouts: Broker process → the timeout that it requests; None for the default.
@@ -128,7 +128,7 @@ class PartitionAnalysis:
             overrides: The overrides of the runs after the first.
             settings: The settings in force at the start of the analysed log.
             elsewhere: Registrations of brokers that may have registered before that.
-            on_over: Called with every silence that some run ended, once it is over.
+            on_over: Called with every silence during which some run ended the broker, once the silence is over.
         """
         self.tally = SilenceTally()
         self.silences = SilenceWatch(self._over)

@@ -222,7 +222,7 @@ async def test_a_long_outage_does_not_fill_the_view() -> None:
     assert len(rig.view.table.group("broker-a").topics) == 51
 
 
-async def test_all_tickets_of_an_outage_are_settled_by_their_commit() -> None:
+async def test_all_pending_entries_of_an_outage_are_settled_by_their_commit() -> None:
     rig = Rig()
     rig.talk()
     broker = rig.connect()
@@ -237,7 +237,7 @@ async def test_all_tickets_of_an_outage_are_settled_by_their_commit() -> None:
     assert rig.view.pending_count == 0
 
 
-async def test_a_ticket_is_settled_by_its_own_record_only() -> None:
+async def test_a_pending_entry_is_settled_by_its_own_record_only() -> None:
     """Else another broker's record would end it, and the broker would vanish until its own commit."""
     rig = Rig()
     rig.talk()
@@ -254,7 +254,7 @@ async def test_a_ticket_is_settled_by_its_own_record_only() -> None:
     assert [i.pending.position for r in records for i in r.items if i.pending] == [(0, 2), (0, 3)]
 
 
-async def test_an_acknowledgement_behind_its_commit_settles_the_ticket() -> None:
+async def test_an_acknowledgement_behind_its_commit_settles_the_pending_entry() -> None:
     rig = Rig()
     rig.talk()
     rig.ask(rig.connect(), a_registration_request())

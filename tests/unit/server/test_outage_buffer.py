@@ -69,7 +69,7 @@ def test_the_latest_of_a_broker_is_kept_with_its_registration(
     assert events(buffer_of(*came)) == list(kept)
 
 
-def test_an_unchanged_registration_stays_in_the_view_by_the_ticket_of_the_one_before() -> None:
+def test_an_unchanged_registration_stays_in_the_view_by_the_pending_entry_of_the_one_before() -> None:
     buffer, first = OutageBuffer(), item(UNCHANGED)
     buffer.add(first)
     assert buffer.add(Item(UNCHANGED, None, 2)) == []
@@ -77,14 +77,14 @@ def test_an_unchanged_registration_stays_in_the_view_by_the_ticket_of_the_one_be
     assert (last.pending, last.number) == (first.pending, 2)
 
 
-def test_the_ticket_of_a_registration_is_none_of_the_goodbye_behind_it() -> None:
+def test_the_pending_entry_of_a_registration_is_not_that_of_a_later_unregistration() -> None:
     buffer, first, end = OutageBuffer(), item(UNCHANGED), item(END)
     buffer.add(first)
     assert buffer.add(end) == [first.pending]
     assert buffer.add(item(UNCHANGED)) == [end.pending]
 
 
-def test_tickets_of_what_will_never_be_published_come_back() -> None:
+def test_pending_entries_that_will_never_be_published_are_returned() -> None:
     buffer, first, life, end = OutageBuffer(), item(REGISTERED), item(UNCHANGED), item(END)
     newer = item(registered(digest="2"))
     assert [buffer.add(each) for each in (first, life, end)] == [[], [], [life.pending]]

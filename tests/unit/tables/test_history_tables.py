@@ -92,7 +92,7 @@ def test_rows_of_version_0_1_0_become_the_archive_and_its_tables_are_moved_aside
 
 def test_error_before_the_migration_names_its_command(tmp_path: Path) -> None:
     tables = _former(tmp_path, _a_life())
-    with pytest.raises(NotInHistory, match=r"of an older release; `namesrv-stream history-job --once` converts it"):
+    with pytest.raises(NotInHistory, match=r"`namesrv-stream history-job --once` converts it"):
         Past(tables.settings)
 
 
