@@ -79,10 +79,10 @@ class ServedView:
         memory, server_id = self._server.memory, self._identity.server_id
         expired: list[tuple[LeaseKey, Holder]] = []
         holders: dict[LeaseKey, Holder | None] = {}
-        is_setting = False
+        wanted, is_setting = set[LeaseKey](), False
         for change in changes:
             if change.kind == ChangeKind.REGISTRATION_WANTED and change.server_id == server_id:
-                memory.wanted.add(lease_key(change))
+                wanted.add(lease_key(change))
             elif change.kind == ChangeKind.SETTING:
                 is_setting = True
             elif change.kind == ChangeKind.BROKER_LIVE and change.gone:
@@ -98,6 +98,8 @@ class ServedView:
         self._refresh_views()
         if is_setting:
             memory.settled.clear()
+        # The next registration of a broker that is not in the view is logged in full anyway.
+        memory.wanted = {key for key in memory.wanted | wanted if self.live(key) is not None}
         for key, holder in expired:
             if holder.server_epoch == self._identity.server_epoch and not self.is_held(key, holder):
                 self._on_expired(holder.connection_id)
@@ -113,7 +115,7 @@ class ServedView:
         self._refresh_views()
         memory = self._server.memory
         memory.settled.clear()  # valid only for group objects that no longer exist
-        for key in [k for k in memory.full_due_ms if self.live(k) is None]:
+        for key in [k for k in {*memory.full_due_ms, *memory.wanted, *memory.closed} if self.live(k) is None]:
             memory.forget(key)  # removed by rows that this server never received
 
     def reconfigure(self, changes: OptionChanges) -> None:

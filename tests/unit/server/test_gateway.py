@@ -559,14 +559,34 @@ async def test_stop_that_kafka_does_not_acknowledge_ends() -> None:
     assert not rig.gateway.is_connected
 
 
+def _wanted(*servers: tuple[str, str]) -> list[RouteChange]:
+    return [
+        RouteChange(0, 0, 0, 0, ChangeKind.REGISTRATION_WANTED, False, "x", None, "c0", name, MASTER, server_id=server)
+        for name, server in servers
+    ]
+
+
 async def test_wanted_registrations_of_this_server_only_are_logged_in_full() -> None:
     rig = Rig()
-    rows = [
-        RouteChange(0, 0, 0, 0, ChangeKind.REGISTRATION_WANTED, False, "x", None, "c0", name, MASTER, server_id=server)
-        for name, server in (("broker-a", "s1"), ("broker-b", "s2"))
-    ]
-    rig.served.committed(rows, {0: 1})
+    rig.talk()
+    for name in ("broker-a", "broker-b"):
+        rig.ask(rig.connect(), a_registration_request(broker_name=name))
+    rig.served.committed(_wanted(("broker-a", "s1"), ("broker-b", "s2")), {0: 1})
     assert rig.server.memory.wanted == {KEY}
+
+
+async def test_wanted_registrations_of_gone_brokers_are_not_remembered() -> None:
+    rig = Rig()
+    rig.talk()
+    rig.served.committed(_wanted(("broker-b", "s1")), {0: 1})
+    assert not rig.server.memory.wanted  # the fold read an old heartbeat, and this broker does not exist any more
+    rig.ask(rig.connect(), a_registration_request())
+    rig.served.committed(_wanted(("broker-a", "s1")), {0: 2})
+    assert rig.server.memory.wanted == {KEY}
+    await turn()
+    rig.publisher.ack()
+    rig.served.reloaded(RouteTable(), {0: 99})
+    assert not rig.server.memory.wanted
 
 
 async def test_a_reload_forgets_what_was_remembered_of_gone_brokers() -> None:
