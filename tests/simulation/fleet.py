@@ -194,7 +194,10 @@ class Life:
         self.death, self.ended = death, self._fleet.world.scheduler.now
         calm = self._fleet.world.calm_for(self.slot.broker_name)
         self.is_evident = (
-            death is not Death.SILENT and calm is not None and calm + self._fleet.world.slack <= self.ended
+            death is not Death.SILENT
+            and calm is not None
+            and calm + self._fleet.world.slack <= self.ended
+            and all(self.links[part.name].epoch == part.since for part in self._fleet.world.servers)
         )
         self._fleet.world.scheduler.trace(f"broker {self.slot.number} dies {death.name}")
         for task in self._tasks:

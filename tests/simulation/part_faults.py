@@ -227,6 +227,7 @@ def _restore(faults: "Faults") -> End | None:
     if faults.draws.random() < 0.7:
         job.crash()
     which = faults.draws.choice((TABLES, f"{TABLES}/route_changes"))
+    world.restored_at = {partition: world.kafka.log(partition).end for partition in range(world.plan.partitions)}
     world.disk.restore(which, {path: files for path, files in world.backup.items() if path.startswith(which)})
     return job.start
 

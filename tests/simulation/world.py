@@ -181,6 +181,7 @@ class World:
         kafka_since: Since when Kafka has had no fault; None while it has one.
         guests: Processes that should not be there: a clone of a server, or a second job.
         backup: A copy of the tables, for a restore.
+        restored_at: Partition → the end of the log when older tables were restored last.
         stalls: (part, begin, end) of all times at which a process was frozen.
     """
 
@@ -198,6 +199,7 @@ class World:
         self.guests: list[Part] = []
         self.kafka_since: int | None = 0
         self.backup: Folders | None = None
+        self.restored_at: dict[int, int] = {}
         self.stalls: list[tuple[str, int, int]] = []
         self.exits: list[tuple[int, str, int | None, BaseException | None]] = []
         self.kafka.on_append = lambda partition: self.spark.wake()
