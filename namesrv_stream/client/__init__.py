@@ -2,7 +2,7 @@
 
 ``docs/client.md`` shows how to use it. Most programs need only `Client`, `client_for` or `BlockingClient`. The client
 knows nothing of Kafka, the tables or the server; the commands on top of it are in ``client.commands``. Every package
-above ``settings`` may import it.
+of a higher layer may import it; ``tables`` and ``kafka``, in the same layer, may not (pyproject.toml).
 """
 
 from namesrv_stream.client.admin import (

@@ -30,7 +30,7 @@ class LogReader:
 
     Args:
         topic: The topic; None for the events topic.
-        timeout_ms: Time limit of everything including the close, milliseconds; None for no limit.
+        timeout_ms: Time limit of connecting, reading and closing, milliseconds; None for no limit.
 
     Raises:
         KafkaUnreachable: No Kafka broker answers.

@@ -21,7 +21,10 @@ from namesrv_stream.route.why.facts import Refusal
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """The settings of RocketMQ's NamesrvConfig that change answers, with its names and defaults."""
+    """The settings of RocketMQ's NamesrvConfig that change answers, with its names and defaults.
+
+    Only ``full_registration_interval_ms`` is our own: an unchanged registration is logged in full at least so often.
+    """
 
     support_acting_master: bool = False
     order_message_enable: bool = False

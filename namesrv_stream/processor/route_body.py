@@ -1,4 +1,7 @@
-"""Encodes the bodies of answers as fastjson writes RocketMQ's classes: with properties in alphabetical order."""
+"""Encodes the bodies of answers as fastjson writes RocketMQ's classes: with properties in alphabetical order.
+
+The legacy and the strict form are those of ``remoting.fastjson.writer``.
+"""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace

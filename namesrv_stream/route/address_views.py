@@ -136,8 +136,8 @@ class AddressView:
         listeners: Names of listeners whose clients have this view.
         networks: Networks whose clients have this view.
         keeps_unmapped: Whether clients receive an address without a mapping unchanged. Otherwise it is left out.
-        mappings: The rules for addresses that no rule names.
-        mappings_of: An address that a rule names → the rules for it.
+        mappings: The rules without ``broker_addr``, for addresses that are not in ``mappings_of``.
+        mappings_of: The ``broker_addr`` of a rule → its rules and those without ``broker_addr``, in their order.
     """
 
     name: str

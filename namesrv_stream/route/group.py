@@ -104,7 +104,7 @@ def unregister(group: BrokerGroup, key: LiveKey) -> BrokerGroup:
 
 
 def set_holder(group: BrokerGroup, key: LiveKey, server_id: str, holder: Holder) -> BrokerGroup:
-    """Return the group in which ``server_id`` receives the heartbeats of the live ``key`` over ``holder``."""
+    """Return the group in which ``server_id`` receives a live broker's heartbeats over the connection ``holder``."""
     live = group.live_brokers[key]
     if live.holders.get(server_id) == holder:
         return group

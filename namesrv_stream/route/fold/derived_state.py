@@ -99,7 +99,10 @@ def _newest_clock(states: Iterable[FoldState], server_id: str, observed_ms: int)
 def _without_brokers(
     states: Sequence[FoldState], partition: int, partitions: int, observed_ms: int, clocks: Mapping[str, ServerClock]
 ) -> FoldState:
-    """Return a partition's offset, settings and status of servers; those of the first partition if it is new."""
+    """Return a partition's state without brokers: its offset, settings and status of servers.
+
+    A new partition has offset 0, and the settings and status of the first one.
+    """
     own = states[partition] if partition < len(states) else states[0]
     servers = {}
     for server_id, newest in clocks.items():

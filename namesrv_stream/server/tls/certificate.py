@@ -105,7 +105,9 @@ class ChainFiles(NamedTuple):
 
 
 def read_certificate(tls: TlsSettings) -> Certificate:
-    """Read and check all files of ``tls``, which must have a ``cert_file``; blocks.
+    """Read and check the files of the server's own certificate, and ``trust_file`` if clients are checked; blocks.
+
+    ``tls`` must have a ``cert_file``. ``calls_context`` reads the files for the server's own calls.
 
     Raises:
         ConfigError: A file cannot be used. The message names it and the setting, but shows no content.

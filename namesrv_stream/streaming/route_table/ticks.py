@@ -1,8 +1,8 @@
 """The job's own ticks. Only brokers of direct publishers age by them.
 
-Each record causes a micro-batch. Therefore a partition gets no ticks if it has not recently had a broker of a direct
-publisher, and servers write records to it (ADR 0042). This does not change the outcome of the fold. A gap between two
-ticks counts for at most ``max_gap_ms``, and never for the age of a broker before its last heartbeat.
+Each record causes a micro-batch. Therefore a partition gets a tick only if it has recently had a broker of a direct
+publisher, or if no record of it was folded recently (ADR 0042). This does not change the outcome of the fold. A gap
+between two ticks adds at most ``max_gap_ms`` to a broker's age, and only its part after the broker's last heartbeat.
 """
 
 import logging

@@ -154,7 +154,7 @@ class Change:
 
     @property
     def changes_rows(self) -> bool:
-        """Whether it changes the rows of the table, instead of only rearranging files."""
+        """Delta's ``dataChange`` of its files: only an OPTIMIZE rearranges rows without changing them."""
         return self.operation != "OPTIMIZE"
 
 

@@ -55,7 +55,7 @@ class AgentConfig:
             registers exactly one topic.
         heartbeat_interval_ms: Time between registrations; ``registerNameServerPeriod``.
         jitter: Part of the interval that varies: 0.1 means between 90 % and 110 % of it.
-        timeout_ms: ``heartbeatTimeoutMillis``; None leaves it to the name server, as a broker without acting master.
+        timeout_ms: ``heartbeatTimeoutMillis``; None leaves it out, as a broker without acting master does.
         register_timeout_ms: Time limit for an answer; ``registerBrokerTimeoutMills``.
         unregister_timeout_ms: Time limit at the end; BrokerOuterAPI.unregisterBroker waits for 3 s.
         connect_timeout_ms: Time limit for a connection.

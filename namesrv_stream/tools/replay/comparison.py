@@ -143,7 +143,10 @@ def _part_difference(part: Part, offset: int, stored: TableContent, folded: Tabl
 
 
 def state_difference(partition: int, offset: int, stored: bytes, folded: bytes) -> Difference | None:
-    """Return the fields that differ between two encoded fold states, of lists the first items; None if none does."""
+    """Return the fields in which two encoded fold states differ; None if they are equal.
+
+    Of a list or a mapping, only the first item that differs is returned.
+    """
     if stored == folded:
         return None
     of_stored, of_folded = _state_fields(stored), _state_fields(folded)

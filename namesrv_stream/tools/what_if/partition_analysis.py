@@ -47,10 +47,10 @@ class Override:
     of_every_broker: bool = False
 
     def apply(self, settings: FoldSettings) -> FoldSettings:
-        """Return the settings to fold with.
+        """Return the settings to fold with: the log's own if there is no timeout.
 
-        The guard is off: it would hide the effect of the timeout. Registrations are kept: a broker that expires in a
-        run must be able to return, or it could expire only once.
+        With a timeout, the guard is off, because it would hide the effect of the timeout. Registrations are then kept
+        for at least a day: a broker that expires in a run must be able to return, or it could expire only once.
         """
         timeout_ms, kept_ms = self.timeout_ms, FoldSettings().registration_retention_ms
         if timeout_ms is None:

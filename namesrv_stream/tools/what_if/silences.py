@@ -140,7 +140,9 @@ class SilenceTally:
 
 
 class SilenceWatch:
-    """Combines the ends in the runs with the next signs of life, in one partition.
+    """Combines the ends of brokers in the runs with their next signs of life, in one partition.
+
+    A run is one fold of the partition: run 0 with the settings of the log, every other one with a requested timeout.
 
     Args:
         on_over: Called with every silence in which at least one run ended the broker, once the silence is over.
