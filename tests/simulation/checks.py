@@ -112,13 +112,16 @@ class Checks:
         timeout, ended, slack = life.slot.known_timeout_ms * MS, life.ended or 0, self.world.slack
         window = 130 * SECOND * self.world.plan.scale
         is_guarded = self.world.settings.liveness.guard_share_percent < 100
+        longest = timeout * (1 + _GUARD_HOLD * is_guarded) + slack
+        if any(record.at >= ended for record in self.world.kafka.lost):
+            return longest  # Kafka may have lost the record of its end
         if life.is_evident and all(link.acked for link in life.links.values()):
             near = sum(1 for o in self.fleet.lives if o.ended is not None and abs(o.ended - ended) < window)
             if near == 1 or not is_guarded:
                 return slack
         if all(self._has_unregistered(life, part) for part in self.world.servers):
             return slack
-        return timeout * (1 + _GUARD_HOLD * is_guarded) + slack
+        return longest
 
     def _has_unregistered(self, life: Life, part: Part) -> bool:
         """Whether a server has acknowledged a broker's unregistration, and has not ended since."""
