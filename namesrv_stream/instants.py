@@ -150,6 +150,19 @@ def iso_instant(at_ms: int) -> str:
     return instant(at_ms, with_ms=True).replace(" ", "T")
 
 
+def parse_wait_ms(text: str) -> int:
+    """Parse a duration of 1 s to 24 h; the result is in milliseconds.
+
+    Raises:
+        ValueError: It is not a duration, or too short or too long.
+    """
+    ms = parse_duration_ms(text)
+    if not 1_000 <= ms <= 86_400_000:
+        unit = " (a number without a unit is in milliseconds)" if text.strip().isdecimal() else ""
+        raise ValueError(f"{text.strip()} is not between 1 s and 24 h{unit}")
+    return ms
+
+
 def duration(ms: float) -> str:
     """Return a duration as text: ``850 ms``, ``12.3 s``, ``4 min 05 s``, ``3 h 12 min``, ``2 d 07 h``."""
     if ms < 1_000:

@@ -72,6 +72,12 @@ def starting_parts(run_dir: Path) -> dict[str, dict[str, str | int]]:
     return {part: fields for part, fields in running_parts(run_dir / STARTING).items() if part not in ready}
 
 
+def is_up_running(run_dir: Path) -> bool:
+    """Return whether ``up`` runs on a data directory."""
+    fields = _read(run_dir / PORTS_FILE)
+    return fields is not None and is_writer_alive(fields)
+
+
 PartState = Literal["ready", "starting", "absent"]
 
 
@@ -96,8 +102,8 @@ def installed_settings(conf: Path | None, flags: Iterable[Flag]) -> LoadedSettin
     if conf is not None:
         return loaded
     data = loaded.settings.data
-    effective, up = data.run_dir / EFFECTIVE_FILE, _read(data.run_dir / PORTS_FILE)
-    if up is not None and is_writer_alive(up) and effective.exists():
+    effective = data.run_dir / EFFECTIVE_FILE
+    if is_up_running(data.run_dir) and effective.exists():
         # A moved directory is where it was found, not where its settings say.
         running = load_settings(effective, flags=[Flag("--data-dir", "data.dir", str(data.dir)), *flags])
         return replace(running, sources=_without_defaults(running, str(effective)))
@@ -153,8 +159,7 @@ def refuse_other_installation(settings: Settings, section: str, address: str) ->
     """
     data = settings.data
     is_default = getattr(settings, section).listen_port == getattr(Settings(), section).listen_port
-    up = _read(data.run_dir / PORTS_FILE)
-    runs = bool(running_parts(data.run_dir)) or (up is not None and is_writer_alive(up))
+    runs = bool(running_parts(data.run_dir)) or is_up_running(data.run_dir)
     if runs or not is_default or data.tables or not data.tables_dir.is_dir():
         return
     host, _, port = address.rpartition(":")
@@ -298,10 +303,12 @@ def late_history(settings: Settings, newest_ms: int, now_ms: int) -> str:
         newest_ms: The end of their data, epoch milliseconds; 0 if there is none.
         now_ms: This machine's clock, epoch milliseconds.
     """
-    parts, late_after_ms = running_parts(settings.data.run_dir), settings.history.late_after_ms
-    absent = _NOT_READY[part_state(settings.data.run_dir, "history-job")]
+    run_dir, late_after_ms = settings.data.run_dir, settings.history.late_after_ms
+    parts, state = running_parts(run_dir), part_state(run_dir, "history-job")
+    is_awaited = state == "absent" and "job" not in parts and is_up_running(run_dir)
+    absent = "`up` starts its process after the job" if is_awaited else _NOT_READY[state]
     if "job" in parts:  # otherwise it may run elsewhere
-        since_ms = round((settings.data.run_dir / "job.json").stat().st_mtime * 1_000)
+        since_ms = round((run_dir / "job.json").stat().st_mtime * 1_000)
         if now_ms - max(since_ms, newest_ms) > late_after_ms:
             return absent or "its process does not write"
     if parts and newest_ms and now_ms - newest_ms > max(HISTORY_BEHIND_MS, late_after_ms):

@@ -212,7 +212,7 @@ def find_start_point(
 
     Raises:
         LogTruncated: Kafka does not have the next record.
-        StateMissing: There is no state, and neither log nor rows reach back to the beginning.
+        StateMissing: No state is recent enough for the log, and neither log nor rows reach back to the beginning.
         StateFromNewerVersion: A newer version of the program has written the state.
     """
     offsets: dict[int, int] = {}
@@ -229,8 +229,10 @@ def find_start_point(
             offsets[partition] = earliest  # nothing was ever folded
         else:
             raise StateMissing(partition, covered, earliest)
+        if offsets[partition] < earliest <= covered:
+            raise StateMissing(partition, covered, earliest)  # the rows up to there exist, so nothing is lost
         if not earliest <= offsets[partition] <= end:
-            raise LogTruncated(partition, offsets[partition], earliest, end)
+            raise LogTruncated(partition, covered, earliest, end)
     return StartPoint(offsets, initial)
 
 

@@ -149,6 +149,13 @@ def _against(log: InspectedLog, topic_id: str, rows: TableRows) -> Iterator[Find
         text = f"Kafka has lost records that were folded: {_places(rows.next_offsets, ahead)}"
         yield fault(area, text, "restore its log; or stop the job and run `namesrv-stream rebuild --accept-loss`")
         return
+    states = {p: state.next_offset for p, state in rows.state.fold_states.items()}
+    needed = {p: first for p, first in log.earliest.items() if states.get(p, first) < first}
+    if needed:
+        text = f"Kafka removed records that the job needs at its start: {_places(states, needed)} in {ROUTE_STATE}"
+        remedy = "nothing is lost; a running job writes a state every minute; otherwise run `namesrv-stream rebuild`"
+        yield warning(area, text, remedy)
+        return
     behind = sum(end - rows.next_offsets.get(p, 0) for p, end in log.end.items())
     if behind > _BEHIND_RECORDS:
         text = f"{counted(behind, 'record')} are not folded yet"

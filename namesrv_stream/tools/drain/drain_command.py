@@ -9,7 +9,7 @@ from typer.exceptions import Exit
 from namesrv_stream.client.commands.query_options import JsonOption, Target, name_server_command
 from namesrv_stream.client.name_servers import NameServers
 from namesrv_stream.errors import ConfigError
-from namesrv_stream.instants import COMMAND_LINE, duration, parse_duration_ms
+from namesrv_stream.instants import COMMAND_LINE, duration, parse_wait_ms
 from namesrv_stream.tools.drain.broker_routes import BrokerRoutes
 from namesrv_stream.tools.drain.drain_run import DrainRun, Limits, Progress
 from namesrv_stream.tools.drain.drain_state import POLLS, DrainState, Step
@@ -84,12 +84,9 @@ def _limits(texts: Mapping[str, str | None], *, is_undo: bool) -> Limits:
     parsed: list[int] = []
     for flag, text in texts.items():
         try:
-            ms = parse_duration_ms(text or _DEFAULTS[flag])
+            parsed.append(parse_wait_ms(text or _DEFAULTS[flag]))
         except ValueError as error:
             raise ConfigError(COMMAND_LINE, flag, str(error)) from None
-        if not 1_000 <= ms <= 86_400_000:
-            raise ConfigError(COMMAND_LINE, flag, f"{text} is not between 1 s and 24 h")
-        parsed.append(ms)
     limits = Limits(*parsed)
     least_ms = max(POLLS * limits.poll_interval_ms, limits.quiet_ms)
     if not is_undo and limits.timeout_ms <= least_ms:

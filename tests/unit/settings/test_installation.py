@@ -201,6 +201,17 @@ def test_a_late_history_says_whether_its_process_runs(file: str, text: str, tmp_
     assert late_history(settings, 1, 2 * HISTORY_BEHIND_MS) == f"it is behind: {text}"
 
 
+def test_a_late_history_is_awaited_while_up_waits_for_the_job(tmp_path: Path, pid: int) -> None:
+    settings = load_settings(environ={}, flags=[Flag("test", "data.dir", str(tmp_path))]).settings
+    (tmp_path / "run").mkdir()
+    for name in ("serve.json", "ports.json"):
+        (tmp_path / "run" / name).write_text(json.dumps({"pid": pid}))
+    expected = "it is behind: `up` starts its process after the job"
+    assert late_history(settings, 1, 2 * HISTORY_BEHIND_MS) == expected
+    (tmp_path / "run" / "job.json").write_text(json.dumps({"pid": pid}))
+    assert "no history-job runs" in late_history(settings, 1, 2 * HISTORY_BEHIND_MS)
+
+
 def test_a_history_is_not_late_while_nothing_runs(tmp_path: Path) -> None:
     settings = load_settings(environ={}, flags=[Flag("test", "data.dir", str(tmp_path))]).settings
     assert late_history(settings, 1, 2 * HISTORY_BEHIND_MS) == ""

@@ -96,6 +96,18 @@ def test_a_record_that_kafka_does_not_have_is_refused(tmp_path: Path, earliest: 
     assert refused.value.exit_code == 2
 
 
+def test_folded_records_that_kafka_has_removed_are_not_a_loss(tmp_path: Path) -> None:
+    """``rebuild`` computes a state from the rows, so the error must not ask for ``--accept-loss``."""
+    tables = TablesOfLog(tmp_path)
+    _register(tables, 0)
+    tables.compact()
+    _register(tables, 1)
+    with pytest.raises(StateMissing, match="namesrv-stream rebuild"):
+        _start(tables, _extent(2, 500))
+    with pytest.raises(LogTruncated, match="offset 2 must be folded next"):
+        _start(tables, _extent(3, 500))
+
+
 def test_a_state_of_a_newer_program_is_refused_with_the_way_out(tmp_path: Path) -> None:
     tables = TablesOfLog(tmp_path)
     _register(tables, 0)

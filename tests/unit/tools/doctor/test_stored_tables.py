@@ -167,6 +167,18 @@ def test_records_removed_before_they_were_folded_are_a_fault(tables: TablesOfLog
     assert f"partition 0 is folded to {tables.log.state.next_offset}, Kafka's is 500" in _fault(tables, log).text
 
 
+def test_folded_records_that_kafka_has_removed_are_a_warning_if_no_state_covers_them(tables: TablesOfLog) -> None:
+    covered = tables.log.state.next_offset
+    tables.log.register(a_registration(broker_name="broker-z"))
+    tables.commit()
+    log = _log(tables, earliest={0: covered + 1})
+    found = _examined(tables.settings, log)[-1]
+    assert found.grade is Grade.WARNING
+    assert f"partition 0 is folded to {covered}, Kafka's is {covered + 1} in route_state" in found.text
+    tables.compact()
+    assert {f.grade for f in _examined(tables.settings, log)} == {Grade.FINE}
+
+
 def test_records_that_kafka_lost_are_a_fault(tables: TablesOfLog) -> None:
     assert "Kafka has lost records" in _fault(tables, _log(tables, end={0: 0})).text
 
