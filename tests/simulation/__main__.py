@@ -11,7 +11,7 @@ from contextlib import ExitStack
 from multiprocessing import get_context
 from typing import Final
 
-from tests.simulation.simulation import Outcome, Shape, attempt, simulate
+from tests.simulation.simulation import Outcome, Shape, attempt, end_with_parent, simulate
 
 #: Number of seeds between two lines about the progress.
 _PROGRESS: Final = 50
@@ -44,7 +44,7 @@ def main() -> int:
 def run_all(seeds: range, shape: Shape, processes: int, minutes: float = float("inf")) -> Iterator[Outcome]:
     """Run seeds on several processes, and yield the outcomes in order. Begin none after some minutes."""
     end = time.monotonic() + 60 * minutes
-    with ProcessPoolExecutor(processes, get_context("spawn")) as pool:
+    with ProcessPoolExecutor(processes, get_context("spawn"), end_with_parent) as pool:
         running = deque[Future[Outcome]]()
         for seed in seeds:
             if len(running) == 8 * processes:
