@@ -130,7 +130,7 @@ AUDIT_PLANTS: Final = (
     Plant(
         "M5 a second server with the same id is not refused",
         "server.start.identity:find_rival",
-        "if not earlier.ticks:",
+        "if not earlier.times:",
         "if True:",
         ("server with the same id",),
     ),

@@ -10,7 +10,7 @@ Of two servers with the same ``server_id``, the one that started later stops. Th
 closed connection of one would remove a broker whose heartbeats the other receives. So a server searches for another
 server with its id, a rival, before it writes anything. It repeats this once a minute, because both may have started
 together, or one was without Kafka. Records of an earlier start of the same server can reach the log late, but all at
-once. So a rival counts only if it ticks again during the search.
+once. So a rival counts only if it writes records at different times during the search.
 """
 
 import asyncio
@@ -30,7 +30,7 @@ from namesrv_stream.kafka import LogReader
 from namesrv_stream.kafka.log_reader import check_log
 from namesrv_stream.logs import safe
 from namesrv_stream.route.event_json import decode_record
-from namesrv_stream.route.events import ServerStopped, Tick
+from namesrv_stream.route.events import ServerStopped
 from namesrv_stream.route.fold.folded_log import FoldedLog
 from namesrv_stream.route.fold.step import Record
 from namesrv_stream.settings import Settings
@@ -128,9 +128,10 @@ class LogGuard:
         return end
 
 
-#: Every server writes its ticks to every partition, so watching one partition suffices.
+#: Every server writes its ticks to every partition, so watching one partition suffices. While a server decodes large
+#: registrations, it withholds ticks, so other records count as well.
 _PARTITION: Final = 0
-#: A server without a tick for this number of tick intervals before the end of the log is not writing to it.
+#: A server without a record for this number of tick intervals before the end of the log is not writing to it.
 _RECENT_TICKS: Final = 10
 #: Number of tick intervals for which the log is watched if a server with this id wrote to it recently.
 _WATCHED_TICKS: Final = 4
@@ -138,15 +139,16 @@ _POLL_S: Final = 0.1
 _SEARCH_EVERY_S: Final = 60.0
 
 
-class RivalTicks:
-    """Collects the ticks of other starts with the same server id.
+class RivalRecords:
+    """Collects the records of other starts with the same server id.
 
     Attributes:
-        ticks: Epoch of a start → LogAppendTimes of its ticks; without starts that have logged their stop.
+        times: Epoch of a start → LogAppendTimes of its first and its newest record; without starts that have logged
+            their stop.
     """
 
     def __init__(self, identity: Identity) -> None:
-        self.ticks: dict[int, list[int]] = {}
+        self.times: dict[int, tuple[int, int]] = {}
         self._identity = identity
         self._needle = orjson.dumps(identity.server_id)
 
@@ -159,14 +161,15 @@ class RivalTicks:
         except EventDecodeError:
             return  # the job writes it to the dead-letter topic
         for event in events:
-            if isinstance(event, Tick | ServerStopped) and event.origin.server_id == self._identity.server_id:
-                epoch = event.origin.server_epoch
-                if epoch == self._identity.server_epoch:
-                    continue
-                if isinstance(event, Tick):
-                    self.ticks.setdefault(epoch, []).append(record.at_ms)
-                else:
-                    self.ticks.pop(epoch, None)
+            if isinstance(event, EventDecodeError) or event.origin.server_id != self._identity.server_id:
+                continue
+            epoch = event.origin.server_epoch
+            if epoch == self._identity.server_epoch:
+                continue
+            if isinstance(event, ServerStopped):
+                self.times.pop(epoch, None)
+            else:
+                self.times[epoch] = (self.times.get(epoch, (record.at_ms, 0))[0], record.at_ms)
 
 
 def find_rival(settings: Settings, identity: Identity) -> int | None:
@@ -180,14 +183,14 @@ def find_rival(settings: Settings, identity: Identity) -> int | None:
     """
     interval_ms = settings.liveness.tick_interval_ms
     with LogReader(settings) as reader:
-        earlier, meanwhile = RivalTicks(identity), RivalTicks(identity)
+        earlier, meanwhile = RivalRecords(identity), RivalRecords(identity)
         first, end = reader.extent(_PARTITION)
         last = next(_read(reader, max(first, end - 1), end), None)
         if last is not None:
             begin = reader.offset_at(_PARTITION, last.at_ms - _RECENT_TICKS * interval_ms)
             for record in _read(reader, end if begin is None else begin, end):
                 earlier.take(record)
-        if not earlier.ticks:
+        if not earlier.times:
             return None
         until = time.monotonic() + _WATCHED_TICKS * interval_ms / 1000
         while time.monotonic() < until:
@@ -195,8 +198,8 @@ def find_rival(settings: Settings, identity: Identity) -> int | None:
             begin, end = end, reader.extent(_PARTITION)[1]
             for record in _read(reader, begin, end):
                 meanwhile.take(record)
-            for epoch, ticks in meanwhile.ticks.items():
-                if ticks[-1] - ticks[0] >= interval_ms // 2:
+            for epoch, (first_ms, newest_ms) in meanwhile.times.items():
+                if newest_ms - first_ms >= interval_ms // 2:
                     return epoch
     return None
 
