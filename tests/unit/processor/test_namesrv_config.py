@@ -85,7 +85,7 @@ def test_all_keys_of_the_java_server_are_shown_in_its_order() -> None:
     assert list(shown(Exchange())) == JAVAS_KEYS
 
 
-def test_defaults_are_rocketmqs_and_no_path_is_told() -> None:
+def test_defaults_are_those_of_rocketmq_and_paths_are_empty() -> None:
     config = shown(Exchange())
 
     assert (config["listenPort"], config["serverChannelMaxIdleTimeSeconds"], config["productEnvName"]) == (
@@ -96,7 +96,7 @@ def test_defaults_are_rocketmqs_and_no_path_is_told() -> None:
     assert [config[key] for key in ("rocketmqHome", "kvConfigPath", "configStorePath")] == ["", "", ""]
 
 
-def test_what_was_configured_is_shown() -> None:
+def test_configured_values_are_shown() -> None:
     server = Exchange(Options(support_acting_master=True, wait_seconds_for_service=7))
     server.server.config = {"listenPort": "10911", "deleteTopicWithBrokerRegistration": "true"}
 
@@ -106,7 +106,7 @@ def test_what_was_configured_is_shown() -> None:
     assert config["deleteTopicWithBrokerRegistration"] == "true"
 
 
-def test_what_the_log_says_of_a_setting_counts_more_than_the_configuration() -> None:
+def test_a_setting_in_the_log_has_priority_over_the_configuration() -> None:
     server = Exchange()
     server.server.config = {"deleteTopicWithBrokerRegistration": "true"}
     server.view.table.replace_settings(0, {("effective", "delete_topic_with_broker_registration"): "false"})
@@ -117,7 +117,7 @@ def test_what_the_log_says_of_a_setting_counts_more_than_the_configuration() -> 
 # ---- 318 ----
 
 
-def test_it_is_off_unless_configured() -> None:
+def test_updates_are_refused_unless_enabled_in_the_configuration() -> None:
     answer = update(a_server(enable_config_update=False), b"enableTopicList=false\n")
 
     assert said(answer) == (
@@ -171,7 +171,7 @@ def _flipped(value: str) -> str:
     return {"true": "false", "false": "true"}[value]
 
 
-def test_the_setting_of_the_fold_changes_through_the_log() -> None:
+def test_a_setting_of_the_fold_is_changed_through_the_log() -> None:
     server = a_server()
     server.peer = Peer("127.0.0.1", False)
 
@@ -187,7 +187,7 @@ def test_the_setting_of_the_fold_changes_through_the_log() -> None:
 
 
 @pytest.mark.parametrize("body", [None, b"", b"# nothing\n\n"])
-def test_nothing_to_change_is_a_success(body: bytes | None) -> None:
+def test_an_update_without_settings_succeeds(body: bytes | None) -> None:
     answer = update(a_server(), body)
 
     assert (said(answer), answer.options, answer.accepted) == ((ResponseCode.SUCCESS, None), {}, ())
@@ -201,7 +201,7 @@ def test_black_listed_keys_are_refused_in_javas_words_and_nothing_changes(key: s
     assert answer.options == {}
 
 
-def test_a_key_hidden_behind_escapes_is_that_key() -> None:
+def test_a_black_listed_key_with_escapes_is_refused() -> None:
     answer = update(a_server(), b"kv\\u0043onfigPath=/tmp/x\n")
 
     assert said(answer) == (ResponseCode.NO_PERMISSION, "Can not update config in black list.")
@@ -236,14 +236,14 @@ def test_any_other_key_is_refused_by_name_and_nothing_changes(key: str) -> None:
         (b"a=\\u00zz", "string2Properties error"),
     ],
 )
-def test_what_cannot_be_read_is_named_and_nothing_changes(line: bytes, remark: str) -> None:
+def test_an_invalid_value_is_named_and_nothing_changes(line: bytes, remark: str) -> None:
     answer = update(a_server(), b"orderMessageEnable=true\n" + line)
 
     assert said(answer) == (ResponseCode.SYSTEM_ERROR, remark)
     assert (answer.options, answer.accepted) == ({}, ())
 
 
-def test_no_other_option_changes() -> None:
+def test_an_update_changes_no_other_option() -> None:
     server = a_server()
     server.server.options = replace(server.server.options, full_registration_interval_ms=7)
 
