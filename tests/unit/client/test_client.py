@@ -126,7 +126,7 @@ async def test_list_of_name_servers_follows_an_address_server() -> None:
             client = Client(url, options=QUICK)
             await client.start()
             assert client.name_servers.addrs == [first.addr]
-        # The address server is gone for a moment: the old list stays.
+        # The address server is unavailable for a moment: the old list stays.
         assert await client.topic_list() == ("t",)
 
         async with an_address_server(f"HTTP/1.0 200 OK\r\n\r\n{second.addr}".encode(), port):

@@ -77,7 +77,7 @@ async def test_server_that_does_not_answer_is_skipped() -> None:
             await servers.close()
 
 
-async def test_a_refusal_is_an_answer() -> None:
+async def test_a_refusal_is_returned_as_an_answer() -> None:
     async with ScriptedNameServer(lambda request: [response_to(request, 17)]) as server:
         servers = NameServers([server.addr])
         assert (await servers.invoke(ASK)).code == 17
@@ -153,7 +153,7 @@ async def test_another_list_keeps_the_connections_to_servers_that_stay() -> None
         await servers.close()
 
 
-async def test_a_request_to_a_server_that_leaves_the_list_is_asked_of_another() -> None:
+async def test_a_request_to_a_server_that_leaves_the_list_is_sent_to_another() -> None:
     async with ScriptedNameServer(say_nothing) as a, ScriptedNameServer() as b:
         servers = NameServers([a.addr])
         call = asyncio.ensure_future(servers.invoke(ASK, 30_000))
@@ -186,7 +186,7 @@ async def test_requests_are_signed_where_there_are_credentials() -> None:
     assert fields[SIGNATURE] == sign({"AccessKey": "operator", "key": "k"}, None, "secret")
 
 
-async def test_a_server_that_leaves_the_list_during_a_round_is_an_outcome_of_its_own() -> None:
+async def test_the_outcome_of_a_server_that_leaves_the_list_during_a_round_names_the_reason() -> None:
     async with ScriptedNameServer() as stays, ScriptedNameServer() as leaves:
         servers = NameServers([stays.addr, leaves.addr])
         stays.script = say_nothing
