@@ -109,7 +109,7 @@ async def test_route_stays_cached_without_any_name_server(caplog: pytest.LogCapt
         assert (await client.route("t")).last_error is None
 
 
-async def test_missing_topic_is_found_once_it_exists() -> None:
+async def test_missing_topic_is_found_when_it_exists() -> None:
     routes = ScriptedRoutes()
     async with ScriptedNameServer(routes) as server, Client(server.addr, options=QUICK) as client:
         with pytest.raises(TopicNotExist):

@@ -84,7 +84,7 @@ async def test_a_refusal_is_returned_as_an_answer() -> None:
         await servers.close()
 
 
-async def test_error_without_any_server_names_each_with_its_reason() -> None:
+async def test_an_error_without_any_server_names_every_server_with_its_reason() -> None:
     addrs = [f"127.0.0.1:{choose_port('127.0.0.1')}" for _ in range(2)]
     servers = NameServers(addrs)
     with pytest.raises(NameServersUnreachable) as caught:
@@ -176,7 +176,7 @@ async def test_close_ends_requests_under_way_and_leaves_nothing() -> None:
     assert asyncio.all_tasks() == {asyncio.current_task()}
 
 
-async def test_requests_are_signed_where_there_are_credentials() -> None:
+async def test_requests_are_signed_if_there_are_credentials() -> None:
     async with ScriptedNameServer() as server:
         servers = NameServers([server.addr], credentials=AclCredentials("operator", "secret"))
         await servers.invoke(RemotingCommand(100, ext_fields={"key": "k"}))

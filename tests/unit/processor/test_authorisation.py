@@ -163,7 +163,7 @@ def test_an_invalid_signature_is_refused_and_the_remark_contains_no_secret(reque
 
 
 @pytest.mark.parametrize(
-    ("fields", "said", "logged"),
+    ("fields", "remark", "logged"),
     [
         (FIELDS, "it is not signed", "it is not signed"),
         (
@@ -179,14 +179,14 @@ def test_an_invalid_signature_is_refused_and_the_remark_contains_no_secret(reque
     ],
 )
 def test_the_log_names_the_account_of_an_invalid_signature_and_the_answer_does_not(
-    fields: dict[str, str], said: str, logged: str
+    fields: dict[str, str], remark: str, logged: str
 ) -> None:
     server = Exchange()
     server.peer = UNTRUSTED
     server.server.access = Access(accounts={"operator": "12345678"})
     answer = server.send(replace(a_request(), ext_fields=fields))
 
-    assert (answer.response.remark or "").endswith(f"; {said}")
+    assert (answer.response.remark or "").endswith(f"; {remark}")
     assert answer.refusal.endswith(f": {logged}")
 
 

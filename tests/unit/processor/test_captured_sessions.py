@@ -33,7 +33,7 @@ class Played(NamedTuple):
 
     @property
     def differs(self) -> bool:
-        return said(self.ours) != said(self.java)
+        return content_of(self.ours) != content_of(self.java)
 
 
 @cache
@@ -64,7 +64,7 @@ def played() -> tuple[Played, ...]:
     return tuple(result)
 
 
-def said(answer: RemotingCommand) -> tuple[object, ...]:
+def content_of(answer: RemotingCommand) -> tuple[object, ...]:
     return (answer.code, answer.remark, answer.ext_fields, unordered(answer.body))
 
 

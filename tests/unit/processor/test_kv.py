@@ -14,7 +14,7 @@ def ask(server: Exchange, code: RequestCode, **fields: str) -> Answer:
     return server.send(RemotingCommand(code, opaque=5, ext_fields=fields))
 
 
-def said(answer: Answer) -> tuple[int, str | None, object, bytes | None]:
+def content_of(answer: Answer) -> tuple[int, str | None, object, bytes | None]:
     response = answer.response
     return response.code, response.remark, response.ext_fields, response.body
 
@@ -22,10 +22,10 @@ def said(answer: Answer) -> tuple[int, str | None, object, bytes | None]:
 def test_a_stored_entry_can_be_read_and_listed() -> None:
     server = Exchange()
 
-    assert said(ask(server, PUT, namespace="ns", key="k", value="v")) == (ResponseCode.SUCCESS, None, None, None)
+    assert content_of(ask(server, PUT, namespace="ns", key="k", value="v")) == (ResponseCode.SUCCESS, None, None, None)
 
-    assert said(ask(server, GET, namespace="ns", key="k")) == (ResponseCode.SUCCESS, None, {"value": "v"}, None)
-    assert said(ask(server, LIST, namespace="ns")) == (ResponseCode.SUCCESS, None, None, b'{"table":{"k":"v"}}')
+    assert content_of(ask(server, GET, namespace="ns", key="k")) == (ResponseCode.SUCCESS, None, {"value": "v"}, None)
+    assert content_of(ask(server, LIST, namespace="ns")) == (ResponseCode.SUCCESS, None, None, b'{"table":{"k":"v"}}')
 
 
 def test_a_stored_entry_is_logged_before_its_answer() -> None:
@@ -39,7 +39,7 @@ def test_empty_namespaces_keys_and_values_are_valid() -> None:
     server = Exchange()
     ask(server, PUT, namespace="", key="", value="")
 
-    assert said(ask(server, GET, namespace="", key="")) == (ResponseCode.SUCCESS, None, {"value": ""}, None)
+    assert content_of(ask(server, GET, namespace="", key="")) == (ResponseCode.SUCCESS, None, {"value": ""}, None)
 
 
 def test_a_namespace_survives_its_last_key() -> None:
@@ -49,9 +49,9 @@ def test_a_namespace_survives_its_last_key() -> None:
     deleted = ask(server, DELETE, namespace="ns", key="k")
 
     event = KvDeleted(ORIGIN, "ns", "k")
-    assert said(deleted) == (ResponseCode.SUCCESS, None, None, None)
+    assert content_of(deleted) == (ResponseCode.SUCCESS, None, None, None)
     assert (deleted.accepted, deleted.is_logged_first) == (((event, event),), True)
-    assert said(ask(server, LIST, namespace="ns")) == (ResponseCode.SUCCESS, None, None, b'{"table":{}}')
+    assert content_of(ask(server, LIST, namespace="ns")) == (ResponseCode.SUCCESS, None, None, b'{"table":{}}')
 
 
 def test_deletion_of_an_unknown_entry_succeeds() -> None:
@@ -64,10 +64,10 @@ def test_deletion_of_an_unknown_entry_succeeds() -> None:
 def test_an_unknown_entry_is_answered_in_javas_words() -> None:
     answer = ask(Exchange(), GET, namespace="ns", key="k")
 
-    assert said(answer) == (ResponseCode.QUERY_NOT_FOUND, "No config item, Namespace: ns Key: k", {}, None)
+    assert content_of(answer) == (ResponseCode.QUERY_NOT_FOUND, "No config item, Namespace: ns Key: k", {}, None)
 
 
 def test_an_unknown_namespace_is_answered_in_javas_words() -> None:
     answer = ask(Exchange(), LIST, namespace="ns")
 
-    assert said(answer) == (ResponseCode.QUERY_NOT_FOUND, "No config item, Namespace: ns", None, None)
+    assert content_of(answer) == (ResponseCode.QUERY_NOT_FOUND, "No config item, Namespace: ns", None, None)

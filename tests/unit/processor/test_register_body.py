@@ -373,17 +373,17 @@ def test_malformed_data_version_is_a_body_decode_error(body: bytes) -> None:
 def test_captured_registrations_have_equal_hashes_only_if_their_content_is_equal() -> None:
     # Two registrations have equal content if header and body are equal except for CRC and sending time.
     by_hash: dict[str, set[object]] = {}
-    by_said: dict[object, set[str]] = {}
+    by_content: dict[object, set[str]] = {}
     differing_bytes = 0
     for header, body, _ in captured_registrations():
         digest = registration_hash(header, body)
-        said = (replace(header, body_crc32=0), _without_stamp(body))
-        by_hash.setdefault(digest, set()).add(said)
-        before = len(by_said.setdefault(said, set()))
-        by_said[said].add(digest)
+        content = (replace(header, body_crc32=0), _without_stamp(body))
+        by_hash.setdefault(digest, set()).add(content)
+        before = len(by_content.setdefault(content, set()))
+        by_content[content].add(digest)
         differing_bytes += before == 1
     assert all(len(v) == 1 for v in by_hash.values())
-    assert all(len(v) == 1 for v in by_said.values())
+    assert all(len(v) == 1 for v in by_content.values())
     assert differing_bytes >= 30  # periodic registrations of unchanged 5.x brokers
 
 

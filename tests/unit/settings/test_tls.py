@@ -115,7 +115,7 @@ def test_settings_without_effect_give_a_warning(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "key", "said"),
+    ("text", "key", "reason"),
     [
         ("tls.server.mode=on", "tls.mode", "'disabled', 'permissive' or 'enforcing'"),
         ("tls.server.need.client.auth=yes", "tls.client_auth", "'none', 'optional' or 'require'"),
@@ -135,11 +135,11 @@ def test_settings_without_effect_give_a_warning(tmp_path: Path) -> None:
         ),
     ],
 )
-def test_impossible_setting_names_its_key(tmp_path: Path, text: str, key: str, said: str) -> None:
+def test_impossible_setting_names_its_key(tmp_path: Path, text: str, key: str, reason: str) -> None:
     with pytest.raises(ConfigError) as refusal:
         load_settings(conf(tmp_path, text + "\n"), {})
     assert refusal.value.key == key
-    assert said in refusal.value.reason
+    assert reason in refusal.value.reason
 
 
 def test_other_settings_in_the_tls_file_are_refused(tmp_path: Path) -> None:

@@ -151,15 +151,15 @@ def test_the_validity_of_an_invalid_certificate_is_an_error(der: bytes) -> None:
         validity_of(der)
 
 
-@pytest.mark.parametrize(("days", "said"), [(-1, "has expired"), (3, "expires soon"), (100, "")])
+@pytest.mark.parametrize(("days", "warning"), [(-1, "has expired"), (3, "expires soon"), (100, "")])
 def test_a_certificate_that_has_expired_or_expires_soon_causes_a_warning(
-    authority: Authority, caplog: pytest.LogCaptureFixture, days: int, said: str
+    authority: Authority, caplog: pytest.LogCaptureFixture, days: int, warning: str
 ) -> None:
     clock = ManualClock()
     clock.advance(int(datetime.now(UTC).timestamp() * 1000) - clock.now_ms())
     cert, key = authority.issue("ends", days=days)
     ServerTls(TlsSettings(cert_file=str(cert), key_file=str(key)), Counters(), clock)
-    assert (said in caplog.text) if said else not caplog.text
+    assert (warning in caplog.text) if warning else not caplog.text
 
 
 _OLD_KEY = """\
