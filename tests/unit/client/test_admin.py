@@ -88,7 +88,7 @@ async def test_partly_refused_change_names_both_groups_of_servers() -> None:
     assert str(caught.value).startswith("not changed at 2 of 3 name servers: ")
 
 
-async def test_the_only_server_refuses_in_its_own_words() -> None:
+async def test_a_refusal_of_the_only_server_keeps_its_code_and_remark() -> None:
     async with ScriptedNameServer(refuse) as server:
         servers = NameServers([server.addr])
         with pytest.raises(UnexpectedAnswer) as caught:
@@ -132,7 +132,7 @@ async def test_import_puts_only_differing_entries_at_each_server() -> None:
     assert full.table == {"ns": {"same": "1", "other": "x", "own": "3", "new": "y"}}
 
 
-async def test_number_of_topics_is_required() -> None:
+async def test_an_answer_without_the_number_of_topics_is_unexpected() -> None:
     def count(request: RemotingCommand) -> Answers:
         return [response_to(request, 0, ext_fields={"wipeTopicCount": "7"})]
 
@@ -144,7 +144,7 @@ async def test_number_of_topics_is_required() -> None:
     assert isinstance(bad.error, UnexpectedAnswer)
 
 
-async def test_a_configuration_is_lines_of_keys_and_values() -> None:
+async def test_a_configuration_is_read_from_lines_of_keys_and_values() -> None:
     async with ScriptedNameServer(lambda request: [response_to(request, 0, body=b"a=1\nb=x=\\y\nempty=\n")]) as server:
         servers = NameServers([server.addr])
         (outcome,) = await name_server_config(servers)
@@ -160,6 +160,6 @@ async def test_settings_are_escaped_as_java_reads_them() -> None:
     assert server.requests[0].body == b"k\\:1=\\ a\\\\b\\n\\=\\u00FC\\uD83D\\uDE00\n"
 
 
-def test_client_waits_for_the_answer_that_the_outcome_is_unknown() -> None:
+def test_timeout_of_the_client_is_longer_than_that_of_a_change_at_the_server() -> None:
     settings = load_settings(environ={}).settings
     assert settings.server.change_timeout_ms + settings.liveness.tick_interval_ms < ADMIN_TIMEOUT_MS

@@ -43,7 +43,7 @@ def test_calls_wait_for_their_answers(name_server: ScriptedNameServer) -> None:
             client.run(lambda client: kv_value(client.name_servers, "ns", "k"))
 
 
-def test_threads_may_share_it(name_server: ScriptedNameServer) -> None:
+def test_threads_can_share_a_client(name_server: ScriptedNameServer) -> None:
     with BlockingClient(name_server.addr) as client, ThreadPoolExecutor(8) as threads:
         chosen = list(threads.map(lambda _: client.select_queue("t").queue_id, range(400)))
     assert [chosen.count(queue_id) for queue_id in range(4)] == [100] * 4
@@ -103,7 +103,7 @@ def test_interrupted_call_does_not_delay_the_close(name_server: ScriptedNameServ
         assert process.stdout is not None
         assert process.stdout.readline() == "waiting\n"
         for _ in range(6):
-            # Once more if it came just before the caller began to wait: CPython does not notice it then.
+            # Repeated because CPython does not notice a signal that arrives just before the caller begins to wait.
             process.send_signal(signal.SIGINT)
             with contextlib.suppress(subprocess.TimeoutExpired):
                 process.wait(10)

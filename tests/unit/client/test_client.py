@@ -109,7 +109,7 @@ async def test_route_stays_cached_without_any_name_server(caplog: pytest.LogCapt
         assert (await client.route("t")).last_error is None
 
 
-async def test_missing_topic_is_found_once_it_exists() -> None:
+async def test_missing_topic_is_found_when_it_exists() -> None:
     routes = ScriptedRoutes()
     async with ScriptedNameServer(routes) as server, Client(server.addr, options=QUICK) as client:
         with pytest.raises(TopicNotExist):
@@ -126,7 +126,7 @@ async def test_list_of_name_servers_follows_an_address_server() -> None:
             client = Client(url, options=QUICK)
             await client.start()
             assert client.name_servers.addrs == [first.addr]
-        # The address server is gone for a moment: the old list stays.
+        # The address server is unavailable for a moment: the old list stays.
         assert await client.topic_list() == ("t",)
 
         async with an_address_server(f"HTTP/1.0 200 OK\r\n\r\n{second.addr}".encode(), port):

@@ -13,7 +13,7 @@ from namesrv_stream.remoting.command import RemotingCommand, ResponseCode, respo
 from tests.support.scripted_name_server import Answers, ScriptedNameServer, say_nothing, until
 
 
-async def test_an_answer_goes_to_its_request_whatever_the_order() -> None:
+async def test_answers_are_matched_to_their_requests_in_any_order() -> None:
     held: list[RemotingCommand] = []
 
     def answer_both_in_reverse(request: RemotingCommand) -> Answers:

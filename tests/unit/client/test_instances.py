@@ -43,7 +43,7 @@ async def test_same_id_with_different_options_is_an_error(
         assert words in str(caught.value)
 
 
-async def test_an_error_inside_closes_it_too() -> None:
+async def test_an_error_in_the_block_closes_the_client() -> None:
     with pytest.raises(ZeroDivisionError):
         async with client_for("a:1") as client:
             raise ZeroDivisionError
@@ -86,5 +86,5 @@ def test_a_client_that_was_never_closed_does_not_outlive_its_event_loop() -> Non
     asyncio.run(take_again())
 
 
-def test_an_id_is_an_address_and_the_process() -> None:
+def test_the_default_id_consists_of_an_address_and_the_process_id() -> None:
     assert re.fullmatch(rf"\d+\.\d+\.\d+\.\d+@{os.getpid()}", default_client_id())

@@ -77,14 +77,14 @@ async def test_server_that_does_not_answer_is_skipped() -> None:
             await servers.close()
 
 
-async def test_a_refusal_is_an_answer() -> None:
+async def test_a_refusal_is_returned_as_an_answer() -> None:
     async with ScriptedNameServer(lambda request: [response_to(request, 17)]) as server:
         servers = NameServers([server.addr])
         assert (await servers.invoke(ASK)).code == 17
         await servers.close()
 
 
-async def test_error_without_any_server_names_each_with_its_reason() -> None:
+async def test_an_error_without_any_server_names_every_server_with_its_reason() -> None:
     addrs = [f"127.0.0.1:{choose_port('127.0.0.1')}" for _ in range(2)]
     servers = NameServers(addrs)
     with pytest.raises(NameServersUnreachable) as caught:
@@ -153,7 +153,7 @@ async def test_another_list_keeps_the_connections_to_servers_that_stay() -> None
         await servers.close()
 
 
-async def test_a_request_to_a_server_that_leaves_the_list_is_asked_of_another() -> None:
+async def test_a_request_to_a_server_that_leaves_the_list_is_sent_to_another() -> None:
     async with ScriptedNameServer(say_nothing) as a, ScriptedNameServer() as b:
         servers = NameServers([a.addr])
         call = asyncio.ensure_future(servers.invoke(ASK, 30_000))
@@ -176,7 +176,7 @@ async def test_close_ends_requests_under_way_and_leaves_nothing() -> None:
     assert asyncio.all_tasks() == {asyncio.current_task()}
 
 
-async def test_requests_are_signed_where_there_are_credentials() -> None:
+async def test_requests_are_signed_if_there_are_credentials() -> None:
     async with ScriptedNameServer() as server:
         servers = NameServers([server.addr], credentials=AclCredentials("operator", "secret"))
         await servers.invoke(RemotingCommand(100, ext_fields={"key": "k"}))
@@ -186,7 +186,7 @@ async def test_requests_are_signed_where_there_are_credentials() -> None:
     assert fields[SIGNATURE] == sign({"AccessKey": "operator", "key": "k"}, None, "secret")
 
 
-async def test_a_server_that_leaves_the_list_during_a_round_is_an_outcome_of_its_own() -> None:
+async def test_the_outcome_of_a_server_that_leaves_the_list_during_a_round_names_the_reason() -> None:
     async with ScriptedNameServer() as stays, ScriptedNameServer() as leaves:
         servers = NameServers([stays.addr, leaves.addr])
         stays.script = say_nothing

@@ -15,7 +15,7 @@ from namesrv_stream.remoting.command import MQ_VERSION, response_to
 from tests.support.scripted_name_server import ScriptedNameServer
 
 
-async def test_a_route_is_asked_for_in_standard_json() -> None:
+async def test_a_route_is_requested_in_standard_json() -> None:
     body = b'{"brokerDatas":[],"queueDatas":[]}'
     async with ScriptedNameServer(lambda request: [response_to(request, 0, body=body)]) as server:
         servers = NameServers([server.addr])

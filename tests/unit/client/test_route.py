@@ -35,7 +35,7 @@ def test_spelling_of_old_servers_is_accepted() -> None:
     assert decode_topic_route("t", old).queue_datas[0].topic_sys_flag == 2
 
 
-def test_permissions_say_who_can_read_and_write() -> None:
+def test_permissions_determine_whether_queues_are_readable_and_writable() -> None:
     allowed = {
         perm: (QueueData("b", 1, 1, perm).is_readable, QueueData("b", 1, 1, perm).is_writeable) for perm in (4, 2, 6)
     }

@@ -47,7 +47,7 @@ async def test_concurrent_callers_share_one_request() -> None:
     cache = RouteCache(answers.fetch, 1_000, NEVER_MS)
     calls = [asyncio.ensure_future(cache.get("t")) for _ in range(1_000)]
     await asyncio.sleep(0)
-    calls[0].cancel()  # its question is also the others'
+    calls[0].cancel()  # the other callers wait for the same request
     answers.is_open.set()
     _, *routes = await asyncio.gather(*calls, return_exceptions=True)
     assert answers.asked == ["t"]
@@ -85,7 +85,7 @@ async def test_missing_topic_is_requested_again_after_a_while() -> None:
     assert (await cache.get("t")).last_error is None
 
 
-async def test_a_refresh_brings_what_has_changed() -> None:
+async def test_a_refresh_updates_a_changed_route() -> None:
     answers = Answers()
     cache = RouteCache(answers.fetch, 1_000, NEVER_MS)
     await cache.get("t")
@@ -167,7 +167,7 @@ async def test_unexpected_exception_reaches_every_caller() -> None:
             await cache.get("t")
 
 
-async def a_question_under_way() -> tuple[RouteCache, asyncio.Future[TopicRoute]]:
+async def a_pending_request() -> tuple[RouteCache, asyncio.Future[TopicRoute]]:
     """A cache, and a caller whose request is never answered."""
     answers = Answers()
     answers.is_open.clear()
@@ -179,7 +179,7 @@ async def a_question_under_way() -> tuple[RouteCache, asyncio.Future[TopicRoute]
 
 
 async def test_close_ends_pending_requests() -> None:
-    cache, call = await a_question_under_way()
+    cache, call = await a_pending_request()
     await cache.close()
     with pytest.raises(ClientClosed):
         await call
@@ -189,7 +189,7 @@ async def test_close_ends_pending_requests() -> None:
 
 
 async def test_a_caller_that_is_cancelled_while_the_cache_closes_is_cancelled() -> None:
-    cache, call = await a_question_under_way()
+    cache, call = await a_pending_request()
     closing = asyncio.ensure_future(cache.close())
     await asyncio.sleep(0)
     call.cancel()

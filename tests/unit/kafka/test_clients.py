@@ -27,7 +27,7 @@ def test_every_name_is_one_that_kafka_python_knows() -> None:
     assert set(consumer_config(settings)) <= set(KafkaConsumer.DEFAULT_CONFIG)
 
 
-def test_a_record_may_be_as_large_as_the_topic_allows() -> None:
+def test_clients_allow_records_as_large_as_the_topic_does() -> None:
     settings = _settings(f"advanced.kafka.max_message_bytes={32 * _MIB}")
     assert producer_config(settings)["max_request_size"] > 32 * _MIB
     assert consumer_config(settings)["max_partition_fetch_bytes"] > 32 * _MIB
@@ -173,7 +173,7 @@ def test_the_connection_delay_is_in_milliseconds(delay_s: float, expected_ms: fl
     assert client.connection_delay(0) == expected_ms
 
 
-def test_metadata_are_requested_again_after_an_answer_or_a_failure() -> None:
+def test_metadata_is_requested_again_after_an_answer_or_a_failure() -> None:
     manager = Manager()
     client = client_of(manager)
     for has_failed in (False, True):

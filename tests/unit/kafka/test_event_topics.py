@@ -1,4 +1,4 @@
-"""Faults of topics that others have created."""
+"""Faults of topics that the product has not created itself."""
 
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -42,7 +42,7 @@ def test_a_fault_names_kafkas_setting_and_both_values(name: str, value: str) -> 
     ("name", "value"),
     [("retention.ms", "-1"), ("retention.ms", str(30 * _DAY_MS)), ("max.message.bytes", str(64 << 20))],
 )
-def test_larger_values_than_needed_are_no_fault(name: str, value: str) -> None:
+def test_values_above_the_required_ones_are_no_fault(name: str, value: str) -> None:
     assert topic_faults({**topic_configs(Settings()), name: value}, Settings()) == []
 
 
@@ -113,7 +113,7 @@ class _AdminWithoutRights(_AdminWithoutCreate):
 
 
 @pytest.mark.parametrize("use", [ensure_topics, read_extent])
-def test_topics_that_the_user_may_not_see_are_not_taken_for_missing(
+def test_topics_that_the_user_may_not_see_are_not_reported_as_missing(
     monkeypatch: pytest.MonkeyPatch, use: Callable[[Settings], object]
 ) -> None:
     for module in (event_topics, log_reader):

@@ -31,7 +31,7 @@ ADMIN = (
 )
 #: Brokers' requests are among them, because the brokers' networks contain every address by default.
 OPEN = sorted(PROCESSORS.keys() - set(ADMIN))
-STRANGER = Peer("10.1.2.3", False)
+UNTRUSTED = Peer("10.1.2.3", False)
 OPERATOR = AclCredentials("operator", "12345678")
 FIELDS = {"namespace": "ns", "key": "k", "value": "v", "brokerName": "b", "topic": "t"}
 
@@ -49,8 +49,8 @@ def a_request(code: RequestCode = RequestCode.PUT_KV_CONFIG) -> RemotingCommand:
 
 
 @pytest.mark.parametrize("code", ADMIN)
-def test_a_stranger_may_not_change_anything(code: RequestCode) -> None:
-    response = ask(STRANGER, a_request(code))
+def test_an_untrusted_peer_may_not_send_admin_requests(code: RequestCode) -> None:
+    response = ask(UNTRUSTED, a_request(code))
 
     assert response.code == ResponseCode.NO_PERMISSION
     assert response.remark == (
@@ -60,13 +60,13 @@ def test_a_stranger_may_not_change_anything(code: RequestCode) -> None:
 
 
 @pytest.mark.parametrize("code", OPEN)
-def test_a_stranger_may_ask(code: RequestCode) -> None:
-    assert ask(STRANGER, a_request(code)).code != ResponseCode.NO_PERMISSION
+def test_an_untrusted_peer_may_send_all_other_requests(code: RequestCode) -> None:
+    assert ask(UNTRUSTED, a_request(code)).code != ResponseCode.NO_PERMISSION
 
 
-def test_a_strangers_broker_may_register_and_its_clients_may_ask_for_routes() -> None:
+def test_an_untrusted_broker_may_register_and_an_untrusted_client_may_query_routes() -> None:
     server = Exchange()
-    server.peer = STRANGER
+    server.peer = UNTRUSTED
 
     assert server.send(a_registration_request()).response.code == ResponseCode.SUCCESS
     assert server.send(a_route_request()).response.code == ResponseCode.SUCCESS
@@ -74,14 +74,14 @@ def test_a_strangers_broker_may_register_and_its_clients_may_ask_for_routes() ->
 
 @pytest.mark.parametrize("code", ADMIN)
 @pytest.mark.parametrize("host", ["127.0.0.1", "127.8.9.1", "::1", "::ffff:127.0.0.1"])
-def test_an_operator_on_the_same_machine_may(code: RequestCode, host: str) -> None:
+def test_an_operator_on_the_same_machine_may_send_admin_requests(code: RequestCode, host: str) -> None:
     assert ask(Peer(host, False), a_request(code)).code == ResponseCode.SUCCESS
 
 
 @pytest.mark.parametrize(
     "peer", [Peer("127.0.0.1", True), Peer("", False), Peer("localhost", False), Peer("::ffff:10.1.2.3", False)]
 )
-def test_proxied_and_unknown_peers_are_strangers(peer: Peer) -> None:
+def test_proxied_and_unknown_peers_are_not_trusted(peer: Peer) -> None:
     assert ask(peer, a_request()).code == ResponseCode.NO_PERMISSION
 
 
@@ -95,15 +95,15 @@ def test_proxied_and_unknown_peers_are_strangers(peer: Peer) -> None:
         ("::/0", ResponseCode.NO_PERMISSION),
     ],
 )
-def test_trusted_networks_are_configured(network: str, code: ResponseCode) -> None:
-    assert ask(STRANGER, a_request(), Access(trusted_networks=networks_of(["fd00::/8", network]))).code == code
+def test_configured_networks_are_trusted(network: str, code: ResponseCode) -> None:
+    assert ask(UNTRUSTED, a_request(), Access(trusted_networks=networks_of(["fd00::/8", network]))).code == code
 
 
-def test_nobody_is_trusted_where_no_network_is() -> None:
+def test_no_peer_is_trusted_without_a_trusted_network() -> None:
     assert ask(Peer("127.0.0.1", False), a_request(), Access(trusted_networks=())).code == ResponseCode.NO_PERMISSION
 
 
-def test_what_is_no_network_is_named() -> None:
+def test_an_error_names_an_invalid_network() -> None:
     with pytest.raises(ValueError, match=r"10\.0\.0/8"):
         networks_of(("10.0.0/8",))
 
@@ -111,14 +111,14 @@ def test_what_is_no_network_is_named() -> None:
 # ---- signatures ----
 
 
-@pytest.mark.parametrize("peer", [STRANGER, Peer("127.0.0.1", True)])
+@pytest.mark.parametrize("peer", [UNTRUSTED, Peer("127.0.0.1", True)])
 @pytest.mark.parametrize("code", ADMIN)
-def test_a_stranger_may_with_an_accounts_signature(code: RequestCode, peer: Peer) -> None:
+def test_an_untrusted_peer_may_send_admin_requests_with_a_valid_signature(code: RequestCode, peer: Peer) -> None:
     assert ask(peer, signed(a_request(code), OPERATOR)).code == ResponseCode.SUCCESS
 
 
 def test_the_signature_of_javas_client_is_accepted() -> None:
-    # By AclClientRPCHook of rocketmq-client 5.3.3, as tests/unit/remoting/test_acl.py says.
+    # Made by AclClientRPCHook of rocketmq-client 5.3.3, as in tests/unit/remoting/test_acl.py.
     fields = {"namespace": "ns", "key": "k", "value": "v=1;ü\U0001f600", "AccessKey": "operator"}
     access = Access(accounts={"operator": "12345678é"})
     plain = RemotingCommand(
@@ -126,16 +126,16 @@ def test_the_signature_of_javas_client_is_accepted() -> None:
     )
     token = {"SecurityToken": "tok", "Signature": "yHnQ7rAprHeR4/2BX9icYumXy2w="}
 
-    assert ask(STRANGER, plain, access).code == ResponseCode.SUCCESS
-    assert ask(STRANGER, replace(plain, ext_fields=fields | token), access).code == ResponseCode.SUCCESS
+    assert ask(UNTRUSTED, plain, access).code == ResponseCode.SUCCESS
+    assert ask(UNTRUSTED, replace(plain, ext_fields=fields | token), access).code == ResponseCode.SUCCESS
 
 
-def test_zone_fields_that_a_java_client_adds_behind_its_signature_do_no_harm() -> None:
+def test_zone_fields_that_a_java_client_adds_after_signing_do_not_invalidate_the_signature() -> None:
     # As mqadmin 5.3.3 sent it with -Drocketmq.zone=z1 -Drocketmq.zone.mode=true and this account in its tools.yml.
     fields = {"namespace": "ns", "key": "k", "value": "v 1", "__ZONE_MODE": "true", "__ZONE_NAME": "z1"}
     signature = {"AccessKey": "operator", "Signature": "6BjeAvFXpAjoAeJBa41Ycmbmzzc="}
 
-    response = ask(STRANGER, RemotingCommand(RequestCode.PUT_KV_CONFIG, ext_fields=fields | signature))
+    response = ask(UNTRUSTED, RemotingCommand(RequestCode.PUT_KV_CONFIG, ext_fields=fields | signature))
 
     assert response.code == ResponseCode.SUCCESS
 
@@ -155,15 +155,15 @@ def test_zone_fields_that_a_java_client_adds_behind_its_signature_do_no_harm() -
     ],
     ids=["secret", "account", "no account", "unsigned", "empty", "no Base64", "body", "field", "no fields"],
 )
-def test_any_other_signature_is_none_and_the_remark_tells_no_secret(request_: RemotingCommand) -> None:
-    response = ask(STRANGER, request_)
+def test_an_invalid_signature_is_refused_and_the_remark_contains_no_secret(request_: RemotingCommand) -> None:
+    response = ask(UNTRUSTED, request_)
 
     assert response.code == ResponseCode.NO_PERMISSION
     assert "12345678" not in (response.remark or "")
 
 
 @pytest.mark.parametrize(
-    ("fields", "said", "logged"),
+    ("fields", "remark", "logged"),
     [
         (FIELDS, "it is not signed", "it is not signed"),
         (
@@ -178,30 +178,30 @@ def test_any_other_signature_is_none_and_the_remark_tells_no_secret(request_: Re
         ),
     ],
 )
-def test_the_log_says_what_is_wrong_and_the_answer_names_no_account(
-    fields: dict[str, str], said: str, logged: str
+def test_the_log_names_the_account_of_an_invalid_signature_and_the_answer_does_not(
+    fields: dict[str, str], remark: str, logged: str
 ) -> None:
     server = Exchange()
-    server.peer = STRANGER
+    server.peer = UNTRUSTED
     server.server.access = Access(accounts={"operator": "12345678"})
     answer = server.send(replace(a_request(), ext_fields=fields))
 
-    assert (answer.response.remark or "").endswith(f"; {said}")
+    assert (answer.response.remark or "").endswith(f"; {remark}")
     assert answer.refusal.endswith(f": {logged}")
 
 
-def test_an_account_without_a_secret_opens_nothing() -> None:
+def test_an_account_with_an_empty_secret_is_refused() -> None:
     request = signed(a_request(), AclCredentials("operator", ""))
 
-    assert ask(STRANGER, request, Access(accounts={"operator": ""})).code == ResponseCode.NO_PERMISSION
+    assert ask(UNTRUSTED, request, Access(accounts={"operator": ""})).code == ResponseCode.NO_PERMISSION
 
 
 def test_access_does_not_show_its_secrets() -> None:
     assert "12345678" not in repr(Access(accounts={"operator": "12345678"}))
 
 
-@pytest.mark.parametrize("peer", [STRANGER, Peer("127.0.0.1", False)])
-def test_a_body_larger_than_any_tools_is_refused_unread(peer: Peer) -> None:
+@pytest.mark.parametrize("peer", [UNTRUSTED, Peer("127.0.0.1", False)])
+def test_a_body_above_the_limit_for_admin_requests_is_refused(peer: Peer) -> None:
     body = b"#" * (MAX_BODY_BYTES + 1)
     response = ask(peer, signed(RemotingCommand(RequestCode.UPDATE_NAMESRV_CONFIG, body=body), OPERATOR))
 
@@ -209,32 +209,32 @@ def test_a_body_larger_than_any_tools_is_refused_unread(peer: Peer) -> None:
     assert response.remark == "a body of 65537 bytes exceeds 65536"
 
 
-def test_a_signature_is_checked_no_matter_how_the_names_of_its_fields_are_written() -> None:
+def test_a_signature_in_fields_with_lower_case_names_is_refused() -> None:
     fields = {name.lower(): text for name, text in (signed(a_request(), OPERATOR).ext_fields or {}).items()}
 
-    assert ask(STRANGER, replace(a_request(), ext_fields=fields)).code == ResponseCode.NO_PERMISSION
+    assert ask(UNTRUSTED, replace(a_request(), ext_fields=fields)).code == ResponseCode.NO_PERMISSION
 
 
-def test_a_oneway_request_of_a_stranger_changes_nothing() -> None:
+def test_a_oneway_admin_request_of_an_untrusted_peer_changes_nothing() -> None:
     server = Exchange()
-    server.peer = STRANGER
+    server.peer = UNTRUSTED
     request = replace(a_request(), flag=ONEWAY_FLAG)
 
     assert server.send(request).accepted == ()
 
 
-def test_a_signature_does_not_cover_the_request_code_which_is_why_accounts_are_for_operators_only() -> None:
-    question = signed(RemotingCommand(RequestCode.GET_ROUTEINFO_BY_TOPIC, ext_fields={"topic": "TopicTest"}), OPERATOR)
+def test_a_signature_does_not_cover_the_request_code() -> None:
+    query = signed(RemotingCommand(RequestCode.GET_ROUTEINFO_BY_TOPIC, ext_fields={"topic": "TopicTest"}), OPERATOR)
 
-    # ACL 1.0; ADR 0011 says what follows from it. A test of a limit, not of a wish.
-    assert ask(STRANGER, replace(question, code=RequestCode.DELETE_TOPIC_IN_NAMESRV)).code == ResponseCode.SUCCESS
+    # A known limitation of ACL 1.0, therefore accounts are for operators only (ADR 0011).
+    assert ask(UNTRUSTED, replace(query, code=RequestCode.DELETE_TOPIC_IN_NAMESRV)).code == ResponseCode.SUCCESS
 
 
 # ---- brokers ----
 
 
 @pytest.mark.parametrize("code", sorted(BROKER_CODES))
-def test_who_is_outside_the_brokers_networks_may_not_speak_as_one(code: RequestCode) -> None:
+def test_a_peer_outside_the_broker_networks_may_not_send_requests_of_brokers(code: RequestCode) -> None:
     access = Access(broker_networks=networks_of(["10.1.0.0/16"]))
     for host, may in (("10.1.2.3", True), ("10.2.0.1", False), ("", False), ("127.0.0.1", False)):
         call = Call(RemotingCommand(code), Origin("s1", 1), 0, Peer(host, False))
@@ -247,7 +247,7 @@ def test_who_is_outside_the_brokers_networks_may_not_speak_as_one(code: RequestC
 
 @pytest.mark.parametrize("code", sorted(BROKER_CODES))
 @pytest.mark.parametrize("size", [1_000, 100_000])
-async def test_a_connection_from_outside_the_brokers_networks_is_refused_what_brokers_say(
+async def test_requests_of_brokers_over_a_connection_from_outside_their_networks_are_refused(
     code: RequestCode, size: int
 ) -> None:
     rig = Rig(access=Access(broker_networks=networks_of(["10.1.0.0/16"])))
@@ -260,7 +260,7 @@ async def test_a_connection_from_outside_the_brokers_networks_is_refused_what_br
     assert peer.answers()[0].code == ResponseCode.NO_PERMISSION
 
 
-def test_a_broker_from_elsewhere_may_with_a_signature() -> None:
+def test_a_broker_outside_the_broker_networks_is_accepted_with_a_valid_signature() -> None:
     access = Access(broker_networks=(), accounts={"brokers": "s3cret"})
     request_ = RemotingCommand(RequestCode.BROKER_HEARTBEAT, ext_fields={"brokerName": "b"}, body=b"x")
     by_account = signed(request_, AclCredentials("brokers", "s3cret"))
@@ -270,8 +270,8 @@ def test_a_broker_from_elsewhere_may_with_a_signature() -> None:
         authorise_broker(access, Call(by_guess, Origin("s1", 1), 0, Peer("192.0.2.1", False)))
 
 
-def test_every_request_that_changes_something_is_guarded_and_no_question_is() -> None:
+def test_every_request_without_authorisation_is_read_only() -> None:
     assert ADMIN_CODES.isdisjoint(BROKER_CODES)
-    questions = {code.name for code in set(PROCESSORS) - ADMIN_CODES - BROKER_CODES}
-    changing = {name for name in questions if not name.startswith("GET_")}
+    unauthorised = {code.name for code in set(PROCESSORS) - ADMIN_CODES - BROKER_CODES}
+    changing = {name for name in unauthorised if not name.startswith("GET_")}
     assert changing == set(), "add the code to ADMIN_CODES or BROKER_CODES"

@@ -1,4 +1,4 @@
-"""What brokers ask: registrations, heartbeats and unregistrations."""
+"""Requests of brokers: registrations, heartbeats and unregistrations."""
 
 import zlib
 from dataclasses import replace
@@ -52,7 +52,7 @@ def an_unregister_request(addr: str = MASTER, **changes: str | None) -> Remoting
 
 
 def with_registered(*requests: RemotingCommand, options: Options | None = None) -> Exchange:
-    """A server that has heard ``requests``, one master if none is given."""
+    """Return a server that has answered ``requests``, by default the registration of one master."""
     server = Exchange(options)
     for request in requests or (a_registration_request(),):
         assert server.send(request).response.code == ResponseCode.SUCCESS
@@ -108,7 +108,7 @@ def test_hash_of_the_registration_is_that_of_header_and_body() -> None:
     assert event.registration.registration_hash == registration_hash(header, request.body or b"")
 
 
-def test_broker_that_sends_no_acting_master_flag_is_known_as_old() -> None:
+def test_broker_without_an_acting_master_flag_is_recorded_as_an_old_broker() -> None:
     event = accepted_by(Exchange().send(a_registration_request(enableActingMaster=None))).logged
 
     assert isinstance(event, BrokerRegistered)
@@ -170,7 +170,7 @@ REFUSALS = {
 
 
 @pytest.mark.parametrize("case", REFUSALS)
-def test_refused_registration_is_answered_system_error_and_leaves_nothing(case: str) -> None:
+def test_refused_registration_is_answered_with_system_error_and_changes_nothing(case: str) -> None:
     request, remark = REFUSALS[case]
     server = Exchange()
 
@@ -179,13 +179,13 @@ def test_refused_registration_is_answered_system_error_and_leaves_nothing(case: 
     assert answer.response.code == ResponseCode.SYSTEM_ERROR
     assert remark_of(answer).startswith(remark)
     assert answer.accepted == ()
-    # Java refuses with an empty response header, but where it could not read the body.
+    # Java refuses with an empty response header, except if it cannot decode the body.
     assert answer.response.ext_fields == (None if case == "malformed body" else {})
     assert server.server.memory.settled == {}
 
 
 @pytest.mark.parametrize("case", REFUSALS)
-def test_refused_registration_loses_nothing_of_a_known_broker(case: str) -> None:
+def test_refused_registration_does_not_change_a_known_broker(case: str) -> None:
     server = with_registered(a_registration_request("10.0.0.9:10911", brokerName="other"))
     before = dict(server.view.table.groups)
 
@@ -198,7 +198,7 @@ def test_crc_zero_is_not_checked() -> None:
     assert Exchange().send(a_registration_request(crc=0)).response.code == ResponseCode.SUCCESS
 
 
-def test_crc_is_over_the_body_as_sent_with_its_sign_bit_cleared() -> None:
+def test_crc_is_that_of_the_body_as_sent_without_its_sign_bit() -> None:
     bodies = [a_body(counter=n) for n in range(64)]
     negative = next(b for b in bodies if zlib.crc32(b) >= 1 << 31)
 
@@ -208,7 +208,7 @@ def test_crc_is_over_the_body_as_sent_with_its_sign_bit_cleared() -> None:
     assert unchecked.response.code == ResponseCode.SUCCESS
 
 
-def test_one_topic_after_a_full_registration_is_logged_in_full_each_time() -> None:
+def test_registration_of_one_topic_after_a_full_one_is_logged_in_full_every_time() -> None:
     server = with_registered()
     request = a_registration_request(body=a_body({"new": a_topic()}, counter=2))
 
@@ -228,7 +228,7 @@ def test_ten_periodic_registrations_log_one_full_record() -> None:
     assert all(a.response.code == ResponseCode.SUCCESS for a in answers)
 
 
-def test_unchanged_registration_is_a_heartbeat_that_proves_it() -> None:
+def test_unchanged_registration_is_logged_as_a_heartbeat_with_its_hash() -> None:
     server = with_registered()
     group = server.view.table.group("broker-a")
 
@@ -254,7 +254,7 @@ def test_settled_registration_is_not_decoded() -> None:
 
 
 @pytest.mark.parametrize("drops", [True, False])
-def test_an_unchanged_registration_deletes_topics_that_it_lacks_only_where_the_log_says_so(drops: bool) -> None:
+def test_an_unchanged_registration_deletes_absent_topics_only_with_the_setting_in_the_log(drops: bool) -> None:
     server = with_registered()
     setting = ("effective", "delete_topic_with_broker_registration")
     server.view.table.replace_settings(0, {setting: str(drops).lower()})
@@ -279,7 +279,7 @@ def test_changed_body_is_logged_in_full() -> None:
     assert not is_full(server.send(a_registration_request(body=a_body(counter=2))))
 
 
-def test_registration_over_a_new_connection_is_applied_but_small() -> None:
+def test_unchanged_registration_over_a_new_connection_is_applied_and_not_logged_in_full() -> None:
     server = with_registered(a_registration_request(), a_registration_request())
 
     answer = server.send(a_registration_request(), connection=2)
@@ -288,7 +288,7 @@ def test_registration_over_a_new_connection_is_applied_but_small() -> None:
     assert server.view.table.group("broker-a").live_brokers[KEY.live_key].holders["s1"].connection_id == 2
 
 
-def test_after_a_change_of_its_group_a_registration_is_decoded_again() -> None:
+def test_registration_is_decoded_again_after_a_change_of_its_group() -> None:
     server = with_registered(a_registration_request(), a_registration_request())
     server.accept(WritePermChanged(ORIGIN, "broker-a", writable=False))
 
@@ -309,7 +309,7 @@ def test_deleted_topic_comes_back_with_the_next_unchanged_registration() -> None
     assert "TopicTest" in server.view.table.group("broker-a").topics
 
 
-def test_a_gone_broker_comes_back_at_once_with_a_small_record() -> None:
+def test_a_removed_broker_returns_at_once_without_a_full_record() -> None:
     server = with_registered(a_registration_request(), a_registration_request())
     server.close(1)
     assert not server.view.table.group("broker-a").is_registered
@@ -320,7 +320,7 @@ def test_a_gone_broker_comes_back_at_once_with_a_small_record() -> None:
     assert server.view.table.group("broker-a").broker_addrs == {0: MASTER}
 
 
-def test_topic_registered_beside_does_not_make_a_registration_full() -> None:
+def test_separately_registered_topic_does_not_cause_a_full_record() -> None:
     server = with_registered(a_registration_request(), a_registration_request())
     server.accept(TopicRegistered(ORIGIN, "broker-a", "side", QueueData(1, 1, 6)))
 
@@ -329,7 +329,7 @@ def test_topic_registered_beside_does_not_make_a_registration_full() -> None:
     assert (is_full(answer), was_decoded(answer)) == (False, True)
 
 
-def test_registration_in_full_at_least_once_an_interval() -> None:
+def test_registration_is_logged_in_full_at_least_once_per_interval() -> None:
     server = with_registered(a_registration_request(), a_registration_request())
 
     server.now_ms = DAY_MS - 1
@@ -342,7 +342,7 @@ def test_registration_in_full_at_least_once_an_interval() -> None:
     assert is_full(server.send(a_registration_request()))
 
 
-def test_brokers_known_from_the_tables_are_due_spread_over_one_interval() -> None:
+def test_full_records_of_brokers_from_the_tables_are_spread_over_one_interval() -> None:
     server = Exchange(Options(full_registration_interval_ms=1_000))
     names = [f"broker-{n}" for n in range(40)]
     for name in names:
@@ -380,34 +380,34 @@ def test_wanted_registration_of_another_broker_stays_wanted() -> None:
 # ---- 103: what a slave and the order topics get ----
 
 
-def test_slave_is_told_its_master_and_its_masters_ha_address() -> None:
+def test_slave_receives_the_address_and_the_ha_address_of_its_master() -> None:
     server = with_registered()
 
-    for _ in range(3):  # the full, the small and the settled answer
+    for _ in range(3):  # a full registration, an unchanged one, and a settled one
         response = server.send(a_registration_request(SLAVE, 1), connection=2).response
         assert response.ext_fields == {"haServerAddr": "10.0.0.1:10912", "masterAddr": MASTER}
 
 
-def test_slave_without_a_master_is_told_nothing() -> None:
+def test_slave_without_a_master_receives_no_address() -> None:
     server = with_registered()
     server.close(1)
 
     assert server.send(a_registration_request(SLAVE, 1), connection=2).response.ext_fields == {}
 
 
-def test_slave_of_another_cluster_is_not_told_the_master() -> None:
+def test_slave_of_another_cluster_does_not_receive_the_master() -> None:
     server = with_registered()
 
     assert server.send(a_registration_request(SLAVE, 1, clusterName="c1")).response.ext_fields == {}
 
 
-def test_masters_missing_ha_address_is_left_out() -> None:
+def test_missing_ha_address_of_the_master_is_left_out() -> None:
     server = with_registered(a_registration_request(haServerAddr=None))
 
     assert server.send(a_registration_request(SLAVE, 1)).response.ext_fields == {"masterAddr": MASTER}
 
 
-def test_stale_registration_is_answered_success_with_nothing_in_it() -> None:
+def test_stale_registration_is_answered_with_success_and_without_addresses() -> None:
     def body(state_version: int, counter: int) -> bytes:
         return a_body(dataVersion={"counter": counter, "stateVersion": state_version, "timestamp": 1})
 
@@ -419,7 +419,7 @@ def test_stale_registration_is_answered_success_with_nothing_in_it() -> None:
     assert server.view.table.group("broker-a").broker_addrs == {0: MASTER, 1: SLAVE}
 
 
-def test_order_topics_are_in_the_answers_body() -> None:
+def test_order_topics_are_in_the_body_of_the_answer() -> None:
     server = Exchange()
     server.view.table.kv["ORDER_TOPIC_CONFIG"] = {"T": "broker-a:4"}
 
@@ -435,7 +435,7 @@ def test_empty_namespace_of_order_topics_is_an_empty_table() -> None:
     assert server.send(a_registration_request()).response.body == b'{"table":{}}'
 
 
-def test_order_topics_are_left_out_where_switched_off() -> None:
+def test_order_topics_are_left_out_if_switched_off() -> None:
     server = Exchange(Options(return_order_topic_config_to_broker=False))
     server.view.table.kv["ORDER_TOPIC_CONFIG"] = {"T": "broker-a:4"}
 
@@ -446,7 +446,7 @@ def test_order_topics_are_left_out_where_switched_off() -> None:
 
 
 @pytest.mark.parametrize("is_known", [True, False])
-def test_unregister_is_answered_success_and_logged_known_or_not(is_known: bool) -> None:
+def test_unregistration_is_answered_with_success_and_logged_even_if_the_broker_is_unknown(is_known: bool) -> None:
     server = with_registered() if is_known else Exchange()
 
     answer = server.send(an_unregister_request())
@@ -457,7 +457,7 @@ def test_unregister_is_answered_success_and_logged_known_or_not(is_known: bool) 
     assert not server.view.table.group("broker-a").is_registered
 
 
-def test_unregister_without_an_id_is_by_address() -> None:
+def test_unregistration_without_an_id_is_by_address() -> None:
     server = with_registered()
 
     server.send(an_unregister_request(brokerId=None))
@@ -469,7 +469,7 @@ def test_unregister_without_an_id_is_by_address() -> None:
 @pytest.mark.parametrize(
     "code", [RequestCode.UNREGISTER_BROKER, RequestCode.QUERY_DATA_VERSION, RequestCode.BROKER_HEARTBEAT]
 )
-def test_request_without_a_needed_field_is_refused_and_logs_nothing(code: RequestCode, field: str) -> None:
+def test_request_without_a_required_field_is_refused_and_not_logged(code: RequestCode, field: str) -> None:
     answer = with_registered().send(RemotingCommand(code, ext_fields=a_broker_header(**{field: None})))
 
     assert (answer.response.code, answer.response.remark) == (ResponseCode.SYSTEM_ERROR, f"{field} is missing")
@@ -483,7 +483,7 @@ def changed(answer: Answer) -> str:
     return (answer.response.ext_fields or {})["changed"]
 
 
-def test_equal_version_of_a_held_broker_is_unchanged() -> None:
+def test_equal_version_of_a_known_broker_is_unchanged() -> None:
     answer = with_registered().send(a_version_request(1))
 
     assert (answer.response.code, changed(answer)) == (ResponseCode.SUCCESS, "false")
@@ -504,7 +504,7 @@ def test_unknown_broker_is_changed_and_has_no_version() -> None:
     assert (changed(answer), answer.response.body, answer.accepted) == ("true", None, ())
 
 
-def test_broker_heard_only_by_another_server_is_changed_here() -> None:
+def test_broker_that_registered_only_at_another_server_is_changed_here() -> None:
     server = with_registered()
     here = Exchange(server_id="s2")
     here.view.reload(server.view.table, {})
@@ -514,7 +514,7 @@ def test_broker_heard_only_by_another_server_is_changed_here() -> None:
     assert (changed(answer), answer.accepted) == ("true", ())
 
 
-def test_broker_heard_before_this_servers_start_is_changed() -> None:
+def test_broker_that_registered_before_the_start_of_this_server_is_changed() -> None:
     server = with_registered()
     restarted = Exchange(server_epoch=2)
     restarted.view.reload(server.view.table, {})
@@ -530,7 +530,7 @@ def test_request_without_a_version_is_changed() -> None:
     assert changed(with_registered().send(request)) == "true"
 
 
-def test_malformed_version_is_answered_system_error_and_logs_nothing() -> None:
+def test_malformed_version_is_answered_with_system_error_and_not_logged() -> None:
     request = RemotingCommand(RequestCode.QUERY_DATA_VERSION, ext_fields=a_broker_header(), body=b"{")
 
     answer = with_registered().send(request)
@@ -543,7 +543,7 @@ def test_malformed_version_is_answered_system_error_and_logs_nothing() -> None:
 
 
 @pytest.mark.parametrize("request_", [a_version_request(1), a_version_request(9), a_heartbeat_request()])
-def test_heartbeat_of_a_held_broker_is_logged_and_changes_no_view(request_: RemotingCommand) -> None:
+def test_heartbeat_of_a_known_broker_is_logged_and_does_not_change_the_view(request_: RemotingCommand) -> None:
     answer = with_registered().send(request_)
 
     event = BrokerHeartbeat(ORIGIN, "broker-a", KEY.live_key, Proof.HEARTBEAT)
@@ -551,20 +551,20 @@ def test_heartbeat_of_a_held_broker_is_logged_and_changes_no_view(request_: Remo
 
 
 @pytest.mark.parametrize("request_", [a_version_request(addr=SLAVE), a_heartbeat_request(SLAVE)])
-def test_heartbeat_of_an_unknown_broker_is_success_and_logs_nothing(request_: RemotingCommand) -> None:
+def test_heartbeat_of_an_unknown_broker_is_answered_with_success_and_not_logged(request_: RemotingCommand) -> None:
     answer = with_registered().send(request_)
 
     assert (answer.response.code, answer.accepted) == (ResponseCode.SUCCESS, ())
 
 
-def test_heartbeat_of_a_broker_that_left_logs_nothing() -> None:
+def test_heartbeat_of_an_unregistered_broker_is_not_logged() -> None:
     server = with_registered()
     server.send(an_unregister_request())
 
     assert server.send(a_heartbeat_request()).accepted == ()
 
 
-def test_heartbeat_under_another_cluster_logs_nothing() -> None:
+def test_heartbeat_with_another_cluster_is_not_logged() -> None:
     assert with_registered().send(a_heartbeat_request(clusterName="c1")).accepted == ()
 
 
@@ -582,7 +582,7 @@ def test_heartbeat_over_another_connection_does_not_move_the_holder() -> None:
     [a_registration_request(), a_version_request(), a_heartbeat_request(), an_unregister_request()],
     ids=["103", "322", "904", "104"],
 )
-def test_oneway_requests_do_the_same_as_others(request_: RemotingCommand) -> None:
+def test_oneway_requests_have_the_same_effect_as_others(request_: RemotingCommand) -> None:
     answers = [with_registered().send(replace(request_, flag=flag)) for flag in (0, ONEWAY_FLAG)]
 
     assert all(one == two for one, two in pairwise(answers))
@@ -601,7 +601,7 @@ def test_member_group_lists_addresses_and_echoes_the_cluster() -> None:
     response = server.send(a_group_request(brokerName="broker-a", clusterName="whatever")).response
 
     assert response.code == ResponseCode.SUCCESS
-    assert response.remark == "not set any response code"  # as Java, whose getBrokerMemberGroup never sets it
+    assert response.remark == "not set any response code"  # as in Java: getBrokerMemberGroup never sets the code
     assert response.body == (
         b'{"brokerMemberGroup":{"brokerAddrs":{0:"10.0.0.1:10911",1:"10.0.0.2:10911"},'
         b'"brokerName":"broker-a","cluster":"whatever"}}'

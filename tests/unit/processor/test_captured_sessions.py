@@ -1,4 +1,4 @@
-"""The captured sessions of the real name server, played to ours: every answer is Java's, but for listed differences."""
+"""Captured requests to a Java NameServer are answered as Java did, except for listed differences."""
 
 from collections import Counter
 from functools import cache
@@ -17,7 +17,7 @@ from tests.vectors.captured import CapturedEnd, CapturedFrame, captured_events
 ACTING = "acting"
 COMPRESSED_BROKER = "broker-compressed"
 
-# Why an answer may differ from Java's, and how many do; docs/differences.md lists what no captured peer asked for.
+# Reasons for different answers, and their numbers. docs/differences.md also lists differences of other requests.
 COMPRESSED = "a 5.x compressed body that its header denies is read on purpose (ADR 0006)"
 EXPECTED_DIFFERENCES = {COMPRESSED: 11}
 
@@ -33,12 +33,12 @@ class Played(NamedTuple):
 
     @property
     def differs(self) -> bool:
-        return said(self.ours) != said(self.java)
+        return content_of(self.ours) != content_of(self.java)
 
 
 @cache
 def played() -> tuple[Played, ...]:
-    """Every answered request; each part is played to a fresh server, closes included."""
+    """Return every answered request. Each part is replayed to a new server, closed connections included."""
     servers: dict[str, Exchange] = {}
     waiting: dict[tuple[str, int, int], tuple[RemotingCommand, RemotingCommand]] = {}
     result: list[Played] = []
@@ -64,7 +64,7 @@ def played() -> tuple[Played, ...]:
     return tuple(result)
 
 
-def said(answer: RemotingCommand) -> tuple[object, ...]:
+def content_of(answer: RemotingCommand) -> tuple[object, ...]:
     return (answer.code, answer.remark, answer.ext_fields, unordered(answer.body))
 
 
@@ -82,7 +82,7 @@ def sorted_lists(value: Any) -> Any:
 
 
 def without_broker(body: bytes | None, broker_name: str) -> Any:
-    """A ClusterInfo without one broker name, nor clusters that have only that."""
+    """Return a ClusterInfo without one broker name, and without clusters of only this broker."""
     fields = sorted_lists(fastjson.loads(body or b"{}"))
     names = {c: [n for n in ns if n != broker_name] for c, ns in fields["clusterAddrTable"].items()}
     return (
@@ -92,7 +92,7 @@ def without_broker(body: bytes | None, broker_name: str) -> Any:
 
 
 def reason_of(p: Played) -> str | None:
-    """Which of the expected differences this is; None for any other."""
+    """Return which of the expected differences this is; None for any other."""
     topic = (p.request.ext_fields or {}).get("topic")
     match p.request.code:
         case RequestCode.GET_ROUTEINFO_BY_TOPIC if topic == "Topic-compressed":
@@ -108,7 +108,7 @@ def reason_of(p: Played) -> str | None:
     return None
 
 
-def test_every_answer_is_javas_but_for_the_listed_differences() -> None:
+def test_every_answer_equals_javas_except_for_the_listed_differences() -> None:
     differing = [p for p in played() if p.differs]
 
     assert [(p.part, p.at_s, p.request, p.ours, p.java) for p in differing if reason_of(p) is None] == []
@@ -134,16 +134,16 @@ def test_all_answers_are_compared() -> None:
     }
 
 
-def test_bodies_have_the_same_bytes_as_javas_up_to_the_order_of_entries() -> None:
-    # So keys are quoted, characters escaped and nulls left out as Java does, in the form that each client asked for.
+def test_bodies_have_the_bytes_of_javas_except_for_the_order_of_entries() -> None:
+    # Thus keys are quoted, characters escaped and nulls left out as in Java, in the form that each client requested.
     bodies = [(p.ours.body or b"", p.java.body or b"") for p in played() if not p.differs]
 
     assert [(ours, java) for ours, java in bodies if sorted(ours) != sorted(java)] == []
     assert sum(ours == java for ours, java in bodies if java) == 397
 
 
-def test_strict_routes_are_in_javas_order_but_for_the_lists() -> None:
-    # Strict maps are sorted, so a strict body with lists of one entry has one form only.
+def test_strict_routes_with_one_broker_equal_javas_byte_for_byte() -> None:
+    # Strict maps are sorted, so only the order of lists may differ, and these have one entry.
     single = [
         (p.ours.body, p.java.body)
         for p in played()
@@ -157,14 +157,14 @@ def test_strict_routes_are_in_javas_order_but_for_the_lists() -> None:
     assert [pair for pair in single if pair[0] != pair[1]] == []
 
 
-def test_both_forms_of_routes_are_among_the_answers() -> None:
+def test_answers_contain_routes_in_both_forms() -> None:
     bodies = [p.ours.body for p in played() if p.request.code == RequestCode.GET_ROUTEINFO_BY_TOPIC and p.ours.body]
 
     assert any(b'"brokerAddrs":{"0":' in body for body in bodies)
     assert any(b'"brokerAddrs":{0:' in body for body in bodies)
 
 
-def test_header_differs_from_javas_in_language_and_answers_binary_requests_in_binary() -> None:
+def test_headers_equal_javas_except_that_binary_requests_have_binary_answers() -> None:
     # Java answers binary requests with a JSON header (ADR 0009); every peer reads both.
     forms = Counter((p.request.serialize_type, p.ours.serialize_type, p.java.serialize_type) for p in played())
     assert forms == {
@@ -175,5 +175,5 @@ def test_header_differs_from_javas_in_language_and_answers_binary_requests_in_bi
                for p in played())  # fmt: skip
 
 
-def test_every_answer_can_be_written() -> None:
+def test_every_answer_can_be_encoded() -> None:
     assert all(len(encode_frame(p.ours)) > 8 for p in played())

@@ -1,4 +1,4 @@
-"""What clients and tools ask. Source: rocketmq 5.3.3, ClientRequestProcessor, DefaultRequestProcessor."""
+"""Requests of clients and tools. Source: rocketmq 5.3.3, ClientRequestProcessor, DefaultRequestProcessor."""
 
 from dataclasses import replace
 from typing import Any
@@ -40,7 +40,7 @@ def a_pair(options: Options | None = None) -> Exchange:
 
 
 def two_zones(options: Options | None = None) -> Exchange:
-    """A server with one master in zone z1 and one in z2, of whom the second has a filter server."""
+    """A server with one master in zone z1 and one in z2, of which the second has a filter server."""
     server = Exchange(options)
     body = a_body().replace(b'"filterServerList":[]', b'"filterServerList":["f:1"]')
     server.send(a_registration_request("1.1.1.1:1", brokerName="b1", zone_name="z1"))
@@ -55,7 +55,7 @@ def names_in(body: bytes | None, part: str = "brokerDatas") -> list[str]:
 # ---- 105 ----
 
 
-def test_topic_that_nobody_has_is_not_there_in_javas_words() -> None:
+def test_unknown_topic_is_answered_in_javas_words() -> None:
     response = a_pair().send(a_route_request("NoSuchTopic")).response
 
     assert (response.code, response.body, response.ext_fields) == (ResponseCode.TOPIC_NOT_EXIST, None, None)
@@ -65,7 +65,7 @@ def test_topic_that_nobody_has_is_not_there_in_javas_words() -> None:
     )
 
 
-def test_route_query_without_a_topic_is_answered() -> None:
+def test_route_query_without_a_topic_is_answered_as_for_an_unknown_topic() -> None:
     response = a_pair().send(RemotingCommand(RequestCode.GET_ROUTEINFO_BY_TOPIC)).response
 
     assert response.code == ResponseCode.TOPIC_NOT_EXIST
@@ -76,7 +76,7 @@ def test_route_query_without_a_topic_is_answered() -> None:
     [(400, "", LEGACY), (401, "", STRICT), (479, "", STRICT), (0, "", LEGACY), (317, "true", STRICT),
      (317, "TRUE", STRICT), (317, "false", LEGACY), (479, "false", STRICT)],
 )  # fmt: skip
-def test_form_of_the_route_follows_the_clients_release_and_wish(
+def test_form_of_a_route_depends_on_the_clients_release_and_request(
     version: int, standard_only: str, expected: bytes
 ) -> None:
     fields = {"acceptStandardJsonOnly": standard_only} if standard_only else {}
@@ -86,7 +86,7 @@ def test_form_of_the_route_follows_the_clients_release_and_wish(
     assert (response.code, response.remark, response.body) == (ResponseCode.SUCCESS, None, expected)
 
 
-def test_both_forms_follow_the_table() -> None:
+def test_both_forms_of_a_route_follow_a_change() -> None:
     server = a_pair()
     requests = [a_route_request(version=v) for v in (317, 479)]
     before = [server.send(r).response.body for r in requests]
@@ -97,7 +97,7 @@ def test_both_forms_follow_the_table() -> None:
     assert after == [(b or b"").replace(b'"perm":6', b'"perm":4') for b in before]
 
 
-def test_last_brokers_leaving_takes_the_route_away_and_its_return_brings_it_back() -> None:
+def test_route_is_removed_with_its_last_broker_and_restored_when_the_broker_returns() -> None:
     server = a_pair()
     codes = [server.send(a_route_request()).response.code]
     server.close(1)
@@ -132,7 +132,7 @@ def a_waiting_server(**options: Any) -> Exchange:
     return server
 
 
-def test_right_after_the_start_no_route_is_told_where_that_is_wanted() -> None:
+def test_routes_are_refused_right_after_the_start_if_the_wait_is_enabled() -> None:
     server = a_waiting_server()
 
     for server.now_ms in (10_000, 54_999):
@@ -142,7 +142,7 @@ def test_right_after_the_start_no_route_is_told_where_that_is_wanted() -> None:
             assert (response.ext_fields, response.body) == (None, None)
 
 
-def test_after_the_wait_routes_are_told_again_and_again() -> None:
+def test_routes_are_answered_repeatedly_after_the_wait() -> None:
     server = a_waiting_server()
     server.now_ms = 55_000
 
@@ -151,14 +151,14 @@ def test_after_the_wait_routes_are_told_again_and_again() -> None:
 
 
 @pytest.mark.parametrize("options", [{"wait_seconds_for_service": 0}, {"need_wait_for_service": False}])
-def test_without_a_wait_routes_are_told_at_once(options: dict[str, Any]) -> None:
+def test_routes_are_answered_at_once_without_a_wait(options: dict[str, Any]) -> None:
     server = a_waiting_server()
     server.server.options = replace(server.server.options, **options)
 
     assert server.send(a_route_request()).response.body == STRICT
 
 
-def test_brokers_register_while_routes_wait() -> None:
+def test_brokers_can_register_during_the_wait() -> None:
     server = a_waiting_server()
 
     assert server.send(a_registration_request()).response.code == ResponseCode.SUCCESS
@@ -168,7 +168,7 @@ def test_brokers_register_while_routes_wait() -> None:
 
 
 @pytest.mark.parametrize("enable", [True, False])
-def test_order_conf_is_told_only_where_enabled(enable: bool) -> None:
+def test_order_configuration_is_sent_only_if_enabled(enable: bool) -> None:
     server = a_pair(Options(order_message_enable=enable))
     server.view.table.kv["ORDER_TOPIC_CONFIG"] = {"TopicTest": "broker-a:4", "Other": "x"}
 
@@ -177,14 +177,14 @@ def test_order_conf_is_told_only_where_enabled(enable: bool) -> None:
     assert (b'"filterServerTable":{},"orderTopicConf":"broker-a:4","queueDatas":' in body) == enable
 
 
-def test_topic_without_order_conf_has_none() -> None:
+def test_route_of_a_topic_without_an_order_configuration_contains_none() -> None:
     server = a_pair(Options(order_message_enable=True))
     server.view.table.kv["ORDER_TOPIC_CONFIG"] = {"Other": "x"}
 
     assert server.send(a_route_request()).response.body == STRICT
 
 
-def test_an_order_conf_that_is_put_or_deleted_is_told_or_not_from_then_on() -> None:
+def test_routes_follow_a_stored_and_a_deleted_order_configuration_at_once() -> None:
     server = a_pair(Options(order_message_enable=True))
     entry = {"namespace": "ORDER_TOPIC_CONFIG", "key": "TopicTest"}
     bodies = [server.send(a_route_request()).response.body]
@@ -196,7 +196,7 @@ def test_an_order_conf_that_is_put_or_deleted_is_told_or_not_from_then_on() -> N
     assert bodies == [STRICT, with_order, STRICT]
 
 
-def test_switching_order_confs_on_leaves_no_answer_without_one() -> None:
+def test_order_configuration_is_sent_as_soon_as_it_is_enabled() -> None:
     server = a_pair()
     server.view.table.kv["ORDER_TOPIC_CONFIG"] = {"TopicTest": "x"}
     server.send(a_route_request())
@@ -205,7 +205,7 @@ def test_switching_order_confs_on_leaves_no_answer_without_one() -> None:
     assert b"orderTopicConf" in (server.send(a_route_request()).response.body or b"")
 
 
-def test_order_conf_makes_no_route() -> None:
+def test_order_configuration_alone_makes_no_route() -> None:
     server = Exchange(Options(order_message_enable=True))
     server.view.table.kv["ORDER_TOPIC_CONFIG"] = {"TopicTest": "x"}
 
@@ -221,7 +221,7 @@ def test_zone_mode_leaves_only_brokers_of_the_zone_in_the_legacy_form(zone: str)
 
     assert names_in(response.body) == names_in(response.body, "queueDatas") == ["b1"]
     assert fastjson.loads(response.body or b"")["filterServerTable"] == {}
-    assert b'"brokerAddrs":{0:' in (response.body or b"")  # though a 5.3.3 client asked
+    assert b'"brokerAddrs":{0:' in (response.body or b"")  # although a 5.3.3 client sent the request
 
 
 @pytest.mark.parametrize(
@@ -234,7 +234,7 @@ def test_zone_mode_leaves_only_brokers_of_the_zone_in_the_legacy_form(zone: str)
         {"__ZONE_MODE": "yes", "__ZONE_NAME": "z1"},
     ],
 )
-def test_without_mode_and_name_no_zone_is_filtered(fields: dict[str, str]) -> None:
+def test_route_is_not_filtered_without_zone_mode_and_zone_name(fields: dict[str, str]) -> None:
     response = two_zones().send(a_route_request("TopicTest", 479, **fields)).response
 
     assert sorted(names_in(response.body)) == ["b1", "b2"]
@@ -254,20 +254,20 @@ def test_zone_without_brokers_is_an_empty_route_and_no_error() -> None:
     assert response.body == b'{"brokerDatas":[],"filterServerTable":{},"queueDatas":[]}'
 
 
-def test_unknown_topic_in_zone_mode_is_not_there() -> None:
+def test_unknown_topic_in_zone_mode_is_answered_topic_not_exist() -> None:
     response = two_zones().send(a_route_request("x", 479, __ZONE_MODE="true", __ZONE_NAME="z1")).response
 
     assert response.code == ResponseCode.TOPIC_NOT_EXIST
 
 
-def test_zone_answers_are_not_remembered_for_others() -> None:
+def test_answer_for_a_zone_is_not_cached_for_other_clients() -> None:
     server = two_zones()
     server.send(a_route_request(__ZONE_MODE="true", __ZONE_NAME="z1"))
 
     assert sorted(names_in(server.send(a_route_request()).response.body)) == ["b1", "b2"]
 
 
-def test_order_conf_is_in_zone_answers_too() -> None:
+def test_answer_for_a_zone_contains_the_order_configuration() -> None:
     server = two_zones(Options(order_message_enable=True))
     server.view.table.kv["ORDER_TOPIC_CONFIG"] = {"TopicTest": "b1:4"}
 
@@ -280,7 +280,7 @@ def test_order_conf_is_in_zone_answers_too() -> None:
 
 
 @pytest.mark.parametrize("support", [True, False])
-def test_slave_acts_as_master_only_where_supported(support: bool) -> None:
+def test_slave_acts_as_master_only_if_supported(support: bool) -> None:
     server = Exchange(Options(support_acting_master=support))
     for connection, addr, broker_id in ((1, MASTER, 0), (2, SLAVE, 1)):
         server.send(a_registration_request(addr, broker_id, enableActingMaster="true"), connection)
@@ -309,13 +309,13 @@ def test_cluster_info_of_an_empty_server_has_both_tables() -> None:
     assert Exchange().send(CLUSTER_REQUEST).response.body == b'{"brokerAddrTable":{},"clusterAddrTable":{}}'
 
 
-def test_zone_is_told_where_there_is_one() -> None:
+def test_cluster_info_contains_the_zone_of_a_broker() -> None:
     body = two_zones().send(CLUSTER_REQUEST).response.body or b""
 
     assert b'"enableActingMaster":false,"zoneName":"z1"}' in body
 
 
-def test_cluster_info_follows_brokers_and_is_kept_otherwise() -> None:
+def test_cluster_info_is_cached_until_brokers_change() -> None:
     server = a_pair()
     server.server.answers = CachedRouteAnswers(server.view)
     first = server.send(CLUSTER_REQUEST).response.body
@@ -330,7 +330,7 @@ def test_cluster_info_follows_brokers_and_is_kept_otherwise() -> None:
 
 
 @pytest.mark.parametrize("code", [0, -1, 7, 99_999, RequestCode.NOTIFY_MIN_BROKER_ID_CHANGE, 1001])
-def test_unknown_code_is_not_supported_in_javas_words(code: int) -> None:
+def test_unknown_code_is_refused_in_javas_words(code: int) -> None:
     answer = Exchange().send(RemotingCommand(code, opaque=9))
 
     assert answer.response.code == ResponseCode.REQUEST_CODE_NOT_SUPPORTED

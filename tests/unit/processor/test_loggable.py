@@ -1,4 +1,4 @@
-"""What a registration may say at most."""
+"""The largest registration that can be logged."""
 
 from dataclasses import replace
 
@@ -31,14 +31,14 @@ def test_too_many_static_queues_are_refused() -> None:
         require_loggable({}, mappings, ())
 
 
-def test_many_static_topics_are_refused_for_what_they_become() -> None:
+def test_static_topics_are_refused_if_their_event_would_be_too_large() -> None:
     with pytest.raises(ValueError, match="as an event it has"):
         require_loggable({}, {f"{number:x}": MAPPING for number in range(200_000)}, ())
 
 
-@pytest.mark.parametrize(("char", "bytes_a_char"), [("x", 1), ("é", 2), ("\x01", 6)])
-def test_names_count_as_they_are_written(char: str, bytes_a_char: int) -> None:
-    name = char * (MAX_EVENT_BYTES // bytes_a_char // 2)
+@pytest.mark.parametrize(("char", "bytes_per_char"), [("x", 1), ("é", 2), ("\x01", 6)])
+def test_names_count_with_their_encoded_size(char: str, bytes_per_char: int) -> None:
+    name = char * (MAX_EVENT_BYTES // bytes_per_char // 2)
     require_loggable({name[:-100]: SHAPE}, {}, (name[:-100],))
 
     with pytest.raises(ValueError, match="as an event it has"):

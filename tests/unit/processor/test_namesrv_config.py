@@ -74,18 +74,18 @@ def update(server: Exchange, body: bytes | None) -> Answer:
     return server.send(RemotingCommand(RequestCode.UPDATE_NAMESRV_CONFIG, opaque=5, body=body))
 
 
-def said(answer: Answer) -> tuple[int, str | None]:
+def code_and_remark(answer: Answer) -> tuple[int, str | None]:
     return answer.response.code, answer.response.remark
 
 
 # ---- 319 ----
 
 
-def test_all_keys_of_the_java_server_are_shown_in_its_order() -> None:
+def test_all_keys_of_the_java_server_are_shown_in_the_same_order() -> None:
     assert list(shown(Exchange())) == JAVAS_KEYS
 
 
-def test_defaults_are_rocketmqs_and_no_path_is_told() -> None:
+def test_defaults_are_those_of_rocketmq_and_paths_are_empty() -> None:
     config = shown(Exchange())
 
     assert (config["listenPort"], config["serverChannelMaxIdleTimeSeconds"], config["productEnvName"]) == (
@@ -96,7 +96,7 @@ def test_defaults_are_rocketmqs_and_no_path_is_told() -> None:
     assert [config[key] for key in ("rocketmqHome", "kvConfigPath", "configStorePath")] == ["", "", ""]
 
 
-def test_what_was_configured_is_shown() -> None:
+def test_configured_values_are_shown() -> None:
     server = Exchange(Options(support_acting_master=True, wait_seconds_for_service=7))
     server.server.config = {"listenPort": "10911", "deleteTopicWithBrokerRegistration": "true"}
 
@@ -106,7 +106,7 @@ def test_what_was_configured_is_shown() -> None:
     assert config["deleteTopicWithBrokerRegistration"] == "true"
 
 
-def test_what_the_log_says_of_a_setting_counts_more_than_the_configuration() -> None:
+def test_a_setting_in_the_log_has_priority_over_the_configuration() -> None:
     server = Exchange()
     server.server.config = {"deleteTopicWithBrokerRegistration": "true"}
     server.view.table.replace_settings(0, {("effective", "delete_topic_with_broker_registration"): "false"})
@@ -117,10 +117,10 @@ def test_what_the_log_says_of_a_setting_counts_more_than_the_configuration() -> 
 # ---- 318 ----
 
 
-def test_it_is_off_unless_configured() -> None:
+def test_updates_are_refused_unless_enabled_in_the_configuration() -> None:
     answer = update(a_server(enable_config_update=False), b"enableTopicList=false\n")
 
-    assert said(answer) == (
+    assert code_and_remark(answer) == (
         ResponseCode.NO_PERMISSION,
         "UPDATE_NAMESRV_CONFIG is off: admin.enable_config_update=true in the configuration allows it",
     )
@@ -134,7 +134,7 @@ def test_switches_change_at_once_and_are_shown() -> None:
         server, b"# by mqadmin\nenableTopicList=false\nwaitSecondsForService : +9\nsupportActingMaster TRUE\n"
     )
 
-    assert said(answer) == (ResponseCode.SUCCESS, None)
+    assert code_and_remark(answer) == (ResponseCode.SUCCESS, None)
     assert answer.options == {
         "enable_topic_list": False,
         "wait_seconds_for_service": 9,
@@ -150,9 +150,9 @@ def test_every_switch_can_be_changed_and_changed_back() -> None:
     before = effective_config(server.server)
     switches = [k for k in JAVAS_KEYS if k in _SWITCHES]
 
-    assert said(update(server, "".join(f"{k}={_flipped(before[k])}\n" for k in switches).encode()))[0] == 0
+    assert code_and_remark(update(server, "".join(f"{k}={_flipped(before[k])}\n" for k in switches).encode()))[0] == 0
     assert {k: v for k, v in shown(server).items() if v != before[k]} == {k: _flipped(before[k]) for k in switches}
-    assert said(update(server, "".join(f"{k}={before[k]}\n" for k in switches).encode()))[0] == 0
+    assert code_and_remark(update(server, "".join(f"{k}={before[k]}\n" for k in switches).encode()))[0] == 0
     assert effective_config(server.server) == before
 
 
@@ -171,7 +171,7 @@ def _flipped(value: str) -> str:
     return {"true": "false", "false": "true"}[value]
 
 
-def test_the_setting_of_the_fold_changes_through_the_log() -> None:
+def test_a_setting_of_the_fold_is_changed_through_the_log() -> None:
     server = a_server()
     server.peer = Peer("127.0.0.1", False)
 
@@ -180,45 +180,45 @@ def test_the_setting_of_the_fold_changes_through_the_log() -> None:
     event = SettingsChanged(
         Origin("s1", 1, 1), "updateNamesrvConfig from 127.0.0.1", (("delete_topic_with_broker_registration", True),)
     )
-    assert said(answer) == (ResponseCode.SUCCESS, None)
+    assert code_and_remark(answer) == (ResponseCode.SUCCESS, None)
     assert (answer.accepted, answer.is_logged_first) == (((event, event),), True)
     assert answer.options == {"enable_topic_list": False}
     assert shown(server)["deleteTopicWithBrokerRegistration"] == "true"
 
 
 @pytest.mark.parametrize("body", [None, b"", b"# nothing\n\n"])
-def test_nothing_to_change_is_a_success(body: bytes | None) -> None:
+def test_an_update_without_settings_succeeds(body: bytes | None) -> None:
     answer = update(a_server(), body)
 
-    assert (said(answer), answer.options, answer.accepted) == ((ResponseCode.SUCCESS, None), {}, ())
+    assert (code_and_remark(answer), answer.options, answer.accepted) == ((ResponseCode.SUCCESS, None), {}, ())
 
 
 @pytest.mark.parametrize("key", ["configBlackList", "configStorePath", "kvConfigPath", "rocketmqHome"])
 def test_black_listed_keys_are_refused_in_javas_words_and_nothing_changes(key: str) -> None:
     answer = update(a_server(), f"enableTopicList=false\n{key}=/tmp/x\n".encode())
 
-    assert said(answer) == (ResponseCode.NO_PERMISSION, "Can not update config in black list.")
+    assert code_and_remark(answer) == (ResponseCode.NO_PERMISSION, "Can not update config in black list.")
     assert answer.options == {}
 
 
-def test_a_key_hidden_behind_escapes_is_that_key() -> None:
+def test_a_black_listed_key_with_escapes_is_refused() -> None:
     answer = update(a_server(), b"kv\\u0043onfigPath=/tmp/x\n")
 
-    assert said(answer) == (ResponseCode.NO_PERMISSION, "Can not update config in black list.")
+    assert code_and_remark(answer) == (ResponseCode.NO_PERMISSION, "Can not update config in black list.")
 
 
 def test_keys_of_the_configured_black_list_are_refused() -> None:
     server = a_server()
     server.server.config = {"configBlackList": "configBlackList;enableTopicList"}
 
-    assert said(update(server, b"enableTopicList=false"))[1] == "Can not update config in black list."
+    assert code_and_remark(update(server, b"enableTopicList=false"))[1] == "Can not update config in black list."
 
 
 @pytest.mark.parametrize("key", ["listenPort", "serverWorkerThreads", "fullRegistrationIntervalMs", "unknown", ""])
 def test_any_other_key_is_refused_by_name_and_nothing_changes(key: str) -> None:
     answer = update(a_server(), f"enableTopicList=false\n{key}=1\n".encode())
 
-    assert said(answer) == (ResponseCode.NO_PERMISSION, f"Can not update config at run time: {key}")
+    assert code_and_remark(answer) == (ResponseCode.NO_PERMISSION, f"Can not update config at run time: {key}")
     assert answer.options == {}
 
 
@@ -236,14 +236,14 @@ def test_any_other_key_is_refused_by_name_and_nothing_changes(key: str) -> None:
         (b"a=\\u00zz", "string2Properties error"),
     ],
 )
-def test_what_cannot_be_read_is_named_and_nothing_changes(line: bytes, remark: str) -> None:
+def test_an_invalid_value_is_named_and_nothing_changes(line: bytes, remark: str) -> None:
     answer = update(a_server(), b"orderMessageEnable=true\n" + line)
 
-    assert said(answer) == (ResponseCode.SYSTEM_ERROR, remark)
+    assert code_and_remark(answer) == (ResponseCode.SYSTEM_ERROR, remark)
     assert (answer.options, answer.accepted) == ({}, ())
 
 
-def test_no_other_option_changes() -> None:
+def test_an_update_changes_no_other_option() -> None:
     server = a_server()
     server.server.options = replace(server.server.options, full_registration_interval_ms=7)
 

@@ -1,6 +1,6 @@
-"""Requests without fields, with some missing, with blank ones: Java's answer where it has a sane one, else a clear one.
+"""Requests with missing or empty fields have Java's answer, or a clear error where Java's is misleading.
 
-``AS_JAVA`` was answered by a Java NameServer 5.3.3 in which broker-a is registered; docs/differences.md lists the rest.
+A Java NameServer 5.3.3 with a registered broker-a gave the answers in ``AS_JAVA``. docs/differences.md has the others.
 """
 
 from collections.abc import Mapping
@@ -65,7 +65,7 @@ AS_JAVA = [
     Odd(R.GET_BROKER_MEMBER_GROUP, {"clusterName": ""}, OK, SLIP, None, MEMBERS + b',"cluster":""}}'),
     Odd(R.UPDATE_NAMESRV_CONFIG, None, OK),
     Odd(R.UPDATE_NAMESRV_CONFIG, None, ERROR, "string2Properties error", sent=b"a=\\uxx"),
-    # Without a body any broker has changed, and so has one that nobody knows.
+    # The answer is "changed" for every request without a body, and for every unknown broker.
     Odd(R.QUERY_DATA_VERSION, a_broker_header("1.2.3.4:1"), OK, None, {"changed": "true"}),
     Odd(R.QUERY_DATA_VERSION, a_broker_header("1.2.3.4:1", brokerId=None), OK, None, {"changed": "true"}),
     Odd(R.BROKER_HEARTBEAT, a_broker_header("1.2.3.4:1"), OK),
@@ -103,7 +103,7 @@ def a_server() -> Exchange:
 
 
 @pytest.mark.parametrize("odd", AS_JAVA + NOT_AS_JAVA, ids=lambda odd: f"{odd.request.name} {odd.fields or ''}")
-def test_an_odd_request_has_a_clear_answer(odd: Odd) -> None:
+def test_a_request_with_missing_or_empty_fields_has_a_clear_answer(odd: Odd) -> None:
     response = a_server().send(RemotingCommand(odd.request, opaque=6, ext_fields=odd.fields, body=odd.sent)).response
 
     assert (response.code, response.remark) == (odd.code, odd.remark)
@@ -111,7 +111,7 @@ def test_an_odd_request_has_a_clear_answer(odd: Odd) -> None:
 
 
 @pytest.mark.parametrize("odd", NOT_AS_JAVA, ids=lambda odd: f"{odd.request.name} {odd.fields or ''}")
-def test_an_odd_request_that_is_refused_changes_and_logs_nothing(odd: Odd) -> None:
+def test_a_request_that_is_refused_for_its_fields_changes_and_logs_nothing(odd: Odd) -> None:
     server = a_server()
     groups, logged = dict(server.view.table.groups), len(server.logged)
 

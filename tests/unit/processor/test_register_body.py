@@ -109,7 +109,7 @@ def test_body_of_a_4x_broker_is_read() -> None:
     assert (body.data_version, body.topics) == (DataVersion(1, 2, 0), {"t": QueueData(16, 16, 4, 0)})
 
 
-def test_broker_older_than_3_0_11_sends_the_bare_wrapper_and_leaves_filter_servers_alone() -> None:
+def test_body_of_a_broker_before_3_0_11_has_only_topics_and_keeps_the_filter_servers() -> None:
     wrapper = b'{"dataVersion":{"counter":1,"timestamp":2},"topicConfigTable":{"t":{"perm":4,"topicName":"t"}}}'
 
     body = decoded(wrapper, version=V3_0_11 - 1)
@@ -117,7 +117,7 @@ def test_broker_older_than_3_0_11_sends_the_bare_wrapper_and_leaves_filter_serve
     assert (body.data_version, set(body.topics), body.filter_servers) == (DataVersion(1, 2, 0), {"t"}, None)
 
 
-def test_release_3_0_11_sends_the_full_body() -> None:
+def test_body_of_a_3_0_11_broker_is_read_in_full() -> None:
     assert decoded(WORKED_EXAMPLE, version=V3_0_11).topics.keys() == {"TopicTest"}
 
 
@@ -129,7 +129,7 @@ def test_absent_parts_are_empty(body: bytes) -> None:
 
 
 @pytest.mark.parametrize("version", ["", '"dataVersion":null,', '"dataVersion":{},', '"dataVersion":{"counter":0},'])
-def test_without_a_data_version_another_content_is_another_version(version: str) -> None:
+def test_different_bodies_without_a_data_version_have_different_versions(version: str) -> None:
     bodies = [wrapped(f'{{{version}"topicConfigTable":{{"t":{{"perm":{perm}}}}}}}') for perm in (4, 6, 6)]
 
     first, second, same = [decoded(body).data_version for body in bodies]
@@ -138,7 +138,7 @@ def test_without_a_data_version_another_content_is_another_version(version: str)
     assert second == same
 
 
-def test_filter_servers_that_are_null_leave_those_known() -> None:
+def test_null_filter_servers_keep_the_known_ones() -> None:
     assert decoded(b'{"filterServerList":null}').filter_servers is None
 
 
@@ -149,7 +149,7 @@ def test_topic_properties_that_are_absent_or_null_have_javas_defaults(fields: st
     assert one_topic(fields) == QueueData(16, 16, 6, 0)
 
 
-def test_name_inside_a_topic_counts_and_not_its_key() -> None:
+def test_name_inside_a_topic_has_priority_over_its_key() -> None:
     body = decoded(wrapped('{"topicConfigTable":{"key":{"topicName":"name"},"bare":{}}}'))
 
     assert body.topics.keys() == {"name", "bare"}
@@ -174,7 +174,7 @@ def test_numbers_may_be_text() -> None:
     ],
     ids=["single quotes", "bare keys", "trailing commas", "comment", "byte order mark"],
 )
-def test_fastjsons_liberties_are_read(body: bytes) -> None:
+def test_lenient_json_of_fastjson_is_read(body: bytes) -> None:
     assert decoded(body).topics == {"t": QueueData(16, 16, 4, 0)}
 
 
@@ -209,24 +209,26 @@ def test_compressed_body_of_a_5x_broker_ends_with_static_topics() -> None:
     ("text", "servers"),
     [(b'["10.1.1.1:1"]', ("10.1.1.1:1",)), (b"null", None), (b"", None), (b'["10.', ()), (b"{}", ()), (b"[[]]", ())],
 )
-def test_filter_servers_of_a_compressed_body_never_refuse_it(text: bytes, servers: tuple[str, ...] | None) -> None:
+def test_invalid_filter_servers_do_not_invalidate_a_compressed_body(
+    text: bytes, servers: tuple[str, ...] | None
+) -> None:
     body = inflated(mappings=()).replace(chunk(b'["f:1"]'), chunk(text))
 
     assert decoded(zlib.compress(body), compressed=True, version=V5_0_0).filter_servers == servers
 
 
-def test_compressed_body_that_its_header_denies_is_read() -> None:
+def test_compressed_body_is_read_although_its_header_does_not_say_so() -> None:
     assert decoded(zlib.compress(inflated(mappings=()), 9)).topics == {"TopicTest": QueueData(8, 4, 6, 0)}
 
 
-def test_topic_text_may_lack_attributes_or_have_any() -> None:
+def test_topic_text_may_have_attributes_or_none() -> None:
     texts = ("a 1 2 6 SINGLE_TAG", 'b 1 2 6 SINGLE_TAG {"+a":"x y"}')
 
     assert decoded(zlib.compress(inflated(texts)), compressed=True, version=V4_9_7).topics.keys() == {"a", "b"}
 
 
 def test_zlib_bomb_is_refused_with_bounded_memory() -> None:
-    # 129 MiB of zeros, far beyond what is allowed; only the inflater's own limit keeps more from being built.
+    # 129 MiB of zeros, far above the limit; the inflater must stop at its limit.
     bomb = zlib.compressobj(1)
     body = b"".join([bomb.compress(bytes(1 << 20)) for _ in range(129)]) + bomb.flush()
 
@@ -368,20 +370,20 @@ def test_malformed_data_version_is_a_body_decode_error(body: bytes) -> None:
 # ---- the hash ----
 
 
-def test_captured_registrations_have_equal_hashes_just_where_they_say_the_same() -> None:
-    # Two registrations say the same if header and body are equal but for crc and the stamp of sending.
+def test_captured_registrations_have_equal_hashes_only_if_their_content_is_equal() -> None:
+    # Two registrations have equal content if header and body are equal except for CRC and sending time.
     by_hash: dict[str, set[object]] = {}
-    by_said: dict[object, set[str]] = {}
+    by_content: dict[object, set[str]] = {}
     differing_bytes = 0
     for header, body, _ in captured_registrations():
         digest = registration_hash(header, body)
-        said = (replace(header, body_crc32=0), _without_stamp(body))
-        by_hash.setdefault(digest, set()).add(said)
-        before = len(by_said.setdefault(said, set()))
-        by_said[said].add(digest)
+        content = (replace(header, body_crc32=0), _without_stamp(body))
+        by_hash.setdefault(digest, set()).add(content)
+        before = len(by_content.setdefault(content, set()))
+        by_content[content].add(digest)
         differing_bytes += before == 1
     assert all(len(v) == 1 for v in by_hash.values())
-    assert all(len(v) == 1 for v in by_said.values())
+    assert all(len(v) == 1 for v in by_content.values())
     assert differing_bytes >= 30  # periodic registrations of unchanged 5.x brokers
 
 
@@ -420,7 +422,7 @@ def test_every_other_header_field_is_hashed(header: RegisterBrokerRequestHeader)
     assert registration_hash(header, b"{}") != registration_hash(HEADER, b"{}")
 
 
-def test_neighbouring_header_fields_do_not_run_together() -> None:
+def test_hash_separates_neighbouring_header_fields() -> None:
     one = replace(HEADER, broker_name="a', 'b", broker_addr="c")
 
     assert registration_hash(one, b"") != registration_hash(replace(HEADER, broker_name="a", broker_addr="b', 'c"), b"")
@@ -475,7 +477,7 @@ def test_single_quoted_text_like_the_stamp_is_hashed() -> None:
 
 @settings(max_examples=examples(60))
 @given(st.text(st.sampled_from('\\"{}:,mappingDataVersion0'), max_size=40), st.randoms(use_true_random=False))
-def test_bodies_of_equal_hash_say_the_same_whatever_the_topic_names(name: str, random: random.Random) -> None:
+def test_hashes_are_equal_only_for_equal_content_whatever_the_topic_names(name: str, random: random.Random) -> None:
     tricky = name + '"mappingDataVersion":{"counter":1,"stateVersion":2,"timestamp":' + str(random.randrange(3)) + "}"
     one = a_body({tricky: a_topic(), "b": a_topic()}, stamp=1)
     two = a_body({tricky[:-2] + str(random.randrange(3)) + "}": a_topic(), "b": a_topic()}, stamp=2)
@@ -488,12 +490,12 @@ _STAMPED = b'"mappingDataVersion":{"counter":0,"stateVersion":0,"timestamp":%d}'
 
 
 @pytest.mark.parametrize(("filler", "is_left_out"), [(4_000, True), (4_050, False), (9_000, False)])
-def test_a_stamp_is_left_out_only_where_all_of_it_is_in_the_first_4_kib(filler: int, is_left_out: bool) -> None:
+def test_a_stamp_is_not_hashed_only_if_it_is_within_the_first_4_kib(filler: int, is_left_out: bool) -> None:
     one, two = (b'{"a":"%b",%b}' % (b"x" * filler, _STAMPED % stamp) for stamp in (1, 2))
     assert (registration_hash(HEADER, one) == registration_hash(HEADER, two)) is is_left_out
 
 
-def test_a_single_quote_behind_the_first_4_kib_makes_no_text_of_the_stamp_before_it() -> None:
+def test_a_single_quote_after_the_first_4_kib_does_not_affect_the_stamp_before_it() -> None:
     one, two = (b'{%b,"a":"%b"}' % (_STAMPED % stamp, b"x" * 9_000 + b"'") for stamp in (1, 2))
     assert registration_hash(HEADER, one) == registration_hash(HEADER, two)
 
@@ -514,22 +516,22 @@ def test_hash_takes_linear_time_on_hostile_bodies() -> None:
     assert time.perf_counter() - began < 3.0
 
 
-# ---- what would cost too much ----
+# ---- limits ----
 
 
 @pytest.mark.parametrize("field", ["bname", "scope", "topic"])
-def test_a_text_of_a_static_topic_is_no_container(field: str) -> None:
+def test_a_container_in_place_of_a_text_of_a_static_topic_is_refused(field: str) -> None:
     with pytest.raises(BodyDecodeError, match=f"{field} is not a string"):
         decoded(wrapped(f'{{"topicQueueMappingInfoMap":{{"t":{{"{field}":{{"a":1}}}}}}}}'))
 
 
-def test_null_leaves_the_texts_of_a_static_topic_at_their_defaults() -> None:
+def test_null_texts_of_a_static_topic_have_their_defaults() -> None:
     body = decoded(wrapped('{"topicQueueMappingInfoMap":{"t":{"topic":null,"bname":null,"scope":null,"dirty":null}}}'))
 
     assert body.topic_mappings == {"t": TopicQueueMappingInfo("t", "", 0, 0, "__global__", False, {})}
 
 
-def test_a_text_named_again_and_again_is_refused() -> None:
+def test_many_references_to_a_long_text_are_refused() -> None:
     members = ",".join(f'"{number}":{{"bname":{{"$ref":"$.x"}}}}' for number in range(1_000))
     body = f'{{"x":"{"x" * 100_000}","topicConfigSerializeWrapper":{{"topicQueueMappingInfoMap":{{{members}}}}}}}'
 
@@ -558,6 +560,6 @@ def test_a_table_with_too_many_entries_is_refused() -> None:
         decoded(wrapped('{"topicConfigTable":{' + table + "}}"))
 
 
-def test_parts_of_a_deflated_body_are_not_read_leniently() -> None:
+def test_lenient_json_in_a_compressed_body_is_refused() -> None:
     with pytest.raises(BodyDecodeError):
         decoded(zlib.compress(inflated(mappings=(b"{'topic':'t'}",))), compressed=True)

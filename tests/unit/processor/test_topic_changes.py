@@ -1,4 +1,4 @@
-"""216 and 217; what is stored and answered is what the Java server did.
+"""216 and 217. Answers and stored topics equal those of the Java NameServer.
 
 Source: rocketmq 5.3.3, RouteInfoManager.deleteTopic, registerTopic.
 """
@@ -27,7 +27,7 @@ def two_clusters() -> Exchange:
 
 
 def queues(server: Exchange, topic: str) -> dict[str, QueueData] | None:
-    """What each broker offers of a topic; None where it has no route."""
+    """Return the queues of a topic at each broker; None without a route."""
     response = server.send(a_route_request(topic)).response
     if response.code == ResponseCode.TOPIC_NOT_EXIST:
         return None
@@ -63,14 +63,14 @@ def test_a_topic_is_deleted_in_one_cluster_only() -> None:
     assert queues(server, "TopicTest") == {"broker-b": QueueData(8, 8, 6, 0)}
 
 
-def test_in_an_unknown_cluster_nothing_is_deleted() -> None:
+def test_nothing_is_deleted_in_an_unknown_cluster() -> None:
     server = two_clusters()
 
     assert delete(server, topic="TopicTest", clusterName="c9").response.code == ResponseCode.SUCCESS
     assert len(queues(server, "TopicTest") or {}) == 2
 
 
-def test_without_a_topic_nothing_is_deleted_or_logged() -> None:
+def test_a_deletion_without_a_topic_deletes_and_logs_nothing() -> None:
     answer = delete(two_clusters(), clusterName="c0")
 
     assert (answer.response.code, answer.accepted) == (ResponseCode.SUCCESS, ())
@@ -105,7 +105,7 @@ def test_a_topic_is_registered_for_each_broker_of_the_body() -> None:
     assert queues(server, "new") == {"broker-a": QueueData(4, 3, 6, 0), "broker-b": QueueData(4, 3, 4, 0)}
 
 
-def test_the_last_entry_of_a_broker_counts() -> None:
+def test_the_last_entry_of_a_broker_is_stored() -> None:
     server = two_clusters()
 
     register(server, "new", a_queue_data(perm=4), a_queue_data(perm=2))
@@ -121,7 +121,7 @@ def test_a_new_topic_with_an_unknown_broker_is_not_stored_at_all() -> None:
     assert (answer.response.code, answer.accepted, answer.is_logged_first) == (ResponseCode.SUCCESS, (), False)
 
 
-def test_of_a_known_topic_entries_before_an_unknown_broker_are_stored() -> None:
+def test_entries_of_a_known_topic_are_stored_up_to_an_unknown_broker() -> None:
     server = two_clusters()
 
     register(server, "TopicTest", a_queue_data(perm=4), a_queue_data("broker-z"), a_queue_data("broker-b", perm=4))
@@ -129,11 +129,11 @@ def test_of_a_known_topic_entries_before_an_unknown_broker_are_stored() -> None:
     assert queues(server, "TopicTest") == {"broker-a": QueueData(4, 3, 4, 0), "broker-b": QueueData(8, 8, 6, 0)}
 
 
-def test_an_entry_without_a_broker_name_is_of_an_unknown_broker() -> None:
+def test_an_entry_without_a_broker_name_is_not_stored() -> None:
     assert register(two_clusters(), "new", {"perm": 6}).accepted == ()
 
 
-def test_absent_numbers_are_zero_and_text_is_read() -> None:
+def test_absent_numbers_are_zero_and_numbers_may_be_text() -> None:
     server = two_clusters()
 
     register(server, "new", {"brokerName": "broker-a", "readQueueNums": "3", "topicSynFlag": 1, "perm": None})
@@ -149,7 +149,7 @@ def test_an_entry_without_a_list_around_it_is_read_as_fastjson_does() -> None:
     assert queues(server, "new") == {"broker-a": QueueData(0, 0, 6, 0)}
 
 
-def test_a_name_longer_than_any_topics_is_refused() -> None:
+def test_a_topic_name_of_more_than_1024_characters_is_refused() -> None:
     server = two_clusters()
 
     assert register(server, "t" * 1_024, a_queue_data()).accepted
@@ -162,7 +162,7 @@ def test_a_name_longer_than_any_topics_is_refused() -> None:
 @pytest.mark.parametrize(
     "body", [b"", b"{}", b'{"queueDatas":{}}', b'{"queueDatas":null}', b'{"queueDatas":[]}', b'{"brokerDatas":[]}']
 )
-def test_without_entries_nothing_is_stored(body: bytes) -> None:
+def test_a_body_without_entries_stores_nothing(body: bytes) -> None:
     answer = register(two_clusters(), "new", body=body)
 
     assert (answer.response.code, answer.accepted) == (ResponseCode.SUCCESS, ())
@@ -183,7 +183,7 @@ def test_without_entries_nothing_is_stored(body: bytes) -> None:
         b'{"queueDatas":[' + b'{"brokerName":"broker-a"},' * 10_001 + b"]}",
     ],
 )
-def test_a_body_that_is_no_route_is_refused(body: bytes) -> None:
+def test_an_invalid_body_is_refused(body: bytes) -> None:
     answer = register(two_clusters(), "new", body=body)
 
     assert (answer.response.code, answer.accepted) == (ResponseCode.SYSTEM_ERROR, ())

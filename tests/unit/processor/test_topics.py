@@ -53,14 +53,14 @@ def test_an_unknown_cluster_has_no_topics() -> None:
     assert asked(two_clusters(), RequestCode.GET_TOPICS_BY_CLUSTER, cluster="c9") == {"topicList": []}
 
 
-def test_system_topics_are_cluster_and_broker_names_with_a_broker_to_ask() -> None:
+def test_system_topics_are_cluster_and_broker_names_with_the_address_of_a_broker() -> None:
     listed = asked(two_clusters(), RequestCode.GET_SYSTEM_TOPIC_LIST_FROM_NS)
 
     assert listed["topicList"] == ["broker-a", "broker-b", "c0", "c1"]
     assert listed["brokerAddr"] in {MASTER, SLAVE}
 
 
-def test_without_brokers_there_is_none_to_ask() -> None:
+def test_system_topics_without_brokers_have_no_address() -> None:
     assert asked(Exchange(), RequestCode.GET_SYSTEM_TOPIC_LIST_FROM_NS) == {"topicList": []}
 
 
@@ -72,7 +72,7 @@ def test_without_brokers_there_is_none_to_ask() -> None:
         (RequestCode.GET_HAS_UNIT_SUB_UNUNIT_TOPIC_LIST, ["s"]),
     ],
 )
-def test_unit_topics_are_chosen_by_their_flags(code: RequestCode, topics: list[str]) -> None:
+def test_unit_topics_are_selected_by_their_flags(code: RequestCode, topics: list[str]) -> None:
     assert asked(two_clusters(), code) == {"topicList": topics}
 
 
@@ -83,7 +83,7 @@ def test_unit_topics_are_chosen_by_their_flags(code: RequestCode, topics: list[s
         (Options(enable_topic_list=False), GATED),
     ],
 )
-def test_lists_that_are_switched_off_are_refused_in_javas_words_and_no_others(
+def test_only_lists_that_are_switched_off_are_refused_in_javas_words(
     options: Options, off: tuple[RequestCode, ...]
 ) -> None:
     server = two_clusters()

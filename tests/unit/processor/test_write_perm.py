@@ -1,4 +1,4 @@
-"""205 and 327. Each answer is the Java server's. Source: RouteInfoManager.operateWritePermOfBrokerByLock."""
+"""205 and 327. Answers equal those of the Java NameServer. Source: RouteInfoManager.operateWritePermOfBrokerByLock."""
 
 import pytest
 
@@ -27,7 +27,7 @@ def perm(server: Exchange, topic: str) -> int:
 
 
 @pytest.mark.parametrize(("code", "field", "writable"), [(WIPE, "wipeTopicCount", False), (ADD, "addTopicCount", True)])
-def test_all_topics_of_the_broker_are_counted_and_the_change_is_logged_first(
+def test_all_topics_of_the_broker_are_counted_and_the_change_is_logged_before_the_answer(
     code: RequestCode, field: str, writable: bool
 ) -> None:
     answer = ask(a_server(), code)
@@ -38,21 +38,21 @@ def test_all_topics_of_the_broker_are_counted_and_the_change_is_logged_first(
     assert (answer.accepted, answer.is_logged_first) == (((event, event),), True)
 
 
-def test_wiping_takes_the_write_bit_only() -> None:
+def test_wiping_removes_only_the_write_bit() -> None:
     server = a_server()
     ask(server, WIPE)
 
     assert (perm(server, "all"), perm(server, "readable")) == (5, 4)
 
 
-def test_topics_that_were_wiped_count_again() -> None:
+def test_topics_without_write_permission_are_counted_when_wiped_again() -> None:
     server = a_server()
     ask(server, WIPE)
 
     assert ask(server, WIPE).response.ext_fields == {"wipeTopicCount": "2"}
 
 
-def test_adding_grants_reading_and_writing_and_no_more() -> None:
+def test_adding_grants_only_reading_and_writing() -> None:
     server = a_server()
     ask(server, ADD)
 

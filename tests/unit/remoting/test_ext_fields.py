@@ -92,5 +92,5 @@ def test_an_empty_text_is_not_absent() -> None:
     assert SampleHeader.from_ext_fields({"aName": ""}).name == ""
 
 
-def test_declaration_is_accessible() -> None:
+def test_wire_names_of_a_header_can_be_listed() -> None:
     assert [field.wire_name for _, field in wire_fields(SampleHeader)] == list(FULL_EXT_FIELDS)

@@ -50,17 +50,17 @@ def is_canonical(captured: CapturedFrame) -> bool:
     return captured.command.language is not LanguageCode.GO
 
 
-def test_the_worked_example_in_json() -> None:
+def test_the_worked_example_in_json_is_encoded_and_decoded() -> None:
     check_both_ways(ROUTE_REQUEST, ROUTE_REQUEST_IN_JSON)
     assert len(ROUTE_REQUEST_IN_JSON) == 139
 
 
-def test_the_worked_example_in_binary() -> None:
+def test_the_worked_example_in_binary_is_encoded_and_decoded() -> None:
     check_both_ways(replace(ROUTE_REQUEST, serialize_type=SerializeType.ROCKETMQ), ROUTE_REQUEST_IN_BINARY)
     assert len(ROUTE_REQUEST_IN_BINARY) == 49
 
 
-def test_the_bare_success_response() -> None:
+def test_a_success_response_without_a_body_is_encoded_and_decoded() -> None:
     header = b'{"code":0,"flag":1,"language":"JAVA","opaque":7,"serializeTypeCurrentRPC":"JSON","version":479}'
 
     check_both_ways(RemotingCommand(0, version=479, opaque=7, flag=1), pack(">ii", 99, 95) + header)
@@ -108,7 +108,7 @@ def test_captured_streams_are_divided_into_their_frames(part: str) -> None:
 
 
 @pytest.mark.parametrize("size", range(9))
-def test_incomplete_frame_is_held_back(size: int) -> None:
+def test_incomplete_frame_is_kept_until_it_is_complete(size: int) -> None:
     buffer = FrameBuffer()
 
     assert buffer.feed(ROUTE_REQUEST_IN_JSON[:size]) == []
@@ -234,7 +234,7 @@ def test_all_24_bits_of_the_header_length_count() -> None:
     assert decode_frame(encode_frame(command)[4:]) == command
 
 
-def test_a_header_longer_than_is_read_is_not_written() -> None:
+def test_a_header_that_would_be_too_long_to_read_is_not_written() -> None:
     with pytest.raises(ValueError, match="exceeds"):
         encode_frame(replace(ROUTE_REQUEST, remark="x" * 0x1000000))
 

@@ -100,7 +100,7 @@ def test_absent_ext_fields_leave_every_field_at_its_default(header_class: type[C
     assert header_class.from_ext_fields(None) == header_class()
 
 
-def test_a_registration_of_a_5x_broker_in_an_acting_master_group() -> None:
+def test_a_registration_of_a_5x_broker_in_an_acting_master_group_is_read() -> None:
     header = RegisterBrokerRequestHeader.from_ext_fields(
         {
             "brokerName": "broker-a",
@@ -209,7 +209,7 @@ def test_the_answer_to_a_master_has_no_addresses() -> None:
     assert RegisterBrokerResponseHeader().to_ext_fields() == {}
 
 
-def test_a_slave_learns_its_masters_addresses() -> None:
+def test_the_answer_to_a_slave_has_the_addresses_of_its_master() -> None:
     header = RegisterBrokerResponseHeader(ha_server_addr="10.0.0.1:10912", master_addr="10.0.0.1:10911")
 
     assert header.to_ext_fields() == {"haServerAddr": "10.0.0.1:10912", "masterAddr": "10.0.0.1:10911"}

@@ -41,7 +41,7 @@ def test_text_is_read_as_java_does(text: bytes, properties: dict[str, str]) -> N
 @pytest.mark.parametrize(
     ("text", "line"), [(b"a=\\u12g4\n", 1), (b"a=b\n\n# c\nd=\\\ne\\u12", 4), (b"\\ud83d\\u=1", 1), (b"\n\na=\\u", 3)]
 )
-def test_a_bad_escape_is_named_by_its_line(text: bytes, line: int) -> None:
+def test_an_error_names_the_line_of_an_invalid_escape(text: bytes, line: int) -> None:
     with pytest.raises(ValueError, match=rf"^line {line}: "):
         loads(text)
 
@@ -55,8 +55,8 @@ def test_final_backslash_is_ignored() -> None:
     assert loads(b"a=b\n\\") == {"a": "b"}
 
 
-def test_text_is_written_as_java_does_sorted() -> None:
-    # java.util.Properties.store, its date comment and order aside.
+def test_text_is_written_in_javas_format_and_sorted() -> None:
+    # As by java.util.Properties.store, except for its date comment and order.
     written = dumps({"b c": " d e", "a=#": "=:!\\\t\u00e9\U0001f600~", "": ""})
 
     assert written == b"=\na\\=\\#=\\=\\:\\!\\\\\\t\\u00E9\\uD83D\\uDE00~\nb\\ c=\\ d e\n"

@@ -49,7 +49,7 @@ def test_preamble_is_read_however_it_is_split_and_whatever_follows(preamble: byt
 @pytest.mark.parametrize(
     "first", [FRAME, b"\x00", b"\x16\x03", b"GET /", b"POST /", b"PROXYx", b"\r\n\r\n\x01", b"\r\nx"]
 )
-def test_bytes_that_cannot_begin_a_preamble_are_no_preamble_at_once(first: bytes) -> None:
+def test_bytes_that_cannot_begin_a_preamble_are_recognised_at_once(first: bytes) -> None:
     assert read_preamble(first) == Preamble(0, "")
 
 
@@ -84,7 +84,7 @@ def test_malformed_preamble_is_refused(data: bytes) -> None:
         read_preamble(data)
 
 
-def test_a_malformed_preamble_of_version_2_is_refused_before_its_addresses_come() -> None:
+def test_a_malformed_preamble_of_version_2_is_refused_before_its_addresses_arrive() -> None:
     with pytest.raises(ProxyProtocolError):
         read_preamble(v2(0x31, 0x11, IPV4)[:16])
 

@@ -1,4 +1,4 @@
-"""A request that waits to be processed keeps its brokers alive, and ticks wait for what was received before them."""
+"""A waiting request keeps its brokers alive, and a tick is logged after everything that was received before it."""
 
 from collections.abc import Iterable
 
@@ -11,12 +11,12 @@ from namesrv_stream.server.gateway.observed_time import Backlog
 from tests.support.name_server import a_body, a_broker_header, a_registration_request, a_topic
 from tests.support.server_rig import MemoryTransport, Rig, turn
 
-#: Shorter than what waits before the victim takes, in the clock's time.
+#: Shorter than the time, by the manual clock, that the requests before the victim's take.
 TIMEOUT_MS = 10_000
-#: Topics that make a registration a large request; the event loop answers one of those in each of its iterations.
+#: The topics of a large registration. The event loop answers one large request per iteration.
 LONG_TABLE = {f"a-topic-with-a-name-of-usual-length-{i}": a_topic() for i in range(400)}
-#: Registrations before the victim's, and iterations of the loop for each tick: together some minutes of ticks.
-STORM, TURNS_A_TICK = 50, 1
+#: Registrations before the victim's, and iterations of the event loop per tick: together more than two timeouts.
+STORM, TURNS_PER_TICK = 50, 1
 VICTIM = "victim"
 
 
@@ -26,7 +26,7 @@ class Peer:
 
 
 def a_registration(name: str, addr: str, counter: int, *, is_long: bool = True) -> RemotingCommand:
-    """Each broker is a cluster of its own, for which there is no mass-expiry guard."""
+    """Return a registration of a broker that is alone in its cluster, so the guard does not act."""
     return a_registration_request(
         addr,
         body=a_body(LONG_TABLE if is_long else None, counter=counter),
@@ -62,10 +62,10 @@ def begin_storm(rig: Rig) -> None:
 
 
 async def work_off(rig: Rig, victim: MemoryTransport) -> int:
-    """Until the victim is answered, with ticks and commits meanwhile; how many ticks were asked for."""
+    """Tick and commit until the victim is answered; return the number of ticks."""
     before, ticks = len(victim.received), 0
     while len(victim.received) == before:
-        for _ in range(TURNS_A_TICK):
+        for _ in range(TURNS_PER_TICK):
             await turn()
         rig.beat()
         rig.connections.beat(rig.gateway.observed_ms)
@@ -76,7 +76,7 @@ async def work_off(rig: Rig, victim: MemoryTransport) -> int:
     return ticks
 
 
-async def test_a_broker_whose_registration_waits_behind_a_storm_stays_and_so_does_its_connection() -> None:
+async def test_a_broker_whose_registration_waits_stays_registered_and_connected() -> None:
     rig, victim = await a_rig_with_a_victim()
     begin_storm(rig)
     register_victim(victim, 2, is_long=True)
@@ -86,11 +86,11 @@ async def test_a_broker_whose_registration_waits_behind_a_storm_stays_and_so_doe
     assert rig.view.table.group(VICTIM).is_registered
 
 
-async def test_a_broker_that_connected_anew_stays_while_its_registration_waits() -> None:
-    """The server cannot know yet who it is."""
+async def test_a_reconnected_broker_stays_registered_while_its_registration_waits() -> None:
+    """The server does not know yet which broker uses the new connection."""
     rig, victim = await a_rig_with_a_victim()
     assert victim.protocol is not None
-    victim.protocol.abort("a limit of ours")
+    victim.protocol.abort("a limit of the server")
     begin_storm(rig)
     again = rig.connect()
     register_victim(again, 2, is_long=True)
@@ -100,7 +100,7 @@ async def test_a_broker_that_connected_anew_stays_while_its_registration_waits()
     assert rig.view.table.group(VICTIM).is_registered
 
 
-async def test_a_tick_is_logged_behind_all_that_was_received_before_it() -> None:
+async def test_a_tick_is_logged_after_everything_that_was_received_before_it() -> None:
     rig, victim = await a_rig_with_a_victim()
     begin_storm(rig)
     register_victim(victim, 2, is_long=True)
@@ -115,7 +115,7 @@ async def test_a_tick_is_logged_behind_all_that_was_received_before_it() -> None
     assert kinds[-1] == "tick"
 
 
-async def test_a_peer_that_always_has_another_request_delays_ticks_for_one_of_them_only() -> None:
+async def test_a_peer_with_several_waiting_requests_delays_a_tick_by_one_of_them() -> None:
     rig, victim = await a_rig_with_a_victim()
     for counter in range(2, 6):
         register_victim(victim, counter, is_long=True)
@@ -130,7 +130,7 @@ async def test_a_peer_that_always_has_another_request_delays_ticks_for_one_of_th
     assert [item["broker_name"] for item in heard["items"]] == [VICTIM]
 
 
-async def test_an_expired_brokers_connection_is_not_closed_while_something_of_it_waits() -> None:
+async def test_the_connection_of_an_expired_broker_stays_open_while_a_request_of_it_waits() -> None:
     rig, victim = await a_rig_with_a_victim()
     assert victim.protocol is not None
     begin_storm(rig)
@@ -149,7 +149,7 @@ def test_a_tick_without_a_backlog_is_due_at_once() -> None:
     assert due == [1]
 
 
-def test_a_tick_waits_for_those_that_waited_when_it_was_asked_for_and_no_second_one_does() -> None:
+def test_a_tick_waits_for_peers_that_waited_before_it_and_a_second_tick_is_dropped() -> None:
     backlog, due = Backlog(), list[int]()
     first, second, later = Peer(), Peer(), Peer()
     for peer in (first, second):
@@ -166,7 +166,7 @@ def test_a_tick_waits_for_those_that_waited_when_it_was_asked_for_and_no_second_
     assert list(backlog.waiting) == [second, later]
 
 
-def test_a_peer_that_is_read_again_and_sends_nothing_delays_a_tick_by_two_beats_at_most() -> None:
+def test_a_peer_that_is_read_again_and_sends_nothing_delays_a_tick_by_at_most_two_beats() -> None:
     backlog, due = Backlog(), list[int]()
     silent, busy = Peer(), Peer()
     for peer in (silent, busy):
@@ -180,7 +180,7 @@ def test_a_peer_that_is_read_again_and_sends_nothing_delays_a_tick_by_two_beats_
     assert due == [1]
 
 
-def test_a_peer_that_is_held_again_is_waited_for() -> None:
+def test_a_tick_waits_for_a_peer_whose_request_waits_again() -> None:
     backlog, due = Backlog(), list[int]()
     peer = Peer()
     for _ in range(3):

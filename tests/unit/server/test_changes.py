@@ -1,4 +1,4 @@
-"""An operator's changes: answered when the log has them, and honestly where it may not."""
+"""Operators' changes are answered when they are in the log; otherwise they are refused, or their outcome is unknown."""
 
 import asyncio
 import logging
@@ -40,7 +40,7 @@ def a_talking_rig(partitions: int = 1, record_bytes: int = 1 << 20, queue_record
 
 
 def recover(rig: Rig) -> None:
-    """Kafka is there again and takes all that is said."""
+    """Make Kafka available again, and acknowledge everything that is published."""
     rig.beat(3)
     rig.publisher.open()
     rig.publisher.ack()
@@ -62,7 +62,7 @@ async def a_rig_with_a_broker(partitions: int = 1) -> Rig:
 # ---- answered after the log ----
 
 
-async def test_a_change_is_seen_at_once_and_answered_once_it_is_in_the_log() -> None:
+async def test_a_change_is_in_the_view_at_once_and_is_answered_when_it_is_in_the_log() -> None:
     rig = a_talking_rig()
     operator = rig.connect(LOOPBACK)
 
@@ -76,7 +76,7 @@ async def test_a_change_is_seen_at_once_and_answered_once_it_is_in_the_log() -> 
     assert rig.publisher.kinds()[1:] == ["kv_put"]
 
 
-async def test_other_answers_overtake_one_that_waits() -> None:
+async def test_other_answers_overtake_a_change_that_waits_for_the_log() -> None:
     rig = a_talking_rig()
     operator = rig.connect(LOOPBACK)
 
@@ -87,7 +87,7 @@ async def test_other_answers_overtake_one_that_waits() -> None:
     assert [a.opaque for a in operator.answers()] == [CLUSTER_INFO.opaque, 7]
 
 
-async def test_a_change_is_logged_behind_all_that_came_before_it() -> None:
+async def test_a_change_is_logged_after_the_events_before_it() -> None:
     rig = a_talking_rig()
     rig.ask(rig.connect(), a_registration_request())
     send(rig.connect(LOOPBACK), a_delete())
@@ -97,7 +97,7 @@ async def test_a_change_is_logged_behind_all_that_came_before_it() -> None:
     assert rig.publisher.kinds()[1:] == ["broker_registered", "topic_deleted"]
 
 
-async def test_a_deletion_is_answered_once_every_partition_has_it() -> None:
+async def test_a_deletion_is_answered_when_every_partition_has_it() -> None:
     rig = await a_rig_with_a_broker(partitions=3)
     operator = rig.connect(LOOPBACK)
     send(operator, a_delete())
@@ -113,7 +113,7 @@ async def test_a_deletion_is_answered_once_every_partition_has_it() -> None:
     assert "TopicTest" not in rig.view.table.group("broker-a").topics
 
 
-async def test_a_deletion_leaves_nothing_pending_once_every_partition_has_committed_it() -> None:
+async def test_a_deletion_leaves_nothing_pending_when_every_partition_has_committed_it() -> None:
     rig = await a_rig_with_a_broker(partitions=3)
     send(rig.connect(LOOPBACK), a_delete())
     await turn()
@@ -126,7 +126,7 @@ async def test_a_deletion_leaves_nothing_pending_once_every_partition_has_commit
     assert rig.view.pending_count == 0
 
 
-async def test_nothing_is_written_to_a_oneway_change() -> None:
+async def test_a_oneway_change_is_logged_and_not_answered() -> None:
     rig = a_talking_rig()
     operator = rig.connect(LOOPBACK)
     send(operator, replace(a_put(), flag=ONEWAY_FLAG))
@@ -137,7 +137,7 @@ async def test_nothing_is_written_to_a_oneway_change() -> None:
     assert rig.publisher.kinds()[1:] == ["kv_put"]
 
 
-async def test_a_change_whose_operator_has_left_is_logged() -> None:
+async def test_a_change_is_logged_even_if_its_operator_disconnects() -> None:
     rig = a_talking_rig()
     operator = rig.connect(LOOPBACK)
     send(operator, a_put())
@@ -149,7 +149,7 @@ async def test_a_change_whose_operator_has_left_is_logged() -> None:
     assert operator.received == b""
 
 
-async def test_a_connection_that_we_close_gets_the_answer_that_waits() -> None:
+async def test_a_connection_that_the_server_closes_first_gets_its_waiting_answer() -> None:
     rig = a_talking_rig()
     operator = rig.connect(LOOPBACK)
     send(operator, a_put())
@@ -165,14 +165,14 @@ async def test_a_connection_that_we_close_gets_the_answer_that_waits() -> None:
     assert operator.is_closing()
 
 
-async def test_what_needs_no_log_is_answered_at_once() -> None:
+async def test_a_request_that_changes_nothing_is_answered_without_the_log() -> None:
     """Wiping the permissions of an unknown broker changes nothing."""
     rig = Rig()
     request = RemotingCommand(RequestCode.WIPE_WRITE_PERM_OF_BROKER, ext_fields={"brokerName": "nobody"})
     assert rig.ask(rig.connect(LOOPBACK), request).code == ResponseCode.SUCCESS
 
 
-# ---- refused: nothing is done ----
+# ---- refused: nothing is changed ----
 
 
 def assert_refused(rig: Rig, operator: MemoryTransport) -> None:
@@ -183,13 +183,13 @@ def assert_refused(rig: Rig, operator: MemoryTransport) -> None:
     assert rig.view.pending_count == 0
 
 
-async def test_a_change_before_kafka_was_ever_there_is_refused_at_once_where_it_is_known_to_be_away() -> None:
+async def test_a_change_at_the_start_is_refused_at_once_if_kafka_is_known_to_be_unavailable() -> None:
     rig = Rig()
     rig.gateway.kafka_is_away("no broker answers")
     assert_refused(rig, rig.connect(LOOPBACK))
 
 
-async def test_a_change_without_kafka_is_refused_and_not_remembered() -> None:
+async def test_a_change_during_an_outage_of_kafka_is_refused_and_never_logged() -> None:
     rig = a_talking_rig()
     rig.publisher.fail()
     assert_refused(rig, rig.connect(LOOPBACK))
@@ -197,7 +197,7 @@ async def test_a_change_without_kafka_is_refused_and_not_remembered() -> None:
     assert rig.publisher.kinds() == ["server_started", "server_resumed"]
 
 
-async def test_a_change_for_a_partition_that_is_away_is_refused_and_others_are_not() -> None:
+async def test_a_change_for_an_unavailable_partition_is_refused_and_others_are_accepted() -> None:
     rig = a_talking_rig(partitions=2)
     rig.publisher.fail(partition=partition_of("n", 2))
     assert_refused(rig, rig.connect(LOOPBACK))
@@ -210,14 +210,14 @@ async def test_a_change_for_a_partition_that_is_away_is_refused_and_others_are_n
     assert rig.ask(operator, a_delete()).code == ResponseCode.SYSTEM_BUSY
 
 
-async def test_a_change_at_a_full_queue_is_refused_and_ends_no_session() -> None:
+async def test_a_change_is_refused_if_the_publish_queue_is_full_and_the_session_continues() -> None:
     rig = a_talking_rig(queue_records=1)
     rig.beat()
     assert_refused(rig, rig.connect(LOOPBACK))
     assert rig.gateway.is_connected
 
 
-async def test_changes_leave_room_for_what_brokers_say() -> None:
+async def test_changes_leave_room_in_the_publish_queue_for_events_of_brokers() -> None:
     rig = a_talking_rig(queue_records=4)
     operator = rig.connect(LOOPBACK)
     for i in range(6):
@@ -267,7 +267,7 @@ async def test_a_change_right_after_the_start_waits_for_kafka() -> None:
     assert rig.publisher.kinds() == ["server_started", "kv_put", "kv_put"]
 
 
-async def test_a_change_while_a_session_is_resumed_waits_for_it() -> None:
+async def test_a_change_waits_while_a_session_is_resumed() -> None:
     rig = a_talking_rig()
     rig.publisher.fail()
     rig.beat(3)
@@ -282,7 +282,7 @@ async def test_a_change_while_a_session_is_resumed_waits_for_it() -> None:
     assert rig.publisher.kinds()[1:] == ["server_resumed", "kv_put"]
 
 
-async def test_a_change_waits_for_kafka_up_to_its_timeout_and_then_nothing_was_done() -> None:
+async def test_a_change_that_waits_for_kafka_is_refused_at_its_timeout_and_never_logged() -> None:
     rig = Rig()
     operator = rig.connect(LOOPBACK)
     send(operator, a_put())
@@ -297,7 +297,7 @@ async def test_a_change_waits_for_kafka_up_to_its_timeout_and_then_nothing_was_d
     assert (rig.publisher.kinds(), rig.view.table.kv) == (["server_started"], {})
 
 
-async def test_a_change_that_waits_is_refused_when_kafka_turns_out_to_be_away() -> None:
+async def test_a_waiting_change_is_refused_when_kafka_turns_out_to_be_unavailable() -> None:
     rig = Rig()
     operator = rig.connect(LOOPBACK)
     send(operator, a_put())
@@ -307,7 +307,7 @@ async def test_a_change_that_waits_is_refused_when_kafka_turns_out_to_be_away() 
     assert (answer.code, "nothing was changed" in (answer.remark or "")) == (ResponseCode.SYSTEM_BUSY, True)
 
 
-async def test_a_change_while_kafka_is_slow_waits_until_it_is_not() -> None:
+async def test_a_change_waits_while_kafka_is_slow() -> None:
     rig = a_talking_rig()
     rig.beat()
     rig.clock.advance(MAX_GAP_MS + 1)
@@ -331,7 +331,7 @@ def assert_unknown(operator: MemoryTransport) -> None:
     assert "unknown" in (answer.remark or "")
 
 
-async def test_a_change_lost_on_its_way_is_taken_back_and_answered_once() -> None:
+async def test_a_lost_change_is_undone_in_the_view_and_answered_once_as_unknown() -> None:
     rig = a_talking_rig()
     operator = rig.connect(LOOPBACK)
     send(operator, a_put())
@@ -346,8 +346,8 @@ async def test_a_change_lost_on_its_way_is_taken_back_and_answered_once() -> Non
     assert "kv_put" not in rig.publisher.kinds()
 
 
-async def test_a_deletion_that_was_not_handed_over_is_unknown_and_logged_later() -> None:
-    """Other partitions may have it."""
+async def test_a_deletion_that_was_not_published_is_answered_as_unknown_and_logged_later() -> None:
+    """With several partitions, others may contain the deletion already."""
     rig = a_talking_rig()
     operator = rig.connect(LOOPBACK)
     send(operator, a_delete())
@@ -358,7 +358,7 @@ async def test_a_deletion_that_was_not_handed_over_is_unknown_and_logged_later()
     assert deletions(rig) == [0]
 
 
-async def test_a_change_that_kafka_keeps_waiting_is_answered_and_stays_on_its_way() -> None:
+async def test_a_change_that_kafka_acknowledges_late_is_answered_as_unknown_and_takes_effect() -> None:
     rig = a_talking_rig()
     operator = rig.connect(LOOPBACK)
     send(operator, a_put())
@@ -374,7 +374,7 @@ async def test_a_change_that_kafka_keeps_waiting_is_answered_and_stays_on_its_wa
     assert_unknown(operator)
 
 
-async def test_a_deletion_that_some_partitions_lack_is_said_there_again() -> None:
+async def test_a_deletion_is_published_again_to_the_partitions_that_lack_it() -> None:
     rig = await a_rig_with_a_broker(partitions=3)
     operator = rig.connect(LOOPBACK)
     send(operator, a_delete())
@@ -391,7 +391,7 @@ async def test_a_deletion_that_some_partitions_lack_is_said_there_again() -> Non
     assert rig.view.pending_count == 0
 
 
-async def test_a_deletion_is_said_until_every_partition_has_it_and_no_longer() -> None:
+async def test_a_deletion_is_published_until_every_partition_has_it_once() -> None:
     rig = await a_rig_with_a_broker(partitions=3)
     send(rig.connect(LOOPBACK), a_delete())
     await turn()
@@ -407,7 +407,7 @@ async def test_a_deletion_is_said_until_every_partition_has_it_and_no_longer() -
     assert sorted(deletions(rig)) == [0, 1, 2]
 
 
-async def test_a_deletion_and_a_registration_are_said_again_in_their_order() -> None:
+async def test_a_registration_and_a_deletion_are_published_again_in_their_order() -> None:
     rig = a_talking_rig()
     broker, operator = rig.connect(), rig.connect(LOOPBACK)
     rig.ask(broker, a_registration_request())
@@ -418,7 +418,7 @@ async def test_a_deletion_and_a_registration_are_said_again_in_their_order() -> 
     assert rig.publisher.kinds()[1:] == ["server_resumed", "broker_registered", "topic_deleted"]
 
 
-async def test_a_registration_behind_a_lost_deletion_is_said_behind_it() -> None:
+async def test_a_registration_after_a_lost_deletion_is_published_after_it() -> None:
     rig = a_talking_rig()
     broker, operator = rig.connect(), rig.connect(LOOPBACK)
     rig.ask(broker, a_registration_request())
@@ -432,7 +432,7 @@ async def test_a_registration_behind_a_lost_deletion_is_said_behind_it() -> None
     assert "TopicTest" in rig.view.table.group("broker-a").topics
 
 
-async def test_one_lost_partition_of_several_changes_fails_each_of_them() -> None:
+async def test_every_unacknowledged_change_fails_when_the_session_fails() -> None:
     rig = a_talking_rig()
     operator = rig.connect(LOOPBACK)
     send(operator, *(a_put(f"k{i}", opaque=i) for i in range(3)))
@@ -443,10 +443,10 @@ async def test_one_lost_partition_of_several_changes_fails_each_of_them() -> Non
     assert rig.view.pending_count == 0
 
 
-# ---- the end of the server ----
+# ---- stopping ----
 
 
-async def test_a_stopping_server_answers_what_its_last_flush_logs() -> None:
+async def test_a_stopping_server_answers_the_changes_that_its_last_flush_logs() -> None:
     rig = a_talking_rig()
     operator = rig.connect(LOOPBACK)
     send(operator, a_put())
@@ -461,7 +461,7 @@ async def test_a_stopping_server_answers_what_its_last_flush_logs() -> None:
     assert operator.is_closing()
 
 
-async def test_a_stopping_server_without_kafka_answers_that_it_does_not_know() -> None:
+async def test_a_stopping_server_without_kafka_answers_that_the_outcome_is_unknown() -> None:
     rig = a_talking_rig()
     rig.publisher.acks_at_close = False
     operator = rig.connect(LOOPBACK)
@@ -475,7 +475,7 @@ async def test_a_stopping_server_without_kafka_answers_that_it_does_not_know() -
     assert operator.is_closing()
 
 
-async def test_changes_that_a_stopped_server_could_not_finish_are_told(caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_stopping_server_logs_the_number_of_unpublished_changes(caplog: pytest.LogCaptureFixture) -> None:
     rig = await a_rig_with_a_broker(partitions=2)
     send(rig.connect(LOOPBACK), a_delete())
     await turn()
@@ -498,7 +498,7 @@ def a_configurable_rig() -> Rig:
     return rig
 
 
-async def test_options_hold_once_the_setting_beside_them_is_in_the_log() -> None:
+async def test_options_apply_when_the_setting_in_the_same_request_is_in_the_log() -> None:
     rig = a_configurable_rig()
     operator = rig.connect(LOOPBACK)
     send(operator, an_update("deleteTopicWithBrokerRegistration=true\nenableTopicList=false"))
@@ -512,7 +512,7 @@ async def test_options_hold_once_the_setting_beside_them_is_in_the_log() -> None
     assert rig.server.options == Options(enable_topic_list=False)
 
 
-async def test_options_that_changed_while_a_change_waited_stay_changed() -> None:
+async def test_a_waiting_change_of_options_does_not_undo_a_later_one() -> None:
     rig = a_configurable_rig()
     operator = rig.connect(LOOPBACK)
     send(
@@ -527,7 +527,7 @@ async def test_options_that_changed_while_a_change_waited_stay_changed() -> None
     assert rig.server.options == Options(enable_topic_list=False, order_message_enable=True)
 
 
-async def test_options_of_an_unknown_outcome_stay_as_they_are() -> None:
+async def test_options_stay_unchanged_if_the_outcome_of_their_change_is_unknown() -> None:
     rig = a_configurable_rig()
     operator = rig.connect(LOOPBACK)
     send(operator, an_update("deleteTopicWithBrokerRegistration=true\nenableTopicList=false"))
@@ -540,7 +540,7 @@ async def test_options_of_an_unknown_outcome_stay_as_they_are() -> None:
     assert rig.server.drops_absent_topics
 
 
-async def test_a_settled_registration_drops_absent_topics_from_the_change_of_the_setting_on() -> None:
+async def test_a_settled_registration_drops_absent_topics_after_the_setting_changes() -> None:
     rig = a_configurable_rig()
     broker = rig.connect()
     for _ in range(3):
@@ -568,7 +568,7 @@ async def test_a_committed_setting_of_another_server_unsettles_registrations() -
     assert not rig.server.memory.settled
 
 
-async def test_other_options_make_other_answers() -> None:
+async def test_prepared_answers_follow_changed_options() -> None:
     rig = a_talking_rig()
     broker, client = rig.connect(), rig.connect()
     rig.ask(broker, a_registration_request())
@@ -582,7 +582,7 @@ async def test_other_options_make_other_answers() -> None:
     assert b"broker-a:4" in (rig.ask(client, a_route_request()).body or b"")
 
 
-async def test_a_changed_order_changes_prepared_answers() -> None:
+async def test_prepared_answers_follow_a_changed_order_configuration() -> None:
     rig = Rig(options=Options(order_message_enable=True))
     rig.talk()
     broker, client, operator = rig.connect(), rig.connect(), rig.connect(LOOPBACK)
@@ -592,12 +592,12 @@ async def test_a_changed_order_changes_prepared_answers() -> None:
         for _ in range(2):
             assert value.encode() in (rig.ask(client, a_route_request()).body or b"")
     await turn()
-    rig.publisher.fail()  # and the change is taken back
+    rig.publisher.fail()  # undoes the changes
     assert b"orderTopicConf" not in (rig.ask(client, a_route_request()).body or b"")
 
 
-async def test_the_wait_for_the_log_ends_with_the_loop_free() -> None:
-    """Nothing of a change blocks: heartbeats and queries are answered while hundreds of changes wait."""
+async def test_other_requests_are_answered_while_changes_wait_for_the_log() -> None:
+    """Waiting changes do not block the event loop."""
     rig = a_talking_rig()
     operator, client = rig.connect(LOOPBACK), rig.connect()
     send(operator, *(a_put(f"k{i}", opaque=i) for i in range(500)))

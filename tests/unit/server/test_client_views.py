@@ -1,4 +1,4 @@
-"""What clients of an address view are told, over connections of a whole server."""
+"""The answers that clients of an address view receive from a whole server."""
 
 import asyncio
 from typing import Any
@@ -27,7 +27,7 @@ MEMBERS = RemotingCommand(
 
 
 def a_rig(**options: Any) -> Rig:
-    """A server with a master and its slave, which registered over connections of their own."""
+    """A server with a master and its slave, which registered over separate connections."""
     rig = Rig(**options)
     rig.talk()
     rig.ask(rig.connect("10.0.0.1"), a_registration_request(body=BODY))
@@ -36,7 +36,7 @@ def a_rig(**options: Any) -> Rig:
 
 
 def addrs(rig: Rig, client: MemoryTransport, topic: str = "TopicTest") -> Any:
-    """The addresses in the route that a client receives; None for no route."""
+    """The addresses in the route that a client receives; None without a route."""
     answer = rig.ask(client, a_route_request(topic))
     if answer.code == ResponseCode.TOPIC_NOT_EXIST:
         return None
@@ -57,7 +57,7 @@ async def test_clients_of_a_listener_get_mapped_addresses_and_others_do_not() ->
         assert addrs(rig, inside) == {"broker-a": INNER}
 
 
-async def test_a_view_changes_and_ends_without_a_restart() -> None:
+async def test_a_view_can_be_changed_and_deleted_without_a_restart() -> None:
     rig = a_rig()
     outside = rig.connect(listener="outside")
     await rig.put_view("outside", listeners=["outside"], mappings=[NAMED])
@@ -101,7 +101,7 @@ async def test_cluster_info_and_member_groups_are_mapped() -> None:
     assert topics["brokerAddr"] == OUTER["0"]
 
 
-async def test_brokers_are_never_told_mapped_addresses() -> None:
+async def test_brokers_never_receive_mapped_addresses() -> None:
     rig = a_rig()
     await rig.put_view("everyone", networks=["0.0.0.0/0"], mappings=[NAMED])
     slave = rig.connect("10.0.0.2")
@@ -130,7 +130,7 @@ async def test_unmapped_addresses_are_left_out_if_the_view_says_so() -> None:
     assert addrs(rig, outside) == {"broker-a": {"0": MASTER, "1": "slave:1"}, "other-b": {"0": "10.0.1.1:10911"}}
 
 
-async def test_an_acting_master_is_told_by_its_own_id() -> None:
+async def test_the_address_of_an_acting_master_is_mapped_by_its_own_id() -> None:
     rig = Rig(options=Options(support_acting_master=True))
     rig.talk()
     body = a_body({"TopicTest": a_topic(perm=4), "other": a_topic(perm=4)})
@@ -151,7 +151,7 @@ async def test_an_invalid_view_is_refused_and_changes_nothing() -> None:
     assert addrs(rig, rig.connect(listener="outside")) == {"broker-a": OUTER}
 
 
-async def test_a_view_of_the_configuration_is_set_once_unless_there_is_one() -> None:
+async def test_a_configured_view_is_stored_once_unless_a_view_of_its_name_exists() -> None:
     rig = Rig()
     documents = {"outside": '{"listeners": ["outside"]}', "lan": "{}"}
     setting = asyncio.ensure_future(set_configured_views(documents, rig.server, rig.gateway, rig.core.services.origin))

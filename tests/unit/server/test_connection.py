@@ -1,4 +1,4 @@
-"""One connection: bad bytes, slow readers, faults of ours, answers that must not be stale."""
+"""One connection: invalid bytes, slow readers, bugs in the server, and answers that must not be stale."""
 
 import logging
 import struct
@@ -38,7 +38,7 @@ def receive(transport: MemoryTransport, data: bytes) -> None:
         pytest.param(struct.pack(">I", 3) + b"abc", id="no header word"),
     ],
 )
-async def test_what_is_no_remoting_is_closed_with_one_line(
+async def test_a_connection_with_another_protocol_is_closed_with_one_log_line(
     first_bytes: bytes, caplog: pytest.LogCaptureFixture
 ) -> None:
     rig = a_talking_rig()
@@ -49,7 +49,7 @@ async def test_what_is_no_remoting_is_closed_with_one_line(
     assert caplog.text.count("broke the protocol") == 1
 
 
-async def test_sound_frames_before_garbage_are_answered() -> None:
+async def test_valid_frames_before_garbage_are_answered() -> None:
     rig = a_talking_rig()
     peer = rig.connect()
     receive(peer, encode_frame(CLUSTER_INFO) * 2 + b"\xff\xff\xff\xff" + encode_frame(CLUSTER_INFO))
@@ -57,7 +57,7 @@ async def test_sound_frames_before_garbage_are_answered() -> None:
     assert [a.code for a in peer.answers()] == [ResponseCode.SUCCESS] * 2
 
 
-async def test_sound_frames_before_a_bad_header_are_answered() -> None:
+async def test_valid_frames_before_an_invalid_header_are_answered() -> None:
     rig = a_talking_rig()
     peer = rig.connect()
     receive(peer, encode_frame(CLUSTER_INFO) + struct.pack(">II", 8, 4) + b"{x}}" + encode_frame(CLUSTER_INFO))
@@ -65,7 +65,7 @@ async def test_sound_frames_before_a_bad_header_are_answered() -> None:
     assert len(peer.answers()) == 1
 
 
-async def test_answers_are_bounded_while_their_peer_does_not_read() -> None:
+async def test_unread_answers_are_bounded() -> None:
     rig = a_talking_rig(write_buffer_bytes=256 * 1024, max_connections=1_000)
     for i in range(200):
         rig.ask(rig.connect(), a_registration_request(f"10.0.{i}.1:1", brokerName=f"b{i}"))
@@ -89,7 +89,7 @@ async def test_a_slow_reader_gets_all_answers_in_order() -> None:
     assert not peer.is_reading_paused
 
 
-async def test_garbage_behind_unread_answers_closes_behind_them() -> None:
+async def test_garbage_closes_the_connection_after_its_earlier_answers_are_read() -> None:
     rig = a_talking_rig(write_buffer_bytes=64 * 1024)
     peer = rig.connect()
     peer.is_stuck = True
@@ -105,7 +105,7 @@ async def test_the_configured_write_buffer_is_used() -> None:
     assert a_talking_rig(write_buffer_bytes=12_345).connect().high == 12_345
 
 
-async def test_a_fault_of_ours_is_answered_and_closes_nothing(
+async def test_a_bug_in_the_server_is_answered_with_an_error_and_closes_no_connection(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """A close would count as the death of the brokers that registered over the connection."""
@@ -122,7 +122,7 @@ async def test_a_fault_of_ours_is_answered_and_closes_nothing(
     assert "unexpectedly" in caplog.text
 
 
-async def test_a_fault_of_ours_in_a_heartbeat_that_comes_again_closes_nothing(
+async def test_a_bug_in_a_repeated_heartbeat_is_answered_and_closes_no_connection(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     rig = a_talking_rig()
@@ -152,7 +152,7 @@ async def test_oneway_requests_are_never_answered() -> None:
     assert rig.view.table.group("broker-a").is_registered
 
 
-async def test_a_goodbye_and_the_close_behind_it_are_one_end() -> None:
+async def test_an_unregistration_and_the_close_after_it_are_one_event() -> None:
     rig = a_talking_rig()
     peer = rig.connect()
     rig.ask(peer, a_registration_request())
@@ -163,7 +163,7 @@ async def test_a_goodbye_and_the_close_behind_it_are_one_end() -> None:
     assert rig.publisher.kinds()[1:] == ["broker_registered", "broker_unregistered"]
 
 
-async def test_all_brokers_of_a_closed_connection_end_with_the_folds_commit() -> None:
+async def test_all_brokers_of_a_closed_connection_are_removed_with_the_commit_of_the_fold() -> None:
     rig = a_talking_rig()
     peer = rig.connect()
     for name in ("b1", "b2"):
@@ -175,7 +175,7 @@ async def test_all_brokers_of_a_closed_connection_end_with_the_folds_commit() ->
     assert not list(rig.view.table.registered_groups())
 
 
-async def test_too_many_connections_are_refused_and_their_bytes_ignored(caplog: pytest.LogCaptureFixture) -> None:
+async def test_connections_above_the_limit_are_refused_until_another_closes(caplog: pytest.LogCaptureFixture) -> None:
     rig = a_talking_rig(max_connections=1)
     first, second = rig.connect(), rig.connect()
     assert (first.is_closing(), second.is_closing(), len(rig.connections)) == (False, True, 1)
@@ -184,7 +184,7 @@ async def test_too_many_connections_are_refused_and_their_bytes_ignored(caplog: 
     assert not rig.connect().is_closing()
 
 
-async def test_bytes_behind_our_close_are_ignored() -> None:
+async def test_bytes_after_a_close_by_the_server_are_ignored() -> None:
     rig = a_talking_rig()
     peer = rig.connect()
     connection = peer.protocol
@@ -206,8 +206,8 @@ async def test_idle_connections_are_closed_by_observed_time_only() -> None:
     assert peer.is_closing()
 
 
-async def test_a_half_open_peer_with_unread_answers_is_given_up() -> None:
-    """A mere close would wait for it to read."""
+async def test_the_connection_of_an_idle_peer_with_unread_answers_is_aborted() -> None:
+    """A normal close would wait until the peer reads."""
     rig = a_talking_rig()
     peer = rig.connect()
     peer.is_stuck = True
@@ -217,7 +217,7 @@ async def test_a_half_open_peer_with_unread_answers_is_given_up() -> None:
     assert (peer.is_aborted, len(rig.connections)) == (True, 0)
 
 
-async def test_traffic_keeps_a_connection() -> None:
+async def test_traffic_keeps_a_connection_open() -> None:
     rig = a_talking_rig()
     peer = rig.connect()
     for _ in range(5):
@@ -246,7 +246,7 @@ def a_queue_row(offset: int, queues: int) -> RouteChange:
 
 
 async def settled_rig() -> tuple[Rig, MemoryTransport]:
-    """A registered broker that is committed but for its rows, and a client that has asked for its route twice."""
+    """Return a rig with a broker that is in the log but not committed, and a client that queried its route twice."""
     rig = a_talking_rig()
     broker, client = rig.connect(), rig.connect()
     rig.ask(broker, a_registration_request())
@@ -297,7 +297,7 @@ async def test_a_dropped_event_changes_prepared_answers() -> None:
     assert rig.ask(client, a_route_request()).code == ResponseCode.TOPIC_NOT_EXIST
 
 
-async def test_a_commit_changes_the_cluster_info() -> None:
+async def test_a_reload_changes_the_cluster_info() -> None:
     rig, client = await settled_rig()
     assert MASTER.encode() in (rig.ask(client, CLUSTER_INFO).body or b"")
     rig.served.reloaded(RouteTable(), {0: 2})
@@ -315,8 +315,8 @@ async def test_connection_ids_are_never_used_twice() -> None:
     assert len(seen) == 3
 
 
-def test_a_connection_has_no_more_attributes_than_python_keeps_without_a_table_of_its_own() -> None:
-    """One more than 29 costs each connection 1.3 KB."""
+def test_a_connection_has_at_most_29_attributes() -> None:
+    """For more attributes, Python makes a separate table, which costs 1.3 KB per connection."""
     rig = a_talking_rig()
     transport = rig.connect()
     receive(transport, encode_frame(CLUSTER_INFO))

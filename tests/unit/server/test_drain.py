@@ -1,4 +1,4 @@
-"""How connections end at a clean stop: no question is lost that was on its way."""
+"""A clean stop closes connections without losing a request that is on its way."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -25,7 +25,7 @@ def _ask(transport: MemoryTransport, data: bytes) -> None:
     transport.deliver(data)
 
 
-async def test_a_peer_that_asks_is_answered_and_closed_behind_the_answer() -> None:
+async def test_a_peer_that_sends_a_request_is_answered_and_then_closed() -> None:
     rig = Rig()
     rig.talk()
     rig.ask(rig.connect(), a_registration_request())
@@ -37,7 +37,7 @@ async def test_a_peer_that_asks_is_answered_and_closed_behind_the_answer() -> No
         assert asking.is_closing()
 
 
-async def test_all_that_one_read_brought_is_answered_before_the_end() -> None:
+async def test_all_requests_of_one_read_are_answered_before_the_close() -> None:
     rig = Rig()
     asking = rig.connect()
     async with _stopping(rig, _LONG_S):
@@ -46,7 +46,7 @@ async def test_all_that_one_read_brought_is_answered_before_the_end() -> None:
         assert asking.is_closing()
 
 
-async def test_a_request_of_which_half_has_come_is_waited_for() -> None:
+async def test_the_server_waits_for_the_rest_of_an_incomplete_request() -> None:
     rig = Rig()
     asking = rig.connect()
     whole = encode_frame(a_route_request())
@@ -58,7 +58,7 @@ async def test_a_request_of_which_half_has_come_is_waited_for() -> None:
         assert asking.is_closing()
 
 
-async def test_the_stop_goes_on_as_soon_as_all_have_left() -> None:
+async def test_the_stop_continues_as_soon_as_all_connections_are_closed() -> None:
     rig = Rig()
     asking, leaving = rig.connect(), rig.connect()
     async with _stopping(rig, _LONG_S) as stopping:
@@ -68,7 +68,7 @@ async def test_the_stop_goes_on_as_soon_as_all_have_left() -> None:
     assert len(rig.connections) == 0
 
 
-async def test_peers_that_ask_nothing_are_closed_in_the_end() -> None:
+async def test_idle_peers_are_closed_after_the_wait() -> None:
     rig = Rig()
     idle = rig.connect()
     async with _stopping(rig, 0.01):
@@ -76,12 +76,12 @@ async def test_peers_that_ask_nothing_are_closed_in_the_end() -> None:
     assert idle.is_closing()
 
 
-async def test_without_connections_nothing_is_waited_for() -> None:
+async def test_a_stop_without_connections_does_not_wait() -> None:
     async with _stopping(Rig(), _LONG_S):
         pass
 
 
-async def test_a_proxys_preamble_is_no_question() -> None:
+async def test_the_preamble_of_a_proxy_is_not_a_request() -> None:
     rig = Rig()
     asking = rig.connect()
     async with _stopping(rig, _LONG_S):

@@ -1,4 +1,4 @@
-"""A server of which a part fails ends, and says why."""
+"""A server exits if one of its tasks fails, and logs the reason."""
 
 import logging
 import subprocess
@@ -31,19 +31,19 @@ sys.exit(main.serve(settings_for(Path(sys.argv[1]))))
 """
 
 
-def test_a_failure_of_ours_is_raised() -> None:
+def test_an_error_of_the_product_is_raised_from_nested_exception_groups() -> None:
     error = ConfigError("file", "key", "reason")
     with pytest.raises(ConfigError, match="reason"):
         exit_code_of(BaseExceptionGroup("parts", [ExceptionGroup("inner", [error])]))
 
 
-def test_a_bug_is_logged_with_its_trace(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_bug_is_logged_and_gives_exit_code_1(caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.CRITICAL):
         assert exit_code_of(BaseExceptionGroup("parts", [ValueError("a bug")])) == 1
     assert "a bug" in caplog.text
 
 
-def test_a_server_whose_part_fails_exits_with_an_error(tmp_path: Path) -> None:
+def test_a_server_exits_with_an_error_if_one_of_its_tasks_fails(tmp_path: Path) -> None:
     code = _FAILING.format(error="ValueError('a bug')")
     run = subprocess.run(
         [sys.executable, "-c", code, str(tmp_path)], cwd=REPOSITORY, timeout=60, capture_output=True, check=False

@@ -1,4 +1,4 @@
-"""The gateway: what is in the log, in which order, and what a blind server does not claim."""
+"""The gateway: which events are in the log, in which order, and what a blind server does not log."""
 
 import logging
 
@@ -17,7 +17,7 @@ from tests.support.server_rig import MAX_GAP_MS, TICK_MS, MemoryTransport, Rig, 
 KEY = LeaseKey("broker-a", LiveKey("c0", MASTER))
 
 
-def a_goodbye(addr: str = MASTER, **changes: str | None) -> RemotingCommand:
+def an_unregistration(addr: str = MASTER, **changes: str | None) -> RemotingCommand:
     return RemotingCommand(RequestCode.UNREGISTER_BROKER, ext_fields=a_broker_header(addr, **changes))
 
 
@@ -47,7 +47,7 @@ async def test_a_registration_is_logged_before_the_next_tick() -> None:
     assert rig.publisher.kinds() == ["server_started", "broker_registered", "tick"]
 
 
-async def test_heartbeats_of_some_turns_share_a_record_before_the_next_tick() -> None:
+async def test_heartbeats_between_two_ticks_share_a_record() -> None:
     rig = Rig()
     rig.talk()
     broker = rig.connect()
@@ -96,13 +96,13 @@ async def test_an_unchanged_registration_waits_for_the_next_tick() -> None:
     assert rig.publisher.kinds()[-2:] == ["broker_heartbeats", "tick"]
 
 
-async def test_an_unchanged_registration_that_brings_its_broker_back_does_not_wait() -> None:
+async def test_an_unchanged_registration_that_restores_its_broker_is_logged_at_once() -> None:
     rig = Rig()
     rig.talk()
     broker = rig.connect()
     rig.ask(broker, a_registration_request())
     await turn()
-    rig.ask(broker, a_goodbye())
+    rig.ask(broker, an_unregistration())
     await turn()
     rig.ask(broker, a_registration_request())
     await turn()
@@ -110,7 +110,7 @@ async def test_an_unchanged_registration_that_brings_its_broker_back_does_not_wa
     assert rig.publisher.kinds()[1:] == ["broker_registered", "broker_unregistered", "broker_heartbeats"]
 
 
-async def test_a_change_waits_for_no_heartbeats_and_comes_behind_those_before_it() -> None:
+async def test_an_unregistration_is_logged_at_once_and_after_earlier_heartbeats() -> None:
     rig = Rig()
     rig.talk()
     broker = rig.connect()
@@ -118,13 +118,13 @@ async def test_a_change_waits_for_no_heartbeats_and_comes_behind_those_before_it
     await turn()
     rig.ask(broker, a_heartbeat())
     await turn()
-    rig.ask(broker, a_goodbye())
+    rig.ask(broker, an_unregistration())
     await turn()
     rig.publisher.ack()
     assert rig.publisher.kinds()[1:] == ["broker_registered", "broker_heartbeats", "broker_unregistered"]
 
 
-async def test_nothing_is_said_before_kafka_is_there() -> None:
+async def test_nothing_is_published_before_kafka_is_available() -> None:
     rig = Rig()
     rig.gateway.attach(rig.publisher.publisher_of)
     rig.ask(rig.connect(), a_registration_request())
@@ -132,14 +132,14 @@ async def test_nothing_is_said_before_kafka_is_there() -> None:
     assert (rig.publisher.sessions, rig.publisher.queued_records) == (1, 0)
 
 
-async def test_what_came_before_kafka_is_said_once_it_is_there() -> None:
+async def test_events_from_before_kafka_is_available_are_published_when_it_is() -> None:
     rig = Rig()
     rig.ask(rig.connect(), a_registration_request())
     rig.talk()
     assert rig.publisher.kinds() == ["server_started", "broker_registered"]
 
 
-async def test_a_lost_record_is_said_again_behind_server_resumed_and_before_any_tick() -> None:
+async def test_a_lost_record_is_published_again_after_server_resumed_and_before_any_tick() -> None:
     rig = Rig()
     rig.talk()
     rig.ask(rig.connect(), a_registration_request())
@@ -154,7 +154,7 @@ async def test_a_lost_record_is_said_again_behind_server_resumed_and_before_any_
     assert rig.publisher.kinds() == ["server_started", "server_resumed", "broker_registered", "tick"]
 
 
-async def test_a_session_begins_only_when_nothing_of_the_former_can_reach_the_log() -> None:
+async def test_a_session_begins_only_when_the_previous_one_can_no_longer_reach_the_log() -> None:
     rig = Rig()
     rig.talk()
     rig.publisher.fail()
@@ -166,7 +166,7 @@ async def test_a_session_begins_only_when_nothing_of_the_former_can_reach_the_lo
     assert rig.publisher.sessions == 2
 
 
-async def test_what_was_being_said_when_a_session_failed_is_said_by_the_next() -> None:
+async def test_events_of_a_failed_session_are_published_by_the_next_one() -> None:
     rig = Rig()
     rig.talk()
     broker = rig.connect()
@@ -183,7 +183,7 @@ async def test_what_was_being_said_when_a_session_failed_is_said_by_the_next() -
     assert kinds == ["server_started", "server_resumed", "broker_registered", "broker_registered"]
 
 
-async def test_what_comes_while_a_session_opens_is_said_behind_it_and_before_a_tick() -> None:
+async def test_events_that_arrive_while_a_session_opens_are_published_before_a_tick() -> None:
     rig = Rig()
     rig.talk()
     rig.publisher.fail()
@@ -196,14 +196,14 @@ async def test_what_comes_while_a_session_opens_is_said_behind_it_and_before_a_t
     assert rig.publisher.kinds()[1:] == ["server_resumed", "broker_registered", "tick"]
 
 
-async def test_only_the_last_fact_of_a_broker_is_said() -> None:
+async def test_only_the_latest_events_of_a_broker_are_published_after_an_outage() -> None:
     rig = Rig()
     rig.talk()
     broker = rig.connect()
     rig.publisher.fail()
     for topics in range(3):
         rig.ask(broker, a_changed_registration(topics))
-    rig.ask(broker, a_goodbye())
+    rig.ask(broker, an_unregistration())
     rig.beat(3)
     rig.publisher.open()
     rig.publisher.ack()
@@ -211,7 +211,7 @@ async def test_only_the_last_fact_of_a_broker_is_said() -> None:
     assert len(orjson.loads(rig.publisher.log[2].value)["topics"]) == 4
 
 
-async def test_a_long_outage_does_not_fill_the_view() -> None:
+async def test_a_long_outage_leaves_one_pending_entry_per_broker() -> None:
     rig = Rig()
     rig.talk()
     broker = rig.connect()
@@ -238,7 +238,7 @@ async def test_all_pending_entries_of_an_outage_are_settled_by_their_commit() ->
 
 
 async def test_a_pending_entry_is_settled_by_its_own_record_only() -> None:
-    """Else another broker's record would end it, and the broker would vanish until its own commit."""
+    """Otherwise the record of another broker would settle it, and the broker would be missing until its own commit."""
     rig = Rig()
     rig.talk()
     broker = rig.connect()
@@ -254,7 +254,7 @@ async def test_a_pending_entry_is_settled_by_its_own_record_only() -> None:
     assert [i.pending.position for r in records for i in r.items if i.pending] == [(0, 2), (0, 3)]
 
 
-async def test_an_acknowledgement_behind_its_commit_settles_the_pending_entry() -> None:
+async def test_an_acknowledgement_after_its_commit_settles_the_pending_entry() -> None:
     rig = Rig()
     rig.talk()
     rig.ask(rig.connect(), a_registration_request())
@@ -265,10 +265,10 @@ async def test_an_acknowledgement_behind_its_commit_settles_the_pending_entry() 
     assert rig.view.pending_count == 0
 
 
-async def test_a_registration_too_large_for_kafka_is_dropped_and_stops_nothing(
+async def test_a_registration_too_large_for_kafka_is_dropped_and_others_are_published(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    """It would fail each session anew, and no broker would be heard of any more."""
+    """Otherwise it would fail every session, and nothing would be logged any more."""
     rig = Rig(record_bytes=2_000)
     rig.talk()
     broker = rig.connect()
@@ -285,7 +285,7 @@ async def test_a_registration_too_large_for_kafka_is_dropped_and_stops_nothing(
     assert "cannot be logged" in caplog.text
 
 
-async def test_a_full_queue_ends_the_session_and_loses_nothing() -> None:
+async def test_a_full_publish_queue_ends_the_session_and_loses_no_event() -> None:
     rig = Rig(queue_records=2)
     rig.talk()
     broker = rig.connect()
@@ -302,7 +302,7 @@ async def test_a_full_queue_ends_the_session_and_loses_nothing() -> None:
     assert names == [None, None, "b0", "b1", "b7"]
 
 
-async def test_an_abort_while_a_flush_is_due_keeps_what_is_not_flushed() -> None:
+async def test_events_that_are_not_flushed_when_a_session_fails_are_published_later() -> None:
     rig = Rig()
     rig.talk()
     rig.ask(rig.connect(), a_registration_request())
@@ -314,7 +314,7 @@ async def test_an_abort_while_a_flush_is_due_keeps_what_is_not_flushed() -> None
     assert rig.publisher.kinds() == ["server_started", "server_resumed", "broker_registered"]
 
 
-async def test_a_closed_connection_ends_its_broker_with_the_folds_commit() -> None:
+async def test_a_closed_connection_removes_its_broker_with_the_commit_of_the_fold() -> None:
     rig = Rig()
     rig.talk()
     broker = rig.connect()
@@ -328,7 +328,7 @@ async def test_a_closed_connection_ends_its_broker_with_the_folds_commit() -> No
     assert not rig.view.table.group("broker-a").is_registered
 
 
-async def test_a_broker_whose_connection_was_closed_is_told_to_register_before_the_fold_has_ended_it() -> None:
+async def test_a_reconnected_broker_is_asked_to_register_before_the_fold_removes_it() -> None:
     rig = Rig()
     rig.talk()
     broker = rig.connect()
@@ -345,7 +345,7 @@ async def test_a_broker_whose_connection_was_closed_is_told_to_register_before_t
     assert rig.view.table.group("broker-a").is_registered
 
 
-async def test_the_close_of_a_superseded_connection_ends_nothing_and_is_logged() -> None:
+async def test_the_close_of_a_replaced_connection_is_logged_and_removes_no_broker() -> None:
     rig = Rig()
     rig.talk()
     old, new = rig.connect(), rig.connect()
@@ -358,19 +358,19 @@ async def test_the_close_of_a_superseded_connection_ends_nothing_and_is_logged()
     assert rig.publisher.kinds().count("broker_disconnected") == 1
 
 
-async def test_the_close_after_a_goodbye_is_not_logged() -> None:
+async def test_the_close_after_an_unregistration_is_not_logged() -> None:
     rig = Rig()
     rig.talk()
     broker = rig.connect()
     rig.ask(broker, a_registration_request())
-    rig.ask(broker, a_goodbye())
+    rig.ask(broker, an_unregistration())
     broker.close()
     rig.beat()
     rig.publisher.ack()
     assert "broker_disconnected" not in rig.publisher.kinds()
 
 
-async def test_a_close_found_after_a_standstill_is_no_death() -> None:
+async def test_a_close_that_is_found_after_a_stall_removes_no_broker() -> None:
     rig = Rig()
     rig.talk()
     broker = rig.connect()
@@ -380,8 +380,8 @@ async def test_a_close_found_after_a_standstill_is_no_death() -> None:
     assert rig.view.table.group("broker-a").is_registered
 
 
-async def test_a_close_found_after_the_machine_was_suspended_is_no_death() -> None:
-    """The monotonic clock does not tell of it."""
+async def test_a_close_that_is_found_after_the_machine_was_suspended_removes_no_broker() -> None:
+    """The monotonic clock does not show the suspension."""
     rig = Rig()
     rig.talk()
     broker = rig.connect()
@@ -396,7 +396,7 @@ async def test_a_close_found_after_the_machine_was_suspended_is_no_death() -> No
     assert rig.view.table.group("broker-a").is_registered
 
 
-async def test_blindness_ends_one_gap_after_a_standstill() -> None:
+async def test_a_server_is_blind_for_one_gap_after_a_stall() -> None:
     rig = Rig()
     rig.talk()
     rig.clock.advance(60_000)
@@ -407,7 +407,7 @@ async def test_blindness_ends_one_gap_after_a_standstill() -> None:
 
 
 def heard_in_two_partitions(rig: Rig) -> MemoryTransport:
-    """A connection over which a broker of each partition is heard."""
+    """Register one broker of each partition over one connection, and return it."""
     rig.talk()
     peer = rig.connect()
     for partition in (0, 1):
@@ -420,7 +420,7 @@ def closed_in_log(rig: Rig) -> list[int]:
     return [r.partition for r in rig.publisher.log if orjson.loads(r.value)["kind"] == "broker_disconnected"]
 
 
-async def test_a_stuck_partition_blinds_for_its_own_brokers_only() -> None:
+async def test_a_stuck_partition_makes_the_server_blind_for_its_own_brokers_only() -> None:
     rig = Rig(partitions=2)
     peer = heard_in_two_partitions(rig)
     for _ in range(6):
@@ -433,8 +433,8 @@ async def test_a_stuck_partition_blinds_for_its_own_brokers_only() -> None:
     assert closed_in_log(rig) == [0]
 
 
-async def test_an_hour_without_a_leader_of_one_partition_leaves_the_other_as_it_is() -> None:
-    """Its brokers expire, their closed connections count, and nothing is resumed there."""
+async def test_an_hour_without_one_partition_does_not_affect_the_other() -> None:
+    """The other partition gets its ticks and closed connections, and nothing is resumed there."""
     rig = Rig(partitions=2)
     peer = heard_in_two_partitions(rig)
     await turn()
@@ -459,7 +459,7 @@ async def test_an_hour_without_a_leader_of_one_partition_leaves_the_other_as_it_
     assert shown == [name_in(1, 2)]
 
 
-async def test_a_partition_that_is_back_is_resumed_and_told_what_it_lacks() -> None:
+async def test_a_partition_that_is_available_again_is_resumed_and_gets_its_missing_events() -> None:
     rig = Rig(partitions=2)
     heard_in_two_partitions(rig)
     await turn()
@@ -475,7 +475,7 @@ async def test_a_partition_that_is_back_is_resumed_and_told_what_it_lacks() -> N
     assert rig.gateway.is_connected
 
 
-async def test_observed_time_leaves_standstills_out() -> None:
+async def test_a_stall_adds_one_gap_to_the_observed_time() -> None:
     rig = Rig()
     rig.beat(2)
     rig.clock.advance(60_000)
@@ -483,7 +483,7 @@ async def test_observed_time_leaves_standstills_out() -> None:
     assert rig.gateway.observed_ms == 2 * TICK_MS + MAX_GAP_MS
 
 
-async def test_a_mere_heartbeat_in_an_outage_does_not_hide_what_is_known() -> None:
+async def test_a_heartbeat_in_an_outage_does_not_replace_the_registration_before_it() -> None:
     rig = Rig()
     rig.talk()
     broker = rig.connect()
@@ -496,12 +496,12 @@ async def test_a_mere_heartbeat_in_an_outage_does_not_hide_what_is_known() -> No
     assert rig.publisher.kinds()[1:] == ["server_resumed", "broker_registered"]
 
 
-async def test_a_repeated_registration_in_an_outage_does_not_hide_the_broker_that_came_back_in_it() -> None:
+async def test_a_broker_that_returns_in_an_outage_stays_registered() -> None:
     rig = Rig()
     rig.talk()
     broker = rig.connect()
     rig.ask(broker, a_registration_request())
-    rig.ask(broker, a_goodbye())
+    rig.ask(broker, an_unregistration())
     await turn()
     rig.publisher.ack()
     rig.publisher.fail()
@@ -515,7 +515,7 @@ async def test_a_repeated_registration_in_an_outage_does_not_hide_the_broker_tha
     assert rig.view.table.group("broker-a").is_registered
 
 
-async def test_stop_says_good_bye_behind_everything_heard() -> None:
+async def test_stop_logs_server_stopped_after_all_events() -> None:
     rig = Rig()
     rig.talk()
     rig.ask(rig.connect(), a_registration_request())
@@ -523,7 +523,7 @@ async def test_stop_says_good_bye_behind_everything_heard() -> None:
     assert rig.publisher.kinds() == ["server_started", "broker_registered", "server_stopped"]
 
 
-async def test_closes_of_a_stopping_server_are_no_deaths() -> None:
+async def test_connections_that_a_stopping_server_closes_are_not_logged() -> None:
     rig = Rig()
     rig.talk()
     rig.ask(rig.connect(), a_registration_request())
@@ -533,7 +533,9 @@ async def test_closes_of_a_stopping_server_are_no_deaths() -> None:
     assert "broker_disconnected" not in rig.publisher.kinds()
 
 
-async def test_stop_without_kafka_ends_and_says_what_is_not_logged(caplog: pytest.LogCaptureFixture) -> None:
+async def test_stop_without_kafka_ends_and_reports_unpublished_brokers(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     rig = Rig()
     rig.talk()
     rig.publisher.fail()
@@ -566,7 +568,7 @@ def _wanted(*servers: tuple[str, str]) -> list[RouteChange]:
     ]
 
 
-async def test_wanted_registrations_of_this_server_only_are_logged_in_full() -> None:
+async def test_only_wanted_registrations_of_this_server_are_remembered() -> None:
     rig = Rig()
     rig.talk()
     for name in ("broker-a", "broker-b"):
@@ -575,7 +577,7 @@ async def test_wanted_registrations_of_this_server_only_are_logged_in_full() -> 
     assert rig.server.memory.wanted == {KEY}
 
 
-async def test_wanted_registrations_of_gone_brokers_are_not_remembered() -> None:
+async def test_wanted_registrations_of_removed_brokers_are_not_remembered() -> None:
     rig = Rig()
     rig.talk()
     rig.served.committed(_wanted(("broker-b", "s1")), {0: 1})
@@ -589,7 +591,7 @@ async def test_wanted_registrations_of_gone_brokers_are_not_remembered() -> None
     assert not rig.server.memory.wanted
 
 
-async def test_a_reload_forgets_what_was_remembered_of_gone_brokers() -> None:
+async def test_a_reload_forgets_what_was_remembered_of_removed_brokers() -> None:
     rig = Rig()
     rig.talk()
     broker = rig.connect()
@@ -603,7 +605,7 @@ async def test_a_reload_forgets_what_was_remembered_of_gone_brokers() -> None:
     assert not rig.server.memory.full_due_ms
 
 
-async def test_a_reload_keeps_what_is_not_committed_yet() -> None:
+async def test_a_reload_keeps_uncommitted_registrations() -> None:
     rig = Rig()
     rig.talk()
     rig.ask(rig.connect(), a_registration_request())

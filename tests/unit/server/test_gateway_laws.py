@@ -1,4 +1,4 @@
-"""Whatever Kafka does: each change is told once and truly, and in the end the view is what the log says."""
+"""Whatever Kafka does, every change has one correct answer, and the view finally equals the log."""
 
 import asyncio
 from collections.abc import Sequence
@@ -24,24 +24,24 @@ ORIGIN = Origin("s1", 7)
 
 
 class Register(NamedTuple):
-    """A broker registers with other topics than before, or the same."""
+    """A broker registers, with the same or other topics."""
 
     name: str
     topics: int
 
 
 class Put(NamedTuple):
-    """An operator puts a value that nobody else puts."""
+    """An operator stores a unique value."""
 
 
 class Delete(NamedTuple):
-    """An operator deletes a topic everywhere."""
+    """An operator deletes a topic in all clusters."""
 
     topic: str
 
 
 class Ack(NamedTuple):
-    """Kafka takes what was published, or what was to one partition."""
+    """Kafka acknowledges everything that was published, or everything in one partition."""
 
     partition: int | None
 
@@ -62,7 +62,7 @@ STEPS: st.SearchStrategy[Step] = st.one_of(
 
 
 class World:
-    """One server, its Kafka in memory, and what its operators were told."""
+    """One server, its Kafka in memory, and the answers of its operators."""
 
     def __init__(self) -> None:
         self.rig = Rig(partitions=PARTITIONS)
@@ -82,7 +82,7 @@ class World:
                 case Put():
                     self._change(KvPut(ORIGIN, "n", "k", str(len(self.outcomes))))
                 case Delete():
-                    # A connection of its own tells it from the others in the log.
+                    # A separate connection id identifies this deletion in the log.
                     self._change(
                         TopicDeleted(ORIGIN._replace(connection_id=1_000 + len(self.outcomes)), step.topic, None)
                     )
@@ -104,7 +104,7 @@ class World:
         assert self.rig.gateway.is_connected
 
     def copies_in_log(self, event: AcceptedEvent) -> list[int]:
-        """The partitions in which the event stands, with each of its copies."""
+        """Return the partition of every copy of the event in the log."""
         partitions = []
         for record in self.rig.publisher.log:
             fields = orjson.loads(record.value)
@@ -120,7 +120,7 @@ class World:
         return sorted(partitions)
 
     def commit_all(self) -> RouteTable:
-        """Fold the whole log and commit it; returns the table of its rows."""
+        """Fold the whole log and commit it; return the table of its rows."""
         logs = [Log(partition=p, partitions=PARTITIONS) for p in range(PARTITIONS)]
         for record in self.rig.publisher.log:
             logs[record.partition].append(record.value)
@@ -154,7 +154,7 @@ async def play(steps: Sequence[Step]) -> None:
             assert copies == everywhere
         elif str(outcomes[0]) == NOT_TAKEN:
             assert copies == []
-        else:  # nobody knew; but a deletion is in all partitions by now
+        else:  # unknown; but a deletion is in all partitions by now
             assert copies in ([everywhere] if isinstance(event, TopicDeleted) else [[], everywhere])
     table = world.commit_all()
     assert world.rig.view.pending_count == 0
@@ -164,5 +164,5 @@ async def play(steps: Sequence[Step]) -> None:
 
 @settings(max_examples=examples(200))
 @given(st.lists(STEPS, max_size=40))
-def test_changes_are_told_once_and_truly_and_the_view_ends_as_the_log(steps: list[Step]) -> None:
+def test_every_change_has_one_correct_answer_and_the_view_finally_equals_the_log(steps: list[Step]) -> None:
     asyncio.run(play(steps))

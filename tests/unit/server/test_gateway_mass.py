@@ -1,4 +1,4 @@
-"""Connections of a whole cluster that close at once, at a server that may not reach Kafka either."""
+"""All connections of a cluster close at once, with and without Kafka."""
 
 from tests.support.name_server import a_registration_request
 from tests.support.server_rig import MemoryTransport, Rig, turn
@@ -13,7 +13,7 @@ def connect(rig: Rig, number: int) -> MemoryTransport:
 
 
 async def a_fleet() -> tuple[Rig, list[MemoryTransport]]:
-    """Eight brokers that are heard, and in the log."""
+    """Return a server with eight registered brokers, all in the log."""
     rig = Rig()
     rig.talk()
     fleet = [connect(rig, number) for number in range(BROKERS)]
@@ -29,7 +29,7 @@ def shown(rig: Rig) -> list[str]:
 ALL = [f"b{number}" for number in range(BROKERS)]
 
 
-async def test_a_cluster_that_closes_at_once_is_shown_before_the_commit_and_behind_it() -> None:
+async def test_a_cluster_whose_connections_close_at_once_stays_in_the_routes_and_is_held() -> None:
     rig, fleet = await a_fleet()
     for broker in fleet:
         broker.close()
@@ -42,7 +42,7 @@ async def test_a_cluster_that_closes_at_once_is_shown_before_the_commit_and_behi
     assert len(rig.view.table.held) == BROKERS
 
 
-async def test_a_cluster_stays_shown_when_kafka_is_lost_with_it_and_brokers_come_back_one_by_one() -> None:
+async def test_a_cluster_that_disconnects_together_with_kafka_stays_in_the_routes() -> None:
     rig, fleet = await a_fleet()
     for broker in fleet:
         broker.close()

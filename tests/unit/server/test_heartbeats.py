@@ -1,4 +1,4 @@
-"""Heartbeats that a connection brings again and again: each is logged, counted and heard."""
+"""Repeated heartbeats of a connection: every one is answered, counted and logged."""
 
 from dataclasses import replace
 
@@ -27,7 +27,7 @@ def heartbeats_in_the_log(rig: Rig) -> int:
     return sum(isinstance(event, BrokerHeartbeat) for event in events)
 
 
-async def test_each_is_answered_under_its_own_number_and_counted() -> None:
+async def test_every_heartbeat_is_answered_with_its_own_opaque_and_counted() -> None:
     rig, broker = a_rig()
     before = rig.request_metrics.count(ResponseCode.SUCCESS)
     for opaque in range(100, 110):
@@ -35,7 +35,7 @@ async def test_each_is_answered_under_its_own_number_and_counted() -> None:
     assert rig.request_metrics.count(ResponseCode.SUCCESS) == before + 10
 
 
-async def test_each_is_heard_and_none_keeps_a_broker_that_has_left() -> None:
+async def test_heartbeats_are_logged_until_their_broker_unregisters() -> None:
     rig, broker = a_rig()
     for _ in range(3):
         rig.beat()
@@ -56,7 +56,7 @@ async def test_each_is_heard_and_none_keeps_a_broker_that_has_left() -> None:
     assert heartbeats_in_the_log(rig) == logged
 
 
-async def test_in_one_read_with_others_answers_keep_their_order() -> None:
+async def test_answers_to_heartbeats_and_other_requests_in_one_read_keep_their_order() -> None:
     rig, broker = a_rig()
     rig.ask(broker, HEARTBEAT)
     before = len(broker.answers())

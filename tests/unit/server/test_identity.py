@@ -22,13 +22,13 @@ def test_the_id_survives_a_restart(tmp_path: Path) -> None:
     assert begin(tmp_path, 1)[0] == begin(tmp_path, 2)[0]
 
 
-def test_a_configured_id_is_taken(tmp_path: Path) -> None:
+def test_a_configured_id_is_used(tmp_path: Path) -> None:
     begin(tmp_path, 1)
     assert begin(tmp_path, 2, "ns-1") == ("ns-1", 2)
 
 
 @pytest.mark.parametrize("now_ms", [1_000, 999, 0])
-def test_each_start_has_a_later_epoch_even_if_the_clock_went_back(tmp_path: Path, now_ms: int) -> None:
+def test_every_start_has_a_later_epoch_even_if_the_clock_is_set_back(tmp_path: Path, now_ms: int) -> None:
     begin(tmp_path, 1_000)
     assert begin(tmp_path, now_ms)[1] == 1_001
 
@@ -49,7 +49,7 @@ def test_two_servers_on_one_directory_are_refused(tmp_path: Path) -> None:
     IdentityFile(tmp_path).close()
 
 
-def test_an_epoch_that_cannot_be_recorded_is_not_begun(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_epoch_that_cannot_be_written_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def fail(descriptor: int) -> None:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
@@ -58,7 +58,7 @@ def test_an_epoch_that_cannot_be_recorded_is_not_begun(tmp_path: Path, monkeypat
         begin(tmp_path, 1)
 
 
-def test_a_directory_that_cannot_be_made_is_told(tmp_path: Path) -> None:
+def test_a_directory_that_cannot_be_created_is_reported(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(ConfigError, match="cannot be written"):
         IdentityFile(tmp_path / "file" / "server")

@@ -1,4 +1,4 @@
-"""The KV table in the log."""
+"""The KV table in the log output of a server."""
 
 import logging
 
@@ -7,7 +7,7 @@ import pytest
 from namesrv_stream.server.main import log_kv_table
 
 
-def test_each_entry_is_a_line_below_the_tables_size(caplog: pytest.LogCaptureFixture) -> None:
+def test_the_size_of_the_table_is_logged_before_a_line_for_every_entry(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO, "namesrv_stream")
     log_kv_table({"B": {"k": "v"}, "A": {"y": "2", "x": "1"}, "empty": {}})
     assert caplog.messages == [
@@ -18,7 +18,7 @@ def test_each_entry_is_a_line_below_the_tables_size(caplog: pytest.LogCaptureFix
     ]
 
 
-def test_an_empty_table_is_said_to_be_empty(caplog: pytest.LogCaptureFixture) -> None:
+def test_an_empty_table_is_logged_as_zero_entries(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO, "namesrv_stream")
     log_kv_table({})
     assert caplog.messages == ["kv table namespaces=0 entries=0"]

@@ -1,4 +1,4 @@
-"""Connections handed over to a lane: everything that a server promises holds for them as well."""
+"""Connections that a lane serves get the same answers as all others."""
 
 import asyncio
 import socket
@@ -45,7 +45,7 @@ def pass_time(rig: Rig, duration_ms: int) -> None:
         rig.connections.beat(rig.gateway.observed_ms)
 
 
-def test_what_was_answered_before_is_answered_by_the_lane_in_the_same_bytes() -> None:
+def test_the_lane_answers_repeated_queries_as_a_server_without_a_lane_does() -> None:
     async def test(server: LaneRig) -> None:
         plain = Rig()
         plain.talk()
@@ -68,31 +68,31 @@ def test_answers_are_kept_per_address_view_and_a_changed_view_applies_at_once() 
         await put_view("lan", listeners=["lan"], mappings=[{"to": "lan:1"}])
         peers = {name: await server.connect(name) for name in ("", *LISTENERS)}
 
-        async def told() -> dict[str, bytes]:
+        async def received_addrs() -> dict[str, bytes]:
             answers = {name: (await peer.ask(a_query()))[0].body or b"" for name, peer in peers.items()}
             return {
                 name: body.partition(b'"brokerAddrs":{"0":"')[2].partition(b'"')[0] for name, body in answers.items()
             }
 
-        async def all_told(expected: dict[str, str]) -> None:
+        async def all_receive(expected: dict[str, str]) -> None:
             for _ in range(4):  # the later answers are the lane's
-                assert await told() == {name: addr.encode() for name, addr in expected.items()}
+                assert await received_addrs() == {name: addr.encode() for name, addr in expected.items()}
             await wait_until(lambda: server.lane.connections == 3)
 
-        await all_told({"": MASTER, "outside": "outside:1", "lan": "lan:1"})
+        await all_receive({"": MASTER, "outside": "outside:1", "lan": "lan:1"})
         before = server.by_lane
-        await told()
+        await received_addrs()
         assert server.by_lane == before + 3
         await put_view("outside", listeners=["outside"], mappings=[{"to": "moved:2"}])
-        await all_told({"": MASTER, "outside": "moved:2", "lan": "lan:1"})
+        await all_receive({"": MASTER, "outside": "moved:2", "lan": "lan:1"})
         await put_view("loopback", networks=["127.0.0.0/8"], mappings=[{"to": "here:3"}])
-        await all_told({"": "here:3", "outside": "moved:2", "lan": "lan:1"})
+        await all_receive({"": "here:3", "outside": "moved:2", "lan": "lan:1"})
 
     run(test)
 
 
 QUERY = encode_frame(a_query())
-#: What the lane answers, and what it leaves to Python.
+#: Requests that the lane answers, and requests that it leaves to Python.
 ASKED = (
     QUERY,
     encode_frame(a_query("topic-1", 1_000_000)),
@@ -100,7 +100,7 @@ ASKED = (
     encode_frame(RemotingCommand(RequestCode.GET_BROKER_CLUSTER_INFO, opaque=3)),
     encode_frame(a_query("topic-0" + "x" * 20_000)),
 )
-#: What closes a connection.
+#: Frames that close a connection.
 BROKEN = (
     QUERY.replace(b"topic-0", b'topic"0'),
     QUERY.replace(b'"opaque":1,', b'"opaque":-1,').replace(
@@ -118,7 +118,7 @@ BROKEN = (
     st.sampled_from((b"", *BROKEN)),
     st.lists(st.integers(1, 400), max_size=12),
 )
-def test_however_a_stream_is_cut_the_answers_are_those_of_a_server_without_a_lane(
+def test_answers_are_those_of_a_server_without_a_lane_however_the_stream_is_split(
     asked: list[bytes], last: bytes, sizes: list[int]
 ) -> None:
     parts, stream = [], b"".join(asked) + last
@@ -150,7 +150,7 @@ def test_however_a_stream_is_cut_the_answers_are_those_of_a_server_without_a_lan
     run(test)
 
 
-def test_a_route_that_changed_is_told_as_soon_as_the_change_is_answered() -> None:
+def test_a_changed_route_is_returned_as_soon_as_the_registration_is_answered() -> None:
     async def test(server: LaneRig) -> None:
         broker = await server.connect()
         peers = [await handed_over(server, "topic-0", "topic-1") for _ in range(4)]
@@ -167,7 +167,7 @@ def test_a_route_that_changed_is_told_as_soon_as_the_change_is_answered() -> Non
     run(test)
 
 
-def test_a_change_of_one_topic_leaves_the_others_known() -> None:
+def test_a_change_of_one_topic_keeps_the_stored_answers_of_others() -> None:
     async def test(server: LaneRig) -> None:
         peer = await handed_over(server, *TOPICS)
         topics = {topic: a_topic(queues=9 if topic == "topic-0" else 8) for topic in TOPICS}
@@ -182,7 +182,7 @@ def test_a_change_of_one_topic_leaves_the_others_known() -> None:
     run(test)
 
 
-def test_what_is_known_is_bounded_and_the_oldest_make_room() -> None:
+def test_stored_answers_are_bounded_and_the_oldest_are_removed_first() -> None:
     async def test(server: LaneRig) -> None:
         peer = await handed_over(server, *TOPICS)
         assert 5_000 < server.lane.known_bytes <= 6_000
@@ -191,7 +191,7 @@ def test_what_is_known_is_bounded_and_the_oldest_make_room() -> None:
         assert server.by_lane == before + 1
         for topic in TOPICS:
             assert (await peer.ask(a_query(topic)))[0].code == ResponseCode.SUCCESS
-        assert server.by_lane == before + 1, "each was forgotten when its turn came"
+        assert server.by_lane == before + 1, "every answer was removed before its query came again"
         server.lane.forget(None)
         await peer.ask(a_query(TOPICS[-1]))
         assert server.by_lane == before + 1
@@ -200,7 +200,7 @@ def test_what_is_known_is_bounded_and_the_oldest_make_room() -> None:
     run(test, max_answers_bytes=6_000)
 
 
-def test_a_peer_that_does_not_read_gets_all_in_the_end() -> None:
+def test_a_peer_that_reads_late_gets_all_answers() -> None:
     async def test(server: LaneRig) -> None:
         peer = await handed_over(server)
         peer.writer.transport.pause_reading()  # type: ignore[attr-defined]  # typeshed knows a WriteTransport only
@@ -223,7 +223,7 @@ def _has_answered(server: LaneRig, before: int) -> bool:
     return server.by_lane > before or not server.lane.connections
 
 
-def test_an_answer_of_which_a_part_went_out_goes_out_whole() -> None:
+def test_an_answer_that_was_sent_in_part_is_completed() -> None:
     async def test(server: LaneRig) -> None:
         broker = server.rig.connect()
         for number in range(300):
@@ -232,7 +232,7 @@ def test_an_answer_of_which_a_part_went_out_goes_out_whole() -> None:
         peer = await handed_over(server)
         peer.writer.transport.pause_reading()  # type: ignore[attr-defined]
         asked = 0
-        while server.lane.connections:  # one at a time, so that none is returned because a part of it was read
+        while server.lane.connections:  # one at a time: the lane also returns connections after a partly read frame
             is_answered = partial(_has_answered, server, server.by_lane)
             peer.send(encode_frame(a_query(opaque=asked)))
             asked += 1
@@ -247,7 +247,7 @@ def test_an_answer_of_which_a_part_went_out_goes_out_whole() -> None:
 
 
 @pytest.mark.parametrize("is_reset", [False, True], ids=["end", "reset"])
-def test_a_peer_that_goes_is_gone(is_reset: bool) -> None:
+def test_a_connection_that_its_peer_closes_is_removed(is_reset: bool) -> None:
     async def test(server: LaneRig) -> None:
         before = len(server.rig.connections)
         peer = await handed_over(server)
@@ -261,7 +261,7 @@ def test_a_peer_that_goes_is_gone(is_reset: bool) -> None:
     run(test)
 
 
-def test_behind_a_part_of_a_frame_comes_the_rest_of_it() -> None:
+def test_a_frame_that_arrives_byte_by_byte_is_answered() -> None:
     async def test(server: LaneRig) -> None:
         peer = await handed_over(server)
         for byte in QUERY:
@@ -276,7 +276,7 @@ def test_behind_a_part_of_a_frame_comes_the_rest_of_it() -> None:
     run(test)
 
 
-def test_traffic_keeps_a_connection_and_silence_ends_it() -> None:
+def test_traffic_keeps_a_connection_open_and_an_idle_connection_is_closed() -> None:
     async def test(server: LaneRig) -> None:
         peer = await handed_over(server)
         for _ in range(3):
@@ -290,7 +290,7 @@ def test_traffic_keeps_a_connection_and_silence_ends_it() -> None:
     run(test)
 
 
-def test_a_server_that_stops_answers_the_last_question_of_each() -> None:
+def test_a_stopping_server_answers_the_last_request_of_a_connection() -> None:
     async def test(server: LaneRig) -> None:
         asking, silent = await handed_over(server), await handed_over(server)
         closing = asyncio.ensure_future(server.rig.connections.close_all(0.2))
@@ -304,7 +304,7 @@ def test_a_server_that_stops_answers_the_last_question_of_each() -> None:
     run(test)
 
 
-def test_while_a_change_waits_for_the_log_its_connection_is_not_lent() -> None:
+def test_a_connection_is_not_handed_to_the_lane_while_a_change_of_it_waits_for_the_log() -> None:
     async def test(server: LaneRig) -> None:
         peer = await handed_over(server)
         fields = {"namespace": "n", "key": "k", "value": "v"}
@@ -320,7 +320,7 @@ def test_while_a_change_waits_for_the_log_its_connection_is_not_lent() -> None:
     run(test)
 
 
-def test_who_asks_what_cannot_be_known_is_not_lent() -> None:
+def test_a_connection_whose_answers_cannot_be_stored_is_not_handed_to_the_lane() -> None:
     async def test(server: LaneRig) -> None:
         peer = await server.connect()
         for _ in range(3):
@@ -331,7 +331,7 @@ def test_who_asks_what_cannot_be_known_is_not_lent() -> None:
     run(test, max_answers_bytes=100)
 
 
-def test_the_native_lane_answers_up_to_a_length() -> None:
+def test_the_native_lane_leaves_very_long_answers_to_python() -> None:
     async def test(server: LaneRig) -> None:
         broker = server.rig.connect()
         body = a_body({"topic-0": a_topic(), "wide": a_topic()})
@@ -344,13 +344,13 @@ def test_the_native_lane_answers_up_to_a_length() -> None:
             for _ in range(3):
                 await peer.ask(a_query("wide"))
             assert server.lane.connections == (count == 300 or server.kind == "python")
-        peer.send(encode_frame(a_query("topic-1")))  # which the first broker alone has
+        peer.send(encode_frame(a_query("topic-1")))  # a topic of the first broker only
         assert decode_frame(await peer.frame()).code == ResponseCode.SUCCESS
 
     run(test, max_answers_bytes=10 << 20)
 
 
-def test_answers_that_do_not_fit_together_go_out_one_after_the_other() -> None:
+def test_large_answers_to_queries_in_one_read_are_sent_in_order() -> None:
     async def test(server: LaneRig) -> None:
         broker = server.rig.connect()
         for number in range(100):
@@ -360,15 +360,15 @@ def test_answers_that_do_not_fit_together_go_out_one_after_the_other() -> None:
         before = server.by_lane
         asked = [a_query("topic-0", opaque) for opaque in range(100)]
         assert [answer.opaque for answer in await peer.ask(*asked)] == list(range(100))
-        assert server.by_lane > before + 25, "of some 20 kB each"
+        assert server.by_lane > before + 25, "answers of about 20 kB each"
 
     run(test, max_answers_bytes=10 << 20)
 
 
-def test_behind_the_end_all_is_answered_without_the_lane() -> None:
+def test_queries_are_answered_without_the_lane_after_it_stops() -> None:
     async def test(server: LaneRig) -> None:
         peer, other = await handed_over(server), await server.connect()
-        await other.ask(RemotingCommand(RequestCode.GET_SYSTEM_TOPIC_LIST_FROM_NS))  # of which the lane knows nothing
+        await other.ask(RemotingCommand(RequestCode.GET_SYSTEM_TOPIC_LIST_FROM_NS))  # which the lane does not answer
         server.stop()
         for topic in ("topic-0", "topic-1"):
             for _ in range(3):
@@ -381,7 +381,7 @@ def test_behind_the_end_all_is_answered_without_the_lane() -> None:
     run(test)
 
 
-def test_a_busy_connection_can_be_taken_back() -> None:
+def test_a_busy_connection_can_be_taken_back_from_the_lane() -> None:
     async def test(server: LaneRig) -> None:
         peer = await handed_over(server)
         (connection,) = [c for c in server.rig.connections if c.peer.startswith("127.")]
@@ -390,9 +390,9 @@ def test_a_busy_connection_can_be_taken_back() -> None:
             peer.send(QUERY)
         await turn()
         connection.leave()
-        peer.send(QUERY)  # perhaps all others were answered before
+        peer.send(QUERY)  # all others may be answered already
         answers = 0
-        with suppress(ConnectionError):  # it closes behind an answer, whatever else has come
+        with suppress(ConnectionError):  # the server closes after an answer, and ignores later queries
             while data := await peer.part():
                 answers += data.count(b'"opaque":1,')
         assert 0 < answers <= sent + 1
@@ -401,7 +401,7 @@ def test_a_busy_connection_can_be_taken_back() -> None:
     run(test)
 
 
-def test_many_peers_ask_at_once() -> None:
+def test_many_peers_with_queries_at_once_are_all_answered() -> None:
     async def test(server: LaneRig) -> None:
         peers = [await handed_over(server, *TOPICS[:3]) for _ in range(50)]
         for opaque in range(20):
@@ -413,7 +413,7 @@ def test_many_peers_ask_at_once() -> None:
     run(test)
 
 
-def test_answers_change_while_the_lane_sends_them() -> None:
+def test_the_lane_returns_no_stale_answer_while_a_route_changes() -> None:
     async def test(server: LaneRig) -> None:
         peers = [await handed_over(server, *TOPICS[:3]) for _ in range(10)]
         broker = server.rig.connect()

@@ -1,4 +1,4 @@
-"""How old a broker's last heartbeat is, by the server that hears it."""
+"""The age of a broker's last heartbeat at the server that received it."""
 
 from namesrv_stream.route.events import BrokerHeartbeat, BrokerRegistered, Proof
 from namesrv_stream.route.model import LeaseKey
@@ -14,7 +14,7 @@ def _registered() -> BrokerRegistered:
     return BrokerRegistered(over(S1, 1), a_registration())
 
 
-def test_a_broker_ages_from_when_it_was_heard_last() -> None:
+def test_the_age_of_a_broker_counts_from_its_last_heartbeat() -> None:
     heartbeats = LastHeartbeats(1)
     heartbeats.received(_registered(), 1_000)
     assert heartbeats.age_ms(KEY, 4_000) == 3_000
@@ -22,18 +22,18 @@ def test_a_broker_ages_from_when_it_was_heard_last() -> None:
     assert heartbeats.age_ms(KEY, 5_500) == 500
 
 
-def test_the_age_of_a_broker_that_was_not_heard_is_unknown() -> None:
+def test_the_age_of_a_broker_without_a_heartbeat_is_unknown() -> None:
     assert LastHeartbeats(1).age_ms(KEY, 4_000) is None
 
 
-def test_brokers_age_from_zero_when_kafka_is_back() -> None:
+def test_the_age_of_all_brokers_is_zero_when_kafka_is_back() -> None:
     heartbeats = LastHeartbeats(1)
     heartbeats.received(_registered(), 1_000)
     heartbeats.begin(0, 90_000)
     assert heartbeats.age_ms(KEY, 91_000) == 1_000
 
 
-def test_a_broker_that_went_is_forgotten_unless_it_came_again() -> None:
+def test_a_removed_broker_is_forgotten_unless_it_is_registered_again() -> None:
     heartbeats, log = LastHeartbeats(1), Log()
     log.register(a_registration())
     gone = log.disconnect(a_registration())
@@ -44,7 +44,7 @@ def test_a_broker_that_went_is_forgotten_unless_it_came_again() -> None:
     assert heartbeats.age_ms(KEY, 2_000) is None
 
 
-async def test_a_server_knows_the_age_of_what_registered_with_it() -> None:
+async def test_a_server_knows_the_age_of_a_broker_that_registered_with_it() -> None:
     rig = Rig()
     rig.talk()
     rig.ask(rig.connect(), a_registration_request())

@@ -1,4 +1,4 @@
-"""What a server makes of the records behind its tables: what the fold will make of them, time aside."""
+"""A server applies the records after its tables as the fold will, except for the effects of time."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
@@ -44,7 +44,7 @@ TOPICS = ("t1", "t2", "t3", "t4")
 
 
 def view_at(logs_: Iterable[Log], next_offsets: dict[int, int]) -> RouteView:
-    """A server that has opened the tables as they were at these offsets."""
+    """Return the view of a server that opened the tables as of these offsets."""
     return RouteView(table_at(logs_, next_offsets), next_offsets, partitions=len(next_offsets))
 
 
@@ -59,7 +59,7 @@ def ends(logs_: Iterable[Log]) -> dict[int, int]:
 
 
 def content(table: RouteTable) -> object:
-    """All of a table that answers are made of, its indexes too; not who is silent or held, which only the fold says."""
+    """Return what answers depend on, indexes included. Only the fold knows silent servers and held brokers."""
     routes = {topic: pickup_topic_route(table, topic, support_acting_master=True) for topic in TOPICS}
     return (table.groups, table.kv, table.settings, routes, table.clusters(), set(table.topics()))
 
@@ -72,7 +72,7 @@ class Commit(NamedTuple):
 
 
 class Case(NamedTuple):
-    """A log of one to three partitions; tables that end somewhere in it; and the commits that follow."""
+    """A log of one to three partitions, tables that end somewhere in it, and the commits that follow."""
 
     logs: list[Log]
     begins: dict[int, int]
@@ -80,12 +80,12 @@ class Case(NamedTuple):
     is_by_partition: bool
 
     def tail(self) -> list[Record]:
-        """The records behind the tables, as Kafka may give them: in order within each partition."""
+        """Return the records after the tables, as Kafka may return them: in order within each partition."""
         records = [r for log in self.logs for r in log.records if r.offset >= self.begins[r.partition]]
         return records if self.is_by_partition else sorted(records, key=lambda r: (r.offset, -r.partition))
 
     def started(self) -> RouteView:
-        """A server after its start."""
+        """Return the view of a server after its start."""
         view = view_at(self.logs, self.begins)
         tail = LogTail(view, len(self.logs), PLENTY)
         assert all(tail.take(record) for record in self.tail())
@@ -93,7 +93,7 @@ class Case(NamedTuple):
 
 
 def cases(fold_settings: FoldSettings, *, is_timeless: bool) -> st.SearchStrategy[Case]:
-    """Each record is in every partition, so what is not for a partition is there as well, for the fold to refuse."""
+    """Write every record to every partition. The fold must refuse those of another partition."""
 
     def built(partitions: int, entries: list[Entry], cuts: list[int], commits: list[Commit], order: bool) -> Case:
         of_partition = [Log(fold_settings, partition=p, partitions=partitions) for p in range(partitions)]
@@ -125,7 +125,7 @@ def commit_all(case: Case, view: RouteView) -> None:
 
 
 def folded_without_closes(case: Case, next_offsets: Mapping[int, int]) -> RouteTable:
-    """What the fold makes of the log, without the closed connections that are not committed."""
+    """Fold the log without the closed connections that are not committed."""
     logs = []
     for log in case.logs:
         folded = Log(UNGUARDED, partition=log.state.partition, partitions=len(case.logs))
@@ -139,7 +139,7 @@ def folded_without_closes(case: Case, next_offsets: Mapping[int, int]) -> RouteT
 
 @settings(max_examples=examples(50))
 @given(cases(UNGUARDED, is_timeless=True))
-def test_while_no_time_passes_the_view_is_what_the_fold_will_say_but_for_closed_connections(case: Case) -> None:
+def test_without_timeouts_the_view_equals_the_fold_except_for_uncommitted_closes(case: Case) -> None:
     view = case.started()
     assert content(view.table) == content(folded_without_closes(case, view.next_offsets))
     for step in case.commits:
@@ -152,7 +152,7 @@ def test_while_no_time_passes_the_view_is_what_the_fold_will_say_but_for_closed_
 
 @settings(max_examples=examples(50))
 @given(cases(FAST, is_timeless=False))
-def test_whatever_time_did_the_commits_make_the_view_the_folds_table_exactly(case: Case) -> None:
+def test_after_all_commits_the_view_equals_the_table_of_the_fold(case: Case) -> None:
     view = case.started()
     for step in case.commits:
         commit(case, view, step)
@@ -163,7 +163,7 @@ def test_whatever_time_did_the_commits_make_the_view_the_folds_table_exactly(cas
 
 @settings(max_examples=examples(50))
 @given(cases(FAST, is_timeless=False), st.booleans())
-def test_tables_opened_anew_keep_what_is_still_behind_them(case: Case, is_end: bool) -> None:
+def test_reopening_the_tables_keeps_the_records_after_them(case: Case, is_end: bool) -> None:
     view = case.started()
     for step in case.commits:
         commit(case, view, step)
@@ -175,11 +175,11 @@ def test_tables_opened_anew_keep_what_is_still_behind_them(case: Case, is_end: b
     assert content(view.table) == content(table_at(case.logs, ends(case.logs)))
 
 
-# ---- one thing at a time ----
+# ---- single cases ----
 
 
 def taken(*values: bytes | Event, view: RouteView | None = None, max_bytes: int = PLENTY) -> tuple[RouteView, LogTail]:
-    """A server of one partition that starts with these records behind its tables."""
+    """Start a server of one partition that has these records after its tables."""
     view = view or RouteView()
     tail = LogTail(view, 1, max_bytes)
     for offset, value in enumerate(values):
@@ -187,7 +187,7 @@ def taken(*values: bytes | Event, view: RouteView | None = None, max_bytes: int 
     return view, tail
 
 
-def test_an_acknowledged_entry_is_there_though_the_tables_lack_it() -> None:
+def test_an_acknowledged_entry_is_in_the_view_although_the_tables_lack_it() -> None:
     view, tail = taken(ENTRY)
     assert view.table.kv == {"ns": {"k": "v"}}
     assert (tail.events, view.pending_count) == (1, 1)
@@ -198,7 +198,7 @@ def test_a_later_record_wins() -> None:
     assert view.table.kv == {"ns": {"k": "w"}}
 
 
-def test_a_deleted_topic_goes_in_the_partition_of_the_record_only() -> None:
+def test_a_topic_is_deleted_in_the_partition_of_the_record_only() -> None:
     names = {partition_of(name, 2): name for name in ("broker-a", "broker-b")}
     assert len(names) == 2
     of_partition = [Log(partition=p, partitions=2) for p in (0, 1)]
@@ -209,7 +209,7 @@ def test_a_deleted_topic_goes_in_the_partition_of_the_record_only() -> None:
     assert [group.broker_name for group, _ in view.table.queue_data_of("TopicTest")] == [names[0]]
 
 
-def test_what_is_no_event_is_passed_over() -> None:
+def test_records_without_a_valid_event_are_skipped() -> None:
     view, tail = taken(b"", b"{}", b"\xff", b'{"schema_version":1,"kind":"kv_put"}', Tick(S1), ENTRY)
     assert (view.table.kv, tail.events) == ({"ns": {"k": "v"}}, 1)
 
@@ -222,24 +222,24 @@ def test_what_is_no_event_is_passed_over() -> None:
         pytest.param(SettingsChanged(S1, "ada", (("max_gap_ms", True),)), id="of the wrong type"),
     ],
 )
-def test_what_the_fold_refuses_is_left_out(event: Event) -> None:
+def test_events_that_the_fold_refuses_are_skipped(event: Event) -> None:
     view, tail = taken(event)
     assert (view.table.kv, view.table.settings, tail.events) == ({}, {}, 0)
 
 
-def test_what_belongs_into_another_partition_is_left_out() -> None:
+def test_events_of_another_partition_are_skipped() -> None:
     view = RouteView(partitions=2)
     value = encode_event(REGISTERED)
     LogTail(view, 2, PLENTY).take(Record(1 - partition_of(NAME, 2), 0, 0, value))
     assert view.table.groups == {}
 
 
-def test_the_jobs_settings_count() -> None:
+def test_settings_that_the_job_logged_are_applied() -> None:
     view, _ = taken(SettingsChanged(Origin(JOB, 1), "config", (("max_gap_ms", 4_000),)))
     assert view.table.settings["config", "max_gap_ms"] == "4000"
 
 
-def test_records_of_other_hands_count_as_well() -> None:
+def test_records_with_another_json_layout_are_applied() -> None:
     fields = orjson.loads(encode_event(ENTRY))
     view, _ = taken(orjson.dumps(dict(reversed(fields.items())), option=orjson.OPT_INDENT_2))
     assert view.table.kv == {"ns": {"k": "v"}}
@@ -254,7 +254,7 @@ def test_a_heartbeat_that_changes_nothing_is_not_kept() -> None:
     assert tail.events == 1
 
 
-def test_a_broker_that_came_back_with_what_it_had_said_before_is_there() -> None:
+def test_a_broker_that_returned_with_an_unchanged_registration_is_in_the_view() -> None:
     log = Log()
     log.register(a_registration())
     log.heard(a_registration())
@@ -266,7 +266,7 @@ def test_a_broker_that_came_back_with_what_it_had_said_before_is_there() -> None
     assert tail.events == 3
 
 
-def test_the_late_close_of_a_connection_that_was_replaced_ends_nothing() -> None:
+def test_the_late_close_of_a_replaced_connection_removes_no_holder() -> None:
     log = Log()
     log.register(a_registration())
     log.heard(a_registration(), connection=2)
@@ -275,7 +275,7 @@ def test_the_late_close_of_a_connection_that_was_replaced_ends_nothing() -> None
     assert view.table.group(NAME).live_brokers[a_key()].holders == {"s1": over(S1, 2).holder}
 
 
-def test_a_broker_stays_with_the_server_that_only_heard_it() -> None:
+def test_a_broker_keeps_the_holder_that_received_only_an_unchanged_registration() -> None:
     log = Log()
     log.register(a_registration())
     log.heard(a_registration(), server=S2)
@@ -284,7 +284,7 @@ def test_a_broker_stays_with_the_server_that_only_heard_it() -> None:
     assert set(view.table.group(NAME).live_brokers[a_key()].holders) == {"s2"}
 
 
-def test_a_closed_connection_ends_no_broker_before_the_fold_has_said_so() -> None:
+def test_a_closed_connection_removes_its_broker_with_the_commit_of_the_fold() -> None:
     log = Log()
     log.register(a_registration())
     log.disconnect(a_registration())
@@ -294,7 +294,7 @@ def test_a_closed_connection_ends_no_broker_before_the_fold_has_said_so() -> Non
     assert not view.table.group(NAME).is_registered
 
 
-def test_a_heartbeat_brings_a_deleted_topic_back_as_the_registration_would() -> None:
+def test_an_unchanged_registration_restores_a_deleted_topic() -> None:
     log = Log()
     log.register(a_registration())
     log.heard(a_registration())
@@ -304,7 +304,7 @@ def test_a_heartbeat_brings_a_deleted_topic_back_as_the_registration_would() -> 
     assert "TopicTest" in view.table.group(NAME).topics
 
 
-def test_changed_settings_make_a_heartbeat_count_again() -> None:
+def test_an_unchanged_registration_is_applied_again_after_a_change_of_settings() -> None:
     log = Log()
     log.register(a_registration())
     log.say(TopicRegistered(S1, NAME, "new", RW))
@@ -316,7 +316,7 @@ def test_changed_settings_make_a_heartbeat_count_again() -> None:
     assert "new" not in view.table.group(NAME).topics
 
 
-def test_items_that_are_no_heartbeats_are_passed_over() -> None:
+def test_invalid_items_in_a_record_of_heartbeats_are_skipped() -> None:
     log = Log()
     log.register(a_registration())
     log.unregister(a_registration())
@@ -324,10 +324,10 @@ def test_items_that_are_no_heartbeats_are_passed_over() -> None:
     assert view.table.group(NAME).is_registered
 
 
-# ---- room ----
+# ---- limit of bytes ----
 
 
-def test_what_has_no_room_is_left_with_all_that_is_behind_it() -> None:
+def test_a_record_beyond_the_limit_is_not_taken() -> None:
     view = RouteView()
     tail = LogTail(view, 1, 1_000)
     values = [encode_event(replace(ENTRY, key=key)) for key in ("k1", "k2")]
@@ -335,13 +335,13 @@ def test_what_has_no_room_is_left_with_all_that_is_behind_it() -> None:
     assert view.table.kv == {"ns": {"k1": "v"}}
 
 
-def test_heartbeats_and_ticks_take_no_room() -> None:
+def test_heartbeats_and_ticks_do_not_count_towards_the_limit() -> None:
     heard: list[Event] = [Tick(S1), a_proof(a_registration())]
     view, _ = taken(REGISTERED, *heard * 100, ENTRY, max_bytes=2_000)
     assert view.table.kv == {"ns": {"k": "v"}}
 
 
-def test_the_first_registration_of_a_server_start_is_kept_whoever_was_there_before() -> None:
+def test_the_first_registration_after_a_server_restart_replaces_the_holder() -> None:
     later = S1._replace(server_epoch=2)
     topic = TopicRegistered(later, NAME, "new", RW)
     view, _ = taken(REGISTERED, BrokerRegistered(over(later, 1), a_registration()), topic, REGISTERED)

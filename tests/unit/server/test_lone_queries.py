@@ -1,4 +1,4 @@
-"""A route query that a read brings on its own takes a short way, on which all else holds too."""
+"""A route query that is alone in its read takes a short path, with the same results."""
 
 import asyncio
 
@@ -13,7 +13,7 @@ from tests.support.server_rig import TICK_MS, MemoryTransport, Rig, turn
 
 TOPICS = {"TopicTest": a_topic(), "Other": a_topic()}
 QUERY = encode_frame(a_route_request())
-#: Of every kind: the short way's own ones twice, to be known, and such as it must leave alone.
+#: Requests of every kind: queries that the short path answers, and requests that it must not answer.
 ASKED = (
     QUERY,
     encode_frame(a_route_request("Other")),
@@ -47,7 +47,7 @@ def pass_time(rig: Rig, duration_ms: int) -> None:
 
 
 @given(st.lists(st.sampled_from(ASKED), max_size=8), st.lists(st.integers(1, 400), max_size=20))
-def test_however_a_stream_is_cut_the_answers_are_the_same(asked: list[bytes], sizes: list[int]) -> None:
+def test_answers_do_not_depend_on_how_a_stream_is_split(asked: list[bytes], sizes: list[int]) -> None:
     async def compare() -> None:
         rig = a_rig()
         whole, cut, lone = rig.connect(), rig.connect(), rig.connect()
@@ -61,14 +61,14 @@ def test_however_a_stream_is_cut_the_answers_are_the_same(asked: list[bytes], si
             for data in brought:
                 if data:
                     receive(peer, data)
-                for _ in range(len(asked)):  # a dear one takes its turn, and is not read behind meanwhile
+                for _ in range(len(asked)):  # a large request waits for its turn, and nothing is read meanwhile
                     await turn()
         assert whole.received == cut.received == lone.received
 
     asyncio.run(compare())
 
 
-async def test_it_is_counted_and_keeps_its_connection() -> None:
+async def test_a_lone_query_is_counted_and_keeps_its_connection_open() -> None:
     rig = a_rig()
     peer = rig.connect()
     receive(peer, QUERY)
@@ -82,23 +82,23 @@ async def test_it_is_counted_and_keeps_its_connection() -> None:
     assert peer.is_closing()
 
 
-async def test_behind_a_part_of_a_frame_it_is_the_rest_of_that() -> None:
+async def test_a_query_after_an_incomplete_frame_is_read_as_the_rest_of_that_frame() -> None:
     rig = a_rig()
     peer = rig.connect()
     receive(peer, QUERY)
     outer = encode_frame(a_registration_request("10.0.0.9:1", brokerName="b9", body=a_body(TOPICS)))
     receive(peer, outer[: -len(QUERY)])
-    receive(peer, QUERY)  # now inside of a body that it makes unreadable
+    receive(peer, QUERY)  # now inside a body, which it makes unreadable
     assert [a.code for a in peer.answers()][1:] == [ResponseCode.SYSTEM_ERROR]
 
 
-async def test_a_peer_that_does_not_read_is_not_answered_on() -> None:
+async def test_a_peer_that_does_not_read_gets_no_more_answers_until_it_does() -> None:
     rig = a_rig(write_buffer_bytes=4 * 1024)
     peer = rig.connect()
     receive(peer, QUERY)
     peer.is_stuck = True
     for _ in range(1_000):
-        receive(peer, QUERY)  # what a transport had read already
+        receive(peer, QUERY)  # as if the transport had read it already
     assert peer.is_reading_paused
     assert len(peer.buffered) < 8 * 1024
     while peer.buffered:
@@ -106,7 +106,7 @@ async def test_a_peer_that_does_not_read_is_not_answered_on() -> None:
     assert len(peer.answers()) == 1_001
 
 
-async def test_a_connection_that_leaves_closes_behind_it() -> None:
+async def test_a_connection_that_is_to_leave_is_closed_after_a_lone_query() -> None:
     rig = a_rig()
     peer = rig.connect()
     receive(peer, QUERY)
@@ -118,7 +118,7 @@ async def test_a_connection_that_leaves_closes_behind_it() -> None:
 
 
 @pytest.mark.parametrize("behind", [b"", QUERY], ids=["alone", "with a query"])
-async def test_behind_a_preamble_it_is_answered(behind: bytes) -> None:
+async def test_a_lone_query_after_a_preamble_is_answered(behind: bytes) -> None:
     rig = a_rig()
     peer = rig.connect()
     receive(peer, b"PROXY UNKNOWN\r\n" + behind)
@@ -126,7 +126,7 @@ async def test_behind_a_preamble_it_is_answered(behind: bytes) -> None:
     assert len(peer.answers()) == 1 + bool(behind)
 
 
-async def test_a_route_that_changed_is_told_as_it_is_now() -> None:
+async def test_a_lone_query_returns_the_current_route() -> None:
     rig = a_rig()
     peer, broker = rig.connect(), rig.connect()
     receive(peer, QUERY)

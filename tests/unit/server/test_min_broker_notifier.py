@@ -1,4 +1,4 @@
-"""Notifying brokers, over real sockets: what arrives, and that no peer can hold or break the server."""
+"""Notifications to brokers over real sockets: what arrives, and that no peer can block or break the server."""
 
 import asyncio
 import logging
@@ -40,7 +40,7 @@ def master_leaves(notifier: MinBrokerNotifier, *slaves: str) -> None:
     notifier.group_changed(group, unregister(group, a_key(MASTER)))
 
 
-def master_comes(notifier: MinBrokerNotifier, slave: str) -> None:
+def master_returns(notifier: MinBrokerNotifier, slave: str) -> None:
     notifier.group_changed(a_group({1: slave}), a_group({1: slave, 0: MASTER}))
 
 
@@ -59,7 +59,7 @@ async def running(
 
 @contextmanager
 def a_deaf_listener() -> Iterator[str]:
-    """Accepts nothing: its queue is full, so that a connection to it is never made."""
+    """Listen with a full queue, so that no connection to it succeeds."""
     with socket.socket() as listener, socket.socket() as first:
         listener.bind(("127.0.0.1", 0))
         listener.listen(0)
@@ -84,7 +84,7 @@ class _TransportBetween(asyncio.Transport):
 
 
 def _received(listener: socket.socket) -> bytes:
-    """What the first connection brought until its end."""
+    """Return the first byte of the first connection; nothing if it closed without one."""
     peer, _ = listener.accept()
     with peer, suppress(ConnectionResetError):
         peer.settimeout(10)
@@ -95,10 +95,10 @@ def _received(listener: socket.socket) -> bytes:
 # ---- what arrives ----
 
 
-async def test_those_left_behind_learn_who_left_and_who_is_first_now() -> None:
+async def test_slaves_are_notified_of_the_lost_master_and_the_new_lowest_broker_id() -> None:
     async with ScriptedNameServer() as slave, ScriptedNameServer() as other, running() as notifier:
         master_leaves(notifier, slave.addr, other.addr)
-        await until(lambda: slave.requests and other.requests, "both were told")
+        await until(lambda: slave.requests and other.requests, "both were notified")
 
     fields = {"minBrokerId": "1", "minBrokerAddr": slave.addr, "offlineBrokerAddr": MASTER}
     assert [r.ext_fields for r in slave.requests + other.requests] == [fields, fields]
@@ -107,10 +107,10 @@ async def test_those_left_behind_learn_who_left_and_who_is_first_now() -> None:
     assert (request.version, request.body) == (MQ_VERSION, None)
 
 
-async def test_the_others_learn_of_a_returned_master_and_where_it_replicates_from() -> None:
+async def test_slaves_are_notified_of_a_returned_master_and_its_ha_address() -> None:
     async with ScriptedNameServer() as slave, running() as notifier:
-        master_comes(notifier, slave.addr)
-        await until(lambda: slave.requests, "the slave was told")
+        master_returns(notifier, slave.addr)
+        await until(lambda: slave.requests, "the slave was notified")
 
     assert slave.requests[0].ext_fields == {
         "minBrokerId": "0",
@@ -123,21 +123,21 @@ async def test_changes_arrive_in_order_over_one_connection() -> None:
     async with ScriptedNameServer() as slave, running() as notifier:
         for _ in range(4):
             master_leaves(notifier, slave.addr)
-            master_comes(notifier, slave.addr)
+            master_returns(notifier, slave.addr)
         await until(lambda: len(slave.requests) == 8, "all changes")
 
     assert [(r.ext_fields or {})["minBrokerId"] for r in slave.requests] == ["1", "0"] * 4
     assert slave.connections == 1
 
 
-async def test_nothing_is_sent_while_switched_off_and_the_switch_holds_for_the_next_change() -> None:
+async def test_nothing_is_sent_while_switched_off_and_the_switch_applies_to_the_next_change() -> None:
     is_enabled = False
     notifier = MinBrokerNotifier(lambda: is_enabled, OWN_PORT)
     async with ScriptedNameServer() as slave, asyncio.TaskGroup() as tasks:
         run = tasks.create_task(notifier.run())
         master_leaves(notifier, slave.addr)
         is_enabled = True
-        master_comes(notifier, slave.addr)
+        master_returns(notifier, slave.addr)
         await until(lambda: slave.requests, "the second change")
         run.cancel()
 
@@ -149,14 +149,14 @@ async def test_a_change_before_the_start_is_delivered_after_it() -> None:
     async with ScriptedNameServer() as slave, asyncio.TaskGroup() as tasks:
         master_leaves(notifier, slave.addr)
         run = tasks.create_task(notifier.run())
-        await until(lambda: slave.requests, "the slave was told")
+        await until(lambda: slave.requests, "the slave was notified")
         run.cancel()
 
 
 # ---- connections ----
 
 
-async def test_a_connection_that_the_broker_closed_is_made_anew_for_the_next_change() -> None:
+async def test_a_connection_that_the_broker_closed_is_reopened_for_the_next_change() -> None:
     async with ScriptedNameServer(lambda _: [None]) as slave, running() as notifier:
         for number in range(1, 4):
             master_leaves(notifier, slave.addr)
@@ -170,24 +170,26 @@ async def test_an_idle_connection_is_closed_and_the_next_change_opens_another() 
     async with ScriptedNameServer() as slave, running(idle_ms=20) as notifier:
         master_leaves(notifier, slave.addr)
         await until(lambda: slave.requests and not slave.open_connections, "idle connection closed")
-        master_comes(notifier, slave.addr)
+        master_returns(notifier, slave.addr)
         await until(lambda: len(slave.requests) == 2, "the second change")
 
     assert slave.connections == 2
 
 
-async def test_the_end_closes_all_connections() -> None:
+async def test_stopping_closes_all_connections() -> None:
     async with ScriptedNameServer() as slave:
         async with running() as notifier:
             master_leaves(notifier, slave.addr)
-            await until(lambda: slave.requests, "the slave was told")
-        await until(lambda: not slave.open_connections, "closed by the end")
+            await until(lambda: slave.requests, "the slave was notified")
+        await until(lambda: not slave.open_connections, "closed by the stop")
 
 
-# ---- peers that are not there, or not what they seem ----
+# ---- peers that are unreachable, or not brokers ----
 
 
-async def test_a_broker_that_refuses_is_logged_once_until_it_was_reached(caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_broker_that_refuses_connections_is_logged_once_until_it_is_reached(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     slave = ScriptedNameServer(port=choose_port("127.0.0.1"))
     async with running() as notifier:
         for _ in range(3):
@@ -199,28 +201,28 @@ async def test_a_broker_that_refuses_is_logged_once_until_it_was_reached(caplog:
 
         async with slave:
             master_leaves(notifier, slave.addr)
-            await until(lambda: slave.requests, "the slave was told")
+            await until(lambda: slave.requests, "the slave was notified")
         await until(lambda: not notifier.recipients, "its connection ended")
         master_leaves(notifier, slave.addr)
-        await until(lambda: len(warnings(caplog)) == 2, "logged anew")
+        await until(lambda: len(warnings(caplog)) == 2, "logged again")
 
 
-async def test_a_broker_that_hangs_holds_no_other_up(caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_broker_that_accepts_no_connection_delays_no_other(caplog: pytest.LogCaptureFixture) -> None:
     with a_deaf_listener() as deaf:
         async with ScriptedNameServer() as slave, running(timeout_ms=200) as notifier:
             master_leaves(notifier, deaf, slave.addr)
-            await until(lambda: slave.requests, "the other was told")
+            await until(lambda: slave.requests, "the other was notified")
             await until(lambda: warnings(caplog), "given up")
 
     assert warnings(caplog) == [f"a broker was not notified addr={deaf} reason={deaf}: no connection within 200 ms"]
 
 
-async def test_of_what_waits_for_a_broker_the_newest_is_kept() -> None:
+async def test_the_newest_16_notifications_for_a_broker_are_kept() -> None:
     async with ScriptedNameServer() as slave, asyncio.TaskGroup() as tasks:
         notifier = MinBrokerNotifier(lambda: True, OWN_PORT)
         for _ in range(100):
             master_leaves(notifier, slave.addr)
-        master_comes(notifier, slave.addr)
+        master_returns(notifier, slave.addr)
         run = tasks.create_task(notifier.run())
         await until(lambda: slave.requests and (slave.requests[-1].ext_fields or {})["minBrokerId"] == "0", "newest")
         run.cancel()
@@ -244,7 +246,7 @@ async def test_of_what_waits_for_a_broker_the_newest_is_kept() -> None:
         "x" * 300 + ":1",
     ],
 )
-async def test_text_that_is_no_address_is_never_called(addr: str, caplog: pytest.LogCaptureFixture) -> None:
+async def test_no_connection_is_made_to_an_invalid_address(addr: str, caplog: pytest.LogCaptureFixture) -> None:
     async with running() as notifier:
         notifier.group_changed(a_group({1: addr}), a_group({1: addr, 0: MASTER}))
 
@@ -253,7 +255,7 @@ async def test_text_that_is_no_address_is_never_called(addr: str, caplog: pytest
 
 
 @pytest.mark.parametrize("addr", ["127.0.0.1:0", "127.0.0.1:99999", "..:1", "a" * 64 + ".test:1", "[::1::]:1"])
-async def test_an_address_that_leads_nowhere_is_given_up(addr: str, caplog: pytest.LogCaptureFixture) -> None:
+async def test_an_unreachable_address_is_given_up(addr: str, caplog: pytest.LogCaptureFixture) -> None:
     async with running() as notifier:
         notifier.group_changed(a_group({1: addr}), a_group({1: addr, 0: MASTER}))
         await until(lambda: warnings(caplog), "given up")
@@ -262,7 +264,7 @@ async def test_an_address_that_leads_nowhere_is_given_up(addr: str, caplog: pyte
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "127.0.0.2", "localhost", "0.0.0.0"])
-async def test_this_server_itself_is_not_told(host: str, caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_server_does_not_notify_itself(host: str, caplog: pytest.LogCaptureFixture) -> None:
     with socket.create_server(("0.0.0.0", 0)) as listener:
         own_port = listener.getsockname()[1]
         async with running(own_port=own_port) as notifier:
@@ -273,7 +275,7 @@ async def test_this_server_itself_is_not_told(host: str, caplog: pytest.LogCaptu
         assert _received(listener) == b""
 
 
-async def test_a_broker_at_the_servers_port_of_another_machine_is_told() -> None:
+async def test_a_broker_with_the_servers_port_on_another_machine_is_not_taken_for_the_server() -> None:
     connection = _BrokerConnection("10.0.0.1:9876")
     connection.connection_made(_TransportBetween(("10.0.0.2", 50_000), ("10.0.0.1", 9876)))
 
@@ -281,7 +283,7 @@ async def test_a_broker_at_the_servers_port_of_another_machine_is_told() -> None
     assert not _BrokerConnection("never made").leads_here(9876)
 
 
-async def test_brokers_beyond_the_limit_are_not_told(caplog: pytest.LogCaptureFixture) -> None:
+async def test_brokers_beyond_the_limit_are_not_notified(caplog: pytest.LogCaptureFixture) -> None:
     notifier = MinBrokerNotifier(lambda: True, OWN_PORT)
 
     master_leaves(notifier, *(f"10.1.{n // 256}.{n % 256}:10911" for n in range(1_030)))
@@ -290,11 +292,11 @@ async def test_brokers_beyond_the_limit_are_not_told(caplog: pytest.LogCaptureFi
     assert len(warnings(caplog)) == 6
 
 
-async def test_a_peer_that_speaks_garbage_is_called_anew_at_the_next_change() -> None:
+async def test_a_peer_that_sends_garbage_is_connected_again_for_the_next_change() -> None:
     async with ScriptedNameServer(lambda _: [b"HTTP/1.1 400 Bad Request\r\n\r\n"]) as slave, running() as notifier:
         master_leaves(notifier, slave.addr)
         await until(lambda: slave.requests and not notifier.recipients, "the connection ended")
-        master_comes(notifier, slave.addr)
+        master_returns(notifier, slave.addr)
         await until(lambda: len(slave.requests) == 2, "the second change")
 
 
@@ -310,17 +312,17 @@ def a_brokers_tls(authority: Authority, *, asks_for_certificate: bool = False) -
     return context
 
 
-async def test_a_broker_is_told_over_tls_whoever_signed_its_certificate(tmp_path: Path) -> None:
+async def test_a_broker_is_notified_over_tls_whoever_signed_its_certificate(tmp_path: Path) -> None:
     authority = Authority(tmp_path)
     async with ScriptedNameServer(tls=a_brokers_tls(authority)) as slave, running(tls=TlsSettings()) as notifier:
         master_leaves(notifier, slave.addr)
-        await until(lambda: slave.requests, "the slave was told")
-        master_comes(notifier, slave.addr)
-        await until(lambda: len(slave.requests) == 2, "the slave was told again")
+        await until(lambda: slave.requests, "the slave was notified")
+        master_returns(notifier, slave.addr)
+        await until(lambda: len(slave.requests) == 2, "the slave was notified again")
     assert slave.connections == 1
 
 
-async def test_a_certificate_is_checked_and_shown_where_there_are_files(
+async def test_with_configured_files_certificates_of_brokers_are_checked_and_one_is_sent(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     ours, theirs = Authority(tmp_path / "ours"), Authority(tmp_path / "theirs")
@@ -334,13 +336,13 @@ async def test_a_certificate_is_checked_and_shown_where_there_are_files(
         running(tls=tls) as notifier,
     ):
         master_leaves(notifier, slave.addr, stranger.addr)
-        await until(lambda: slave.requests and stranger.addr not in notifier.recipients, "one was told")
+        await until(lambda: slave.requests and stranger.addr not in notifier.recipients, "one was notified")
     assert not stranger.requests
     (warning,) = warnings(caplog)
     assert "certificate verify failed" in warning
 
 
-async def test_a_plain_broker_is_not_told_over_plain(caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_broker_without_tls_is_not_notified_in_plain_text(caplog: pytest.LogCaptureFixture) -> None:
     async with ScriptedNameServer() as slave, running(timeout_ms=500, tls=TlsSettings()) as notifier:
         master_leaves(notifier, slave.addr)
         await until(lambda: not notifier.recipients, "given up")
@@ -348,9 +350,7 @@ async def test_a_plain_broker_is_not_told_over_plain(caplog: pytest.LogCaptureFi
     assert len(warnings(caplog)) == 1
 
 
-async def test_files_that_were_renewed_hold_for_the_next_connection(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_renewed_files_apply_to_the_next_connection(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     authority = Authority(tmp_path)
     trust = tmp_path / "trust.pem"
     trust.write_bytes(Authority(tmp_path / "old").trust_file.read_bytes())
@@ -366,11 +366,11 @@ async def test_files_that_were_renewed_hold_for_the_next_connection(
         assert not slave.requests
         trust.write_bytes(authority.trust_file.read_bytes())
         master_leaves(notifier, slave.addr)
-        await until(lambda: slave.requests, "the slave was told")
+        await until(lambda: slave.requests, "the slave was notified")
     assert "advanced.tls.calls_trust_file" in warnings(caplog)[0]
 
 
-def test_files_for_calls_that_cannot_be_used_are_named(tmp_path: Path) -> None:
+def test_unusable_tls_files_for_calls_are_named_with_their_setting(tmp_path: Path) -> None:
     with pytest.raises(ConfigError) as refused:
         calls_context(TlsSettings(calls_trust_file=str(tmp_path / "absent")))
     assert (refused.value.source, refused.value.key) == (str(tmp_path / "absent"), "advanced.tls.calls_trust_file")

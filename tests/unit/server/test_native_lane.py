@@ -1,4 +1,4 @@
-"""Which lane a server has, what says so, and what only one of the lanes does."""
+"""Which lane a server uses, how this is reported, and behaviour of only one of the lanes."""
 
 import time
 from itertools import pairwise
@@ -20,13 +20,13 @@ from tests.support.lane_rig import LaneRig, a_query, handed_over, run
 from tests.support.server_rig import turn
 
 
-def test_a_connection_that_is_closed_while_it_comes_back_sends_what_was_answered() -> None:
+def test_a_connection_closed_while_the_lane_returns_it_still_sends_its_answer() -> None:
     async def test(server: LaneRig) -> None:
         peer = await handed_over(server)
         (connection,) = [c for c in server.rig.connections if c.peer.startswith("127.")]
         before = server.by_lane
         peer.send(encode_frame(a_query()) + encode_frame(a_query("NoSuchTopic")))
-        while server.by_lane == before:  # it comes back behind our back: the event loop does not turn here
+        while server.by_lane == before:  # the lane returns it in its own thread: the event loop does not run here
             if peer.writer.transport.get_write_buffer_size():
                 await turn()
         connection.close("a test")
@@ -36,7 +36,7 @@ def test_a_connection_that_is_closed_while_it_comes_back_sends_what_was_answered
     run(test)
 
 
-def test_the_python_lane_serves_a_limited_number_of_connections_in_a_turn(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_python_lane_serves_a_limited_number_of_connections_per_iteration(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(python_lane, "_AT_ONCE", 2)
     monkeypatch.setattr(LaneRig, "kind", "python")
 
@@ -57,13 +57,13 @@ def test_the_python_lane_serves_a_limited_number_of_connections_in_a_turn(monkey
 
 @pytest.fixture
 def library_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The compiled library of another build, which has none yet."""
+    """Return the path of the compiled library in a build that has none."""
     path = tmp_path / "libnative_lane.so"
     monkeypatch.setattr(lane_module, "_FILE", path)
     return path
 
 
-def test_a_build_without_the_library_has_the_python_lane_and_no_fault(library_file: Path) -> None:
+def test_a_build_without_the_library_uses_the_python_lane_and_reports_no_fault(library_file: Path) -> None:
     lane, status = open_lane(RemotingSettings())
     assert isinstance(lane, PythonLane)
     assert (status.is_active, status.is_fault) == (False, False)
@@ -115,7 +115,7 @@ def test_doctor_says_whether_there_is_a_lane(library_file: Path, monkeypatch: py
     assert machine.native_lane(Settings()) == fine("native lane", "active")
 
 
-def test_a_lane_that_nobody_stopped_ends_with_its_owner() -> None:
+def test_the_thread_of_a_lane_that_is_not_stopped_ends_when_the_lane_is_deleted() -> None:
     tasks = Path("/proc/self/task")
     before = set(tasks.iterdir())
     lane, _ = open_lane(RemotingSettings())

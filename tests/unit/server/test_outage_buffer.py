@@ -1,4 +1,4 @@
-"""What the log lacks: the latest of each broker, and changes until they are acknowledged; in order, bounded."""
+"""Unpublished events: the latest of every broker, and changes until they are acknowledged, in order and bounded."""
 
 import pytest
 
@@ -56,20 +56,20 @@ def buffer_of(*found: BrokerEvent) -> OutageBuffer:
     ("came", "kept"),
     [
         pytest.param((REGISTERED,), (REGISTERED,), id="a registration"),
-        pytest.param((REGISTERED, UNCHANGED), (REGISTERED, UNCHANGED), id="a registration before the life behind it"),
-        pytest.param((REGISTERED, UNCHANGED, END), (REGISTERED, END), id="a registration before the end behind it"),
-        pytest.param((CLOSED, REGISTERED), (REGISTERED,), id="no end before a registration"),
-        pytest.param((REGISTERED, HEARTBEAT), (REGISTERED,), id="a mere heartbeat says less than what is known"),
-        pytest.param((HEARTBEAT,), (HEARTBEAT,), id="a mere heartbeat where nothing else is known"),
+        pytest.param((REGISTERED, UNCHANGED), (REGISTERED, UNCHANGED), id="a registration, then unchanged"),
+        pytest.param((REGISTERED, UNCHANGED, END), (REGISTERED, END), id="a registration and its unregistration"),
+        pytest.param((CLOSED, REGISTERED), (REGISTERED,), id="a registration replaces a disconnect"),
+        pytest.param((REGISTERED, HEARTBEAT), (REGISTERED,), id="a heartbeat does not replace a registration"),
+        pytest.param((HEARTBEAT,), (HEARTBEAT,), id="a heartbeat alone"),
     ],
 )
-def test_the_latest_of_a_broker_is_kept_with_its_registration(
+def test_the_latest_event_of_a_broker_is_kept_with_its_registration(
     came: tuple[BrokerEvent, ...], kept: tuple[BrokerEvent, ...]
 ) -> None:
     assert events(buffer_of(*came)) == list(kept)
 
 
-def test_an_unchanged_registration_stays_in_the_view_by_the_pending_entry_of_the_one_before() -> None:
+def test_an_unchanged_registration_keeps_the_pending_entry_of_the_previous_one() -> None:
     buffer, first = OutageBuffer(), item(UNCHANGED)
     buffer.add(first)
     assert buffer.add(Item(UNCHANGED, None, 2)) == []
@@ -77,7 +77,7 @@ def test_an_unchanged_registration_stays_in_the_view_by_the_pending_entry_of_the
     assert (last.pending, last.number) == (first.pending, 2)
 
 
-def test_the_pending_entry_of_a_registration_is_not_that_of_a_later_unregistration() -> None:
+def test_registrations_and_unregistrations_do_not_share_a_pending_entry() -> None:
     buffer, first, end = OutageBuffer(), item(UNCHANGED), item(END)
     buffer.add(first)
     assert buffer.add(end) == [first.pending]
@@ -92,14 +92,14 @@ def test_pending_entries_that_will_never_be_published_are_returned() -> None:
     assert events(buffer) == [newer.event]
 
 
-def test_an_event_of_no_broker_process_comes_back_at_once() -> None:
+def test_the_pending_entry_of_an_event_without_a_broker_process_is_returned_at_once() -> None:
     buffer, change = OutageBuffer(), item(WritePermChanged(ORIGIN, "b", False))
     assert buffer.add(change) == [change.pending]
     assert buffer.brokers == 0
 
 
 @pytest.mark.parametrize("event", [HEARTBEAT, UNCHANGED])
-def test_what_changed_while_it_was_published_is_kept(event: BrokerEvent) -> None:
+def test_an_event_that_is_added_during_publication_is_kept(event: BrokerEvent) -> None:
     buffer = buffer_of(REGISTERED, registered("c"))
     buffer.to_publish()
     buffer.add(Item(event, None))
@@ -108,7 +108,7 @@ def test_what_changed_while_it_was_published_is_kept(event: BrokerEvent) -> None
     assert buffer.brokers == 1
 
 
-def test_it_is_bounded_by_brokers() -> None:
+def test_the_buffer_is_bounded_by_the_number_of_brokers() -> None:
     buffer = buffer_of(*(registered(digest=str(i)) for i in range(100)))
     assert (buffer.brokers, len(buffer.to_publish())) == (1, 1)
 
@@ -128,7 +128,7 @@ def test_a_change_is_published_until_it_is_in_the_log() -> None:
         buffer.add_change(each)
     buffer.acked(items[:1])
     assert buffer.to_publish() == items[1:]
-    buffer.published()  # of changes only an acknowledgement counts
+    buffer.published()  # changes are removed by their acknowledgement only
     assert buffer.changes == 1
     buffer.acked(items)
     assert (buffer.to_publish(), buffer.changes) == ([], 0)

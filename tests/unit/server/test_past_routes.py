@@ -1,4 +1,4 @@
-"""``GET /routes/{topic}?as_of=`` of a real HTTP port."""
+"""``GET /routes/{topic}?as_of=`` over a real socket."""
 
 import asyncio
 import json
@@ -30,7 +30,7 @@ _ASKERS: Final = ThreadPoolExecutor(40)
 
 @pytest.fixture(scope="module")
 def settings(tmp_path_factory: pytest.TempPathFactory) -> Settings:
-    """Of tables in which broker-a was there for two minutes."""
+    """Return settings with tables in which broker-a was registered for two minutes."""
     log = Log()
     log.register(a_registration())
     log.pass_time(130_000)
@@ -57,7 +57,7 @@ async def _get(url: str) -> tuple[int, Any]:
     return await asyncio.get_running_loop().run_in_executor(_ASKERS, get)
 
 
-async def test_a_past_route_is_as_clients_know_it_with_its_reason(settings: Settings) -> None:
+async def test_a_past_route_is_returned_with_its_last_change(settings: Settings) -> None:
     async with _serving(settings) as url:
         status, found = await _get(f"{url}/routes/TopicTest?as_of={BEGIN_MS + 60_000}")
     assert status == 200
@@ -77,7 +77,7 @@ async def test_a_past_route_is_as_clients_know_it_with_its_reason(settings: Sett
         ("2106-01-01\r\nx: y\x00", 400, "is not a point in time"),
     ],
 )
-async def test_what_there_is_not_is_an_error_with_its_reason(
+async def test_a_missing_route_or_an_invalid_time_is_an_error_with_its_reason(
     settings: Settings, as_of: str, status: int, words: str
 ) -> None:
     async with _serving(settings) as url:
@@ -87,14 +87,14 @@ async def test_what_there_is_not_is_an_error_with_its_reason(
 
 
 @pytest.mark.parametrize("zone", ["+01:00", "%2B01:00"])
-async def test_a_zone_may_be_written_as_it_is(settings: Settings, zone: str) -> None:
+async def test_the_plus_sign_of_a_time_zone_may_be_unescaped(settings: Settings, zone: str) -> None:
     # BEGIN_MS is 2023-11-14 22:13:20 UTC.
     async with _serving(settings) as url:
         status, found = await _get(f"{url}/routes/TopicTest?as_of=2023-11-14T23:14:20{zone}")
     assert (status, found["asOf"]) == (200, BEGIN_MS + 60_000)
 
 
-async def test_without_a_history_the_port_says_so(tmp_path: Path) -> None:
+async def test_without_a_history_the_answer_names_the_missing_table(tmp_path: Path) -> None:
     async with _serving(settings_in(tmp_path)) as url:
         status, found = await _get(f"{url}/routes/TopicTest?as_of=-1h")
     assert status == 404
@@ -102,10 +102,10 @@ async def test_without_a_history_the_port_says_so(tmp_path: Path) -> None:
 
 
 class StuckTables:
-    """Tables of which nobody can read a log entry until ``let_go``.
+    """Tables whose log blocks every reader until ``release``.
 
     Attributes:
-        is_asked: Set once somebody tries to.
+        is_asked: Set when a reader is blocked.
     """
 
     def __init__(self, data_dir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -115,44 +115,48 @@ class StuckTables:
         log_dir.mkdir(parents=True)
         (log_dir / f"{0:020}.json").write_text('{"commitInfo":{}}\n')
         self.is_asked = Event()
-        self._is_let_go = Event()
+        self._is_released = Event()
         read = Folder.read
 
         def stuck(folder: Folder, name: str) -> bytes:
             self.is_asked.set()
-            self._is_let_go.wait(60)
+            self._is_released.wait(60)
             return read(folder, name)
 
         monkeypatch.setattr(Folder, "read", stuck)
 
-    def let_go(self) -> None:
-        """Who waits and who comes later finds no table."""
+    def release(self) -> None:
+        """Remove the table and unblock all readers."""
         shutil.rmtree(self._table)
-        self._is_let_go.set()
+        self._is_released.set()
 
 
-async def test_who_reads_the_past_holds_up_nobody(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_slow_query_of_a_past_route_does_not_delay_other_requests(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     tables = StuckTables(tmp_path, monkeypatch)
     async with _serving(tables.settings) as url:
         asked = asyncio.ensure_future(_get(f"{url}/routes/TopicTest?as_of=-1h"))
         assert await asyncio.to_thread(tables.is_asked.wait, 30)
         assert (await _get(f"{url}/healthz"))[0] == 200
         assert not asked.done()
-        tables.let_go()
+        tables.release()
         assert (await asked)[0] == 404
 
 
-async def test_what_is_told_of_the_past_is_made_on_a_thread(settings: Settings) -> None:
+async def test_the_answer_with_a_past_route_is_made_in_another_thread(settings: Settings) -> None:
     past = PastRoutes(settings, SystemClock())
     found = await past.ask("TopicTest", str(BEGIN_MS + 60_000), lambda answer: (answer.notes(), get_ident()))
     assert found[1] != get_ident()
 
 
-async def test_more_questions_than_can_wait_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_queries_of_past_routes_are_refused_if_too_many_wait(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     tables = StuckTables(tmp_path, monkeypatch)
     async with _serving(tables.settings) as url:
         asked = [asyncio.ensure_future(_get(f"{url}/routes/TopicTest?as_of=-1h")) for _ in range(40)]
         done, _ = await asyncio.wait(asked, return_when=asyncio.FIRST_COMPLETED)
         assert {question.result()[0] for question in done} == {503}
-        tables.let_go()
+        tables.release()
         assert {status for status, _ in await asyncio.gather(*asked)} == {404, 503}

@@ -1,4 +1,4 @@
-"""Lines that peers cause: the first ones are told, the rest is counted, and no cause hides another."""
+"""Log lines that peers cause: the first ones are printed, others are counted, and no cause hides another."""
 
 import logging
 
@@ -17,18 +17,20 @@ def refuse(peer_log: PeerLog, times: int, text: str = REFUSED, kind: str = "") -
 
 
 def logged(caplog: pytest.LogCaptureFixture) -> list[str]:
-    """The warnings since the last call; of other lines the level may be on, or not."""
+    """Return the warnings since the last call. Other levels may be enabled or not."""
     lines = [record.getMessage() for record in caplog.records if record.levelno >= logging.WARNING]
     caplog.clear()
     return lines
 
 
-def test_the_first_lines_are_told_as_they_are(caplog: pytest.LogCaptureFixture) -> None:
+def test_the_first_lines_are_printed_unchanged(caplog: pytest.LogCaptureFixture) -> None:
     refuse(PeerLog(), FEW)
     assert logged(caplog) == [f"connection refused peer=10.0.0.1:{n} limit=7" for n in range(FEW)]
 
 
-def test_more_are_counted_and_told_as_one_with_the_last_of_them(caplog: pytest.LogCaptureFixture) -> None:
+def test_further_lines_are_counted_and_printed_as_one_line_with_the_last_of_them(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     peer_log = PeerLog()
     refuse(peer_log, FEW + 1_000)
     peer_log.beat(INTERVAL_MS - 1)
@@ -41,7 +43,7 @@ def test_more_are_counted_and_told_as_one_with_the_last_of_them(caplog: pytest.L
     assert logged(caplog) == []
 
 
-def test_a_flood_that_lasts_has_few_lines_in_each_interval(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_lasting_flood_prints_few_lines_per_interval(caplog: pytest.LogCaptureFixture) -> None:
     peer_log = PeerLog()
     for minute in range(10):
         for second in range(60):
@@ -50,7 +52,7 @@ def test_a_flood_that_lasts_has_few_lines_in_each_interval(caplog: pytest.LogCap
     assert len(logged(caplog)) == 10 * FEW + 9
 
 
-def test_after_an_interval_the_next_line_is_told_at_once(caplog: pytest.LogCaptureFixture) -> None:
+def test_after_an_interval_the_next_line_is_printed_at_once(caplog: pytest.LogCaptureFixture) -> None:
     peer_log = PeerLog()
     refuse(peer_log, FEW)
     peer_log.beat(INTERVAL_MS)
@@ -67,7 +69,7 @@ def test_no_cause_hides_another(caplog: pytest.LogCaptureFixture) -> None:
     assert len(logged(caplog)) == FEW + 2
 
 
-def test_what_is_hidden_at_the_end_is_told_then(caplog: pytest.LogCaptureFixture) -> None:
+def test_the_number_of_hidden_lines_is_printed_at_the_end(caplog: pytest.LogCaptureFixture) -> None:
     peer_log = PeerLog()
     refuse(peer_log, FEW + 3)
     logged(caplog)
@@ -76,7 +78,7 @@ def test_what_is_hidden_at_the_end_is_told_then(caplog: pytest.LogCaptureFixture
     assert [line.partition(",")[0] for line in logged(caplog)] == ["3 more within 0 s"]
 
 
-def test_a_fault_of_ours_is_told_with_its_traceback(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_bug_is_logged_with_its_traceback(caplog: pytest.LogCaptureFixture) -> None:
     try:
         raise RuntimeError("a bug")
     except RuntimeError:
@@ -85,7 +87,7 @@ def test_a_fault_of_ours_is_told_with_its_traceback(caplog: pytest.LogCaptureFix
     assert "a bug" in caplog.text
 
 
-async def test_connections_that_are_refused_broken_or_given_up_in_a_loop_do_not_fill_the_log(
+async def test_connections_that_are_refused_or_break_the_protocol_in_a_loop_do_not_fill_the_log(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     rig = Rig(max_connections=50)

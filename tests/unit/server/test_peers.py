@@ -1,4 +1,4 @@
-"""Who is at the other end of a connection: itself, or somebody behind a proxy; and who of them has expired."""
+"""Peers: trusted or not, directly or behind a proxy; and why the server closes the connection of a peer."""
 
 import logging
 import struct
@@ -16,7 +16,7 @@ from tests.support.name_server import MASTER, a_broker_header, a_registration_re
 from tests.support.server_rig import TICK_MS, MemoryTransport, Rig, turn
 
 CLUSTER_INFO = RemotingCommand(RequestCode.GET_BROKER_CLUSTER_INFO, opaque=1)
-#: Refused to whom the server does not trust; needs no log, for nobody knows the broker.
+#: An untrusted peer may not send this request. It is not logged, because the broker is unknown.
 WIPE = RemotingCommand(RequestCode.WIPE_WRITE_PERM_OF_BROKER, opaque=2, ext_fields={"brokerName": "nobody"})
 V1 = b"PROXY TCP4 192.0.2.7 198.51.100.2 56324 9876\r\n"
 V2 = b"\r\n\r\n\x00\r\nQUIT\n\x21\x11" + struct.pack(">H", 12) + bytes([192, 0, 2, 7, 1, 2, 3, 4]) + b"\xdc\x04\x26\x94"
@@ -47,13 +47,13 @@ async def test_an_operator_on_the_same_machine_is_trusted(host: str) -> None:
 
 
 @pytest.mark.parametrize("host", ["10.9.9.9", "::ffff:10.9.9.9", "2001:db8::1", ""])
-async def test_anybody_else_is_not(host: str) -> None:
+async def test_an_operator_on_another_machine_is_not_trusted(host: str) -> None:
     rig = a_talking_rig()
     assert rig.ask(rig.connect(host), WIPE).code == ResponseCode.NO_PERMISSION
 
 
 @pytest.mark.parametrize("preamble", [V1, V2, V2_LOCAL, b"PROXY UNKNOWN\r\n"])
-async def test_nobody_behind_a_proxy_is_trusted(preamble: bytes) -> None:
+async def test_a_peer_behind_a_proxy_is_not_trusted(preamble: bytes) -> None:
     rig = a_talking_rig()
     peer = rig.connect("127.0.0.1")
     receive(peer, preamble + encode_frame(CLUSTER_INFO) + encode_frame(WIPE))
@@ -61,7 +61,7 @@ async def test_nobody_behind_a_proxy_is_trusted(preamble: bytes) -> None:
 
 
 @pytest.mark.parametrize("preamble", [V1, V2])
-async def test_a_preamble_in_single_bytes_is_consumed(preamble: bytes) -> None:
+async def test_a_preamble_that_arrives_byte_by_byte_is_read(preamble: bytes) -> None:
     rig = a_talking_rig()
     peer = rig.connect()
     for byte in preamble + encode_frame(CLUSTER_INFO):
@@ -70,7 +70,7 @@ async def test_a_preamble_in_single_bytes_is_consumed(preamble: bytes) -> None:
     assert codes(peer) == [ResponseCode.SUCCESS] * 2
 
 
-async def test_a_preamble_behind_the_first_frame_breaks_the_protocol() -> None:
+async def test_a_preamble_after_the_first_frame_breaks_the_protocol() -> None:
     rig = a_talking_rig()
     peer = rig.connect()
     receive(peer, encode_frame(CLUSTER_INFO) + V1)
@@ -98,7 +98,7 @@ async def test_the_log_says_that_tls_is_not_served(caplog: pytest.LogCaptureFixt
 
 
 def an_expiry(offset: int, addr: str = MASTER, name: str = "broker-a", server: str = "s1") -> RouteChange:
-    """The hold of one broker ends as its last: the row of its life, and the one of the hold."""
+    """Return the row that removes the last holder of a broker because the broker expired."""
     return RouteChange(
         0,
         offset,
@@ -115,7 +115,7 @@ def an_expiry(offset: int, addr: str = MASTER, name: str = "broker-a", server: s
 
 
 async def a_rig_with_brokers(*names: str) -> tuple[Rig, MemoryTransport]:
-    """Brokers registered over one connection, all of it committed."""
+    """Return a rig, and a connection over which brokers registered; everything is committed."""
     rig = a_talking_rig()
     broker = rig.connect()
     for name in names:
@@ -138,7 +138,7 @@ async def test_the_connection_of_an_expired_broker_is_closed() -> None:
     assert "broker_disconnected" not in rig.publisher.kinds()
 
 
-async def test_a_connection_over_which_another_broker_lives_stays() -> None:
+async def test_a_connection_stays_open_until_all_its_brokers_have_expired() -> None:
     rig, container = await a_rig_with_brokers("broker-a", "broker-b")
     rig.served.committed(expiry_of(rig, "broker-a"), {0: 100})
     assert not container.is_closing()
@@ -146,7 +146,7 @@ async def test_a_connection_over_which_another_broker_lives_stays() -> None:
     assert container.is_closing()
 
 
-async def test_a_broker_that_has_registered_again_meanwhile_keeps_its_connection() -> None:
+async def test_a_broker_that_registered_over_another_connection_keeps_that_one() -> None:
     rig, broker = await a_rig_with_brokers("broker-a")
     other = rig.connect()
     rows = expiry_of(rig, "broker-a")
@@ -156,7 +156,7 @@ async def test_a_broker_that_has_registered_again_meanwhile_keeps_its_connection
     assert broker.is_closing()
 
 
-async def test_an_expiry_at_another_server_or_of_an_earlier_start_closes_nothing() -> None:
+async def test_an_expiry_at_another_server_or_of_an_earlier_start_closes_no_connection() -> None:
     rig, broker = await a_rig_with_brokers("broker-a")
     rig.served.committed([an_expiry(50, server="s2")], {0: 51})
     assert not broker.is_closing()
@@ -168,7 +168,7 @@ async def test_an_expiry_at_another_server_or_of_an_earlier_start_closes_nothing
     assert not broker.is_closing()
 
 
-async def test_the_end_of_a_broker_that_has_not_expired_closes_nothing() -> None:
+async def test_an_unregistration_closes_no_connection() -> None:
     rig, broker = await a_rig_with_brokers("broker-a")
     rig.ask(broker, RemotingCommand(RequestCode.UNREGISTER_BROKER, ext_fields=a_broker_header()))
     await turn()
@@ -267,7 +267,7 @@ def break_protocol(rig: Rig, broker: MemoryTransport) -> None:
 
 
 @pytest.mark.parametrize("provoke", [crowd, be_late, read_slowly, read_nothing, be_idle, break_protocol])
-async def test_a_connection_that_the_server_closes_itself_says_nothing_about_its_broker(
+async def test_a_connection_that_the_server_closes_itself_removes_no_broker(
     provoke: Callable[[Rig, MemoryTransport], None],
 ) -> None:
     rig = a_limited_rig()
@@ -284,7 +284,7 @@ async def test_a_connection_that_the_server_closes_itself_says_nothing_about_its
     assert rig.view.table.group("broker-a").is_registered
 
 
-async def test_strangers_are_closed_before_a_broker_that_sends_its_registration() -> None:
+async def test_other_peers_are_closed_before_a_broker_that_sends_its_registration() -> None:
     rig = a_limited_rig()
     broker = rig.connect()
     rig.ask(broker, a_registration_request())
@@ -296,7 +296,7 @@ async def test_strangers_are_closed_before_a_broker_that_sends_its_registration(
     assert [stranger.is_closing() for stranger in strangers] == [True] * 16 + [False] * 4
 
 
-async def test_strangers_who_do_not_read_are_closed_before_a_broker() -> None:
+async def test_other_peers_that_do_not_read_are_closed_before_a_broker() -> None:
     rig = a_limited_rig()
     broker, stranger = rig.connect(), rig.connect()
     rig.ask(broker, a_registration_request())

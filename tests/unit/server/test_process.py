@@ -1,4 +1,4 @@
-"""What a server's process does without."""
+"""The start of a server's process."""
 
 import subprocess
 import sys
@@ -22,7 +22,7 @@ print(gc.isenabled(), gc.get_freeze_count() > 0)
 """
 
 
-def test_a_server_starts_without_large_libraries_and_keeps_them_from_the_collector() -> None:
+def test_a_server_starts_without_large_libraries_and_freezes_its_objects_for_the_gc() -> None:
     run = subprocess.run([sys.executable, "-c", _START], capture_output=True, text=True, check=True)
     assert run.stdout.splitlines() == ["[]", "True True"]
 

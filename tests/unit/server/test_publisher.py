@@ -1,4 +1,4 @@
-"""The publisher where there is no Kafka: it says so once and can begin anew."""
+"""The publisher without Kafka reports every failed session once, and can begin again."""
 
 import asyncio
 from typing import Any
@@ -14,7 +14,7 @@ _POLL_S = 0.01
 
 
 class Heard:
-    """What a publisher told its owner."""
+    """What a publisher reported to its owner."""
 
     def __init__(self) -> None:
         self.partition = 0
@@ -70,5 +70,5 @@ async def test_a_session_aborted_while_it_opens_fails_once() -> None:
     assert len(heard.failures) == 1
 
 
-async def test_closing_without_a_session_is_not_drained() -> None:
+async def test_close_without_a_session_does_not_report_acknowledged_records() -> None:
     assert not await a_publisher(Heard(), {}).close(0.01)

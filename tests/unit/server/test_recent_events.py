@@ -1,4 +1,4 @@
-"""What happened lately, out of the tables and out of each commit."""
+"""Recent events, from the tables and from every commit."""
 
 import asyncio
 import gc
@@ -22,28 +22,28 @@ KEY = LeaseKey(NAME, a_key())
 
 
 class _Instant(int):
-    """Counts how often one is compared with another."""
+    """A number that counts comparisons."""
 
-    looks = 0
+    comparisons = 0
 
     def __lt__(self, other: int) -> bool:
-        _Instant.looks += 1
+        _Instant.comparisons += 1
         return int(self) < other
 
     def __ge__(self, other: int) -> bool:
-        _Instant.looks += 1
+        _Instant.comparisons += 1
         return int(self) >= other
 
 
 class _Kind(str):
-    """Counts how often one is looked at."""
+    """A text that counts comparisons."""
 
     __slots__ = ()
     __hash__ = str.__hash__
-    looks = 0
+    comparisons = 0
 
     def __eq__(self, other: object) -> bool:
-        _Kind.looks += 1
+        _Kind.comparisons += 1
         return str.__eq__(self, other)
 
 
@@ -67,19 +67,19 @@ def _gone(number: int) -> RouteChange:
     return row._replace(cluster="c1", broker_name=f"b{number}", broker_addr=f"10.0.0.1:{number}")
 
 
-async def _most_in_a_turn(work: Awaitable[None], counted: type[_Instant] | type[_Kind]) -> int:
-    """So often values were looked at in one iteration of the loop."""
+async def _most_per_iteration(work: Awaitable[None], counted: type[_Instant] | type[_Kind]) -> int:
+    """Return the largest number of comparisons in one iteration of the event loop."""
     done, most = asyncio.ensure_future(work), 0
     while not done.done():
-        counted.looks = 0
+        counted.comparisons = 0
         await asyncio.sleep(0)
-        most = max(most, counted.looks)
+        most = max(most, counted.comparisons)
     await done
     return most
 
 
 async def _commits_while_it_reads(recent_events: RecentEvents, changes: Sequence[RouteChange]) -> asyncio.Future[None]:
-    """One commit that comes when the first who asked waits for the thread."""
+    """Commit changes while the first query waits for its thread; return the query."""
     asked = asyncio.ensure_future(recent_events.begin({}))
     await asyncio.sleep(0)
     recent_events.committed(changes)
@@ -94,7 +94,7 @@ def _clock(log: Log) -> ManualClock:
     return ManualClock(log.now_ms + 1_000)
 
 
-async def test_what_is_in_the_tables_is_told_when_somebody_asks(tmp_path: Path) -> None:
+async def test_events_in_the_tables_are_read_for_the_first_query(tmp_path: Path) -> None:
     log = Log()
     log.register(a_registration())
     log.disconnect(a_registration())
@@ -112,7 +112,7 @@ async def test_what_is_in_the_tables_is_told_when_somebody_asks(tmp_path: Path) 
     assert recent_events.downs(KEY) == 1
 
 
-async def test_rows_beyond_the_view_are_left_for_their_commit(tmp_path: Path) -> None:
+async def test_rows_beyond_the_view_are_shown_when_they_are_committed(tmp_path: Path) -> None:
     log = Log()
     log.register(a_registration())
     gone = log.disconnect(a_registration())
@@ -126,7 +126,7 @@ async def test_rows_beyond_the_view_are_left_for_their_commit(tmp_path: Path) ->
 
 
 @pytest.mark.parametrize("parts_while_it_reads", [0, 1])
-async def test_a_commit_that_comes_in_parts_is_told_once(tmp_path: Path, parts_while_it_reads: int) -> None:
+async def test_a_commit_in_several_parts_is_shown_once(tmp_path: Path, parts_while_it_reads: int) -> None:
     log = Log()
     log.register(a_registration())
     parts = [log.disconnect(a_registration()), log.register(a_registration())]
@@ -148,7 +148,7 @@ async def test_a_commit_that_comes_in_parts_is_told_once(tmp_path: Path, parts_w
     assert recent_events.downs(KEY) == 1
 
 
-async def test_one_that_comes_back_is_not_ended_and_a_new_version_is_no_turn(tmp_path: Path) -> None:
+async def test_a_returned_broker_is_not_ended_and_a_new_data_version_is_not_shown(tmp_path: Path) -> None:
     log, recent_events = Log(), RecentEvents(Folder(tmp_path), ManualClock())
     await recent_events.begin({})
     recent_events.committed(log.register(a_registration()))
@@ -163,7 +163,7 @@ async def test_one_that_comes_back_is_not_ended_and_a_new_version_is_no_turn(tmp
     assert recent_events.came_ms(KEY) == log.now_ms
 
 
-async def test_topics_that_come_with_their_broker_are_told_with_it(tmp_path: Path) -> None:
+async def test_topics_of_a_new_broker_are_shown_as_part_of_its_registration(tmp_path: Path) -> None:
     log, recent_events = Log(), RecentEvents(Folder(tmp_path), ManualClock())
     await recent_events.begin({})
     recent_events.committed(log.register(a_registration(topics={f"T{n}": RW for n in range(50)})))
@@ -174,13 +174,13 @@ async def test_topics_that_come_with_their_broker_are_told_with_it(tmp_path: Pat
     assert _shown(recent_events)[-1] == (ChangeKind.QUEUE_DATA, Cause.REGISTERED, False, 3)
 
 
-async def test_a_server_whom_nobody_asks_keeps_nothing(tmp_path: Path) -> None:
+async def test_a_server_without_queries_keeps_no_events(tmp_path: Path) -> None:
     log, recent_events = Log(), RecentEvents(Folder(tmp_path), ManualClock())
     recent_events.committed(log.register(a_registration()))
     assert not recent_events.newest_first()
 
 
-async def test_after_the_tables_were_opened_anew_they_are_read_again(tmp_path: Path) -> None:
+async def test_reopened_tables_are_read_again(tmp_path: Path) -> None:
     log = Log()
     log.register(a_registration())
     tables = HistoryOfLogs(tmp_path, log)
@@ -193,7 +193,7 @@ async def test_after_the_tables_were_opened_anew_they_are_read_again(tmp_path: P
     assert len(recent_events.newest_first()) == 1
 
 
-async def test_ends_older_than_a_day_are_forgotten(tmp_path: Path) -> None:
+async def test_removals_older_than_a_day_are_forgotten(tmp_path: Path) -> None:
     log = Log()
     clock = ManualClock(log.now_ms)
     recent_events = RecentEvents(Folder(tmp_path), clock)
@@ -206,7 +206,7 @@ async def test_ends_older_than_a_day_are_forgotten(tmp_path: Path) -> None:
     assert recent_events.downs(KEY) == 0
 
 
-async def test_tables_that_cannot_be_read_are_named_and_tried_again(tmp_path: Path) -> None:
+async def test_a_table_that_cannot_be_read_is_named_and_read_again_later(tmp_path: Path) -> None:
     log = Log()
     log.register(a_registration())
     tables = HistoryOfLogs(tmp_path, log)
@@ -226,18 +226,16 @@ async def test_tables_that_cannot_be_read_are_named_and_tried_again(tmp_path: Pa
 
 
 @pytest.mark.parametrize("row", [_held, _silent])
-async def test_a_row_is_not_compared_with_all_that_was_told_of_late(
-    tmp_path: Path, row: Callable[..., RouteChange]
-) -> None:
+async def test_a_row_is_not_compared_with_all_recent_events(tmp_path: Path, row: Callable[..., RouteChange]) -> None:
     recent_events, rows = RecentEvents(Folder(tmp_path), ManualClock()), 2_000
     await recent_events.begin({})
-    _Instant.looks = 0
+    _Instant.comparisons = 0
     recent_events.committed(row(number, partition=number % 2) for number in range(rows))
-    assert _Instant.looks <= 2 * rows
+    assert _Instant.comparisons <= 2 * rows
     assert len(recent_events.newest_first()) == rows
 
 
-async def test_what_every_partition_has_is_told_once_for_each_time_that_it_happens(tmp_path: Path) -> None:
+async def test_an_event_in_every_partition_is_shown_once(tmp_path: Path) -> None:
     recent_events = RecentEvents(Folder(tmp_path), ManualClock())
     await recent_events.begin({})
     for at_ms in (10_000, 20_000):
@@ -245,7 +243,7 @@ async def test_what_every_partition_has_is_told_once_for_each_time_that_it_happe
     assert [event.change.at_ms for event in recent_events.newest_first()] == [20_000, 10_000]
 
 
-async def test_what_one_partition_has_twice_is_told_twice(tmp_path: Path) -> None:
+async def test_an_event_that_one_partition_has_twice_is_shown_twice(tmp_path: Path) -> None:
     recent_events = RecentEvents(Folder(tmp_path), ManualClock())
     await recent_events.begin({})
     recent_events.committed([_silent(1, 1_000), _silent(1, 2_000)])
@@ -256,8 +254,8 @@ def _changes_alive() -> int:
     return sum(isinstance(found, RouteChange) for found in gc.get_objects())
 
 
-def test_what_is_read_becomes_rows_as_it_is_taken_in(tmp_path: Path) -> None:
-    """All at once they would keep the interpreter, on whatever thread."""
+def test_stored_rows_are_decoded_one_after_another(tmp_path: Path) -> None:
+    """Decoded at once, they would block the interpreter, even from another thread."""
     log = Log()
     log.output.changes += [
         _gone(n)._replace(kind=ChangeKind.BROKER_LIVE.value, cause=Cause.EXPIRED.value, at_ms=log.now_ms)
@@ -274,7 +272,7 @@ def test_what_is_read_becomes_rows_as_it_is_taken_in(tmp_path: Path) -> None:
     assert len(list(stored.events)) == 2_999
 
 
-async def test_what_comes_while_rows_are_taken_in_is_behind_them(tmp_path: Path) -> None:
+async def test_changes_that_are_committed_during_a_read_follow_the_rows_of_the_read(tmp_path: Path) -> None:
     recent_events, rows = RecentEvents(Folder(tmp_path), ManualClock()), 10_000
     asked = await _commits_while_it_reads(recent_events, [_gone(number) for number in range(rows + 1)])
     while not asked.done():
@@ -285,7 +283,7 @@ async def test_what_comes_while_rows_are_taken_in_is_behind_them(tmp_path: Path)
     assert shown == list(range(rows, rows - 2_000, -1))
 
 
-async def test_if_too_much_comes_while_the_tables_are_read_they_are_read_again(tmp_path: Path) -> None:
+async def test_the_tables_are_read_again_if_too_many_changes_are_committed_during_a_read(tmp_path: Path) -> None:
     recent_events = RecentEvents(Folder(tmp_path), ManualClock())
     await (await _commits_while_it_reads(recent_events, [_gone(1)] * 20_001))
     assert not recent_events.newest_first()
@@ -296,7 +294,7 @@ async def test_if_too_much_comes_while_the_tables_are_read_they_are_read_again(t
     assert len(recent_events.newest_first()) == 1
 
 
-async def test_after_a_read_that_was_given_up_nothing_is_kept_for_it(tmp_path: Path) -> None:
+async def test_nothing_is_kept_for_a_cancelled_read(tmp_path: Path) -> None:
     recent_events, change = RecentEvents(Folder(tmp_path), ManualClock()), _gone(1)
     asked = await _commits_while_it_reads(recent_events, [])
     asked.cancel()
@@ -310,7 +308,7 @@ async def test_after_a_read_that_was_given_up_nothing_is_kept_for_it(tmp_path: P
     assert len(recent_events.newest_first()) == 1
 
 
-async def test_after_a_read_that_failed_as_nobody_foresaw_nothing_is_kept_for_it(tmp_path: Path) -> None:
+async def test_nothing_is_kept_for_a_read_that_failed_unexpectedly(tmp_path: Path) -> None:
     log = Log()
     log.register(a_registration())
     tables = HistoryOfLogs(tmp_path, log)
@@ -325,18 +323,18 @@ async def test_after_a_read_that_failed_as_nobody_foresaw_nothing_is_kept_for_it
     assert len(recent_events.newest_first()) == 1
 
 
-async def test_a_great_number_of_old_ends_is_forgotten_by_turns_of_the_loop(tmp_path: Path) -> None:
+async def test_many_old_removals_are_forgotten_in_several_iterations_of_the_event_loop(tmp_path: Path) -> None:
     clock, rows = ManualClock(0), 20_000
     recent_events = RecentEvents(Folder(tmp_path), clock)
     await recent_events.begin({})
     recent_events.committed(_gone(number) for number in range(rows))
     clock.advance(WINDOW_MS + 1)
-    most = await _most_in_a_turn(recent_events.drop_old(), _Instant)
+    most = await _most_per_iteration(recent_events.drop_old(), _Instant)
     assert 0 < most < rows / 2
     assert not recent_events.ended
 
 
-async def test_an_entry_of_a_new_kv_namespace_is_told_once(tmp_path: Path) -> None:
+async def test_an_entry_of_a_new_kv_namespace_is_shown_once(tmp_path: Path) -> None:
     log = Log()
     log.say(KvPut(S1, "ns", "key", "value"))
     assert [change.key for change in log.output.changes if change.kind == ChangeKind.KV] == [None, "key"]

@@ -1,4 +1,4 @@
-"""A server joins the list of name servers when it is complete, and leaves it before it stops; what clients are told."""
+"""A server joins the list of name servers when it is complete, and leaves it before it stops; what clients receive."""
 
 import orjson
 import pytest
@@ -46,7 +46,7 @@ async def test_a_server_advertises_its_address_only_if_every_partition_is_comple
     assert _ticks(rig) == [None, None]
 
 
-async def test_a_server_that_leaves_says_so_at_once_and_advertises_nothing_more() -> None:
+async def test_a_server_that_leaves_the_list_logs_this_at_once_and_advertises_no_address() -> None:
     rig = _rig()
     rig.talk()
     rig.commit()
@@ -97,7 +97,7 @@ def _served(*unlisted: str) -> HttpRig:
     return served
 
 
-async def test_clients_are_told_of_the_servers_that_are_alive_by_the_log() -> None:
+async def test_clients_receive_the_servers_that_are_alive_according_to_the_log() -> None:
     served = _served()
     async with served.serving():
         answer = (await served.get("/rocketmq/nsaddr")).body
@@ -116,7 +116,7 @@ async def test_clients_are_told_of_the_servers_that_are_alive_by_the_log() -> No
     }
 
 
-async def test_an_operator_takes_a_server_off_the_list_and_puts_it_back() -> None:
+async def test_an_operator_can_remove_a_server_from_the_list_and_restore_it() -> None:
     served = _served("s2", "nobody")
     async with served.serving():
         found = (await served.get("/servers")).json()
@@ -130,7 +130,7 @@ async def test_an_operator_takes_a_server_off_the_list_and_puts_it_back() -> Non
     assert again["addresses"] == list(ADDRESSES.values())
 
 
-async def test_the_list_does_not_become_empty() -> None:
+async def test_servers_stay_listed_if_the_list_would_be_empty_otherwise() -> None:
     served = _served("s1", "s2")
     async with served.serving():
         answer = (await served.get("/rocketmq/nsaddr")).body
@@ -141,7 +141,7 @@ async def test_the_list_does_not_become_empty() -> None:
     assert "s2 stays listed: its KV entry has no effect, because the list would be empty." in page
 
 
-async def test_a_server_that_stops_no_longer_names_itself() -> None:
+async def test_a_stopping_server_does_not_list_itself() -> None:
     served = _served()
     served.rig.gateway.leave_list()
     async with served.serving():

@@ -40,7 +40,7 @@ async def test_brokers_are_counted_by_cluster_and_state() -> None:
     assert gone["rocketmq_namesrv_changes_total", ("guard_held", "false", "guard")] == 3
 
 
-async def test_the_time_for_which_routes_are_behind_counts_once() -> None:
+async def test_overlapping_times_in_which_routes_are_behind_count_once() -> None:
     served, log = a_served_fleet()
     async with served.serving():
         before = await served.samples()
@@ -51,7 +51,7 @@ async def test_the_time_for_which_routes_are_behind_counts_once() -> None:
         served.rig.clock.advance(100)
         served.commit(second, {0: 5})
         served.rig.clock.advance(1_000)
-        served.commit(log.started(S2), {0: 6})  # no route
+        served.commit(log.started(S2), {0: 6})  # changes no route
         after = await served.samples()
     name = ("rocketmq_namesrv_routes_behind_seconds_total", ())
     assert (before[name], after[name]) == (0, 0.4)
@@ -134,7 +134,7 @@ async def test_requests_are_counted_and_timed_by_code() -> None:
     assert found["rocketmq_namesrv_active_connections", ()] == 1
 
 
-async def test_what_the_job_says_of_itself_is_told() -> None:
+async def test_figures_of_the_job_are_exported() -> None:
     served, _ = a_served_fleet()
     async with served.serving():
         found = await served.samples()
@@ -153,7 +153,7 @@ async def test_the_lag_grows_while_nothing_is_folded() -> None:
     assert found["rocketmq_namesrv_snapshot_age_seconds", ()] == 9
 
 
-async def test_every_metric_is_described_and_no_other_is_told() -> None:
+async def test_exported_metrics_are_exactly_those_that_are_described() -> None:
     served, _ = a_served_fleet()
     async with served.serving():
         text = (await served.get("/metrics")).body.decode()
@@ -187,7 +187,7 @@ async def test_every_metric_has_a_value() -> None:
     assert absent - ABSENT_AT_FIRST == set(), "described in METRICS, but neither counted from zero nor read at a scrape"
 
 
-async def test_clusters_with_figures_of_their_own_are_bounded() -> None:
+async def test_the_number_of_clusters_with_separate_values_is_bounded() -> None:
     log = Log()
     for n in range(120):
         log.register(a_registration(f"10.0.1.{n}:1", broker_name=f"b{n}", cluster=f"cluster-{n}"))
@@ -200,7 +200,7 @@ async def test_clusters_with_figures_of_their_own_are_bounded() -> None:
     assert found["rocketmq_namesrv_brokers", ("(other)", "alive")] == 20
 
 
-async def test_counters_begin_at_zero_so_that_the_first_event_is_a_rise() -> None:
+async def test_counters_begin_at_zero_so_that_the_first_event_is_an_increase() -> None:
     served = HttpRig()
     async with served.serving():
         found = await served.samples()
@@ -216,7 +216,7 @@ async def test_counters_begin_at_zero_so_that_the_first_event_is_a_rise() -> Non
         assert found[name, tuple(labels)] == 0
 
 
-async def test_the_oldest_heartbeat_of_each_cluster_is_told_before_its_broker_expires() -> None:
+async def test_the_age_of_the_oldest_heartbeat_is_exported_for_every_cluster() -> None:
     served = HttpRig()
     served.rig.talk()
     peer = served.rig.connect()
@@ -236,13 +236,13 @@ async def test_the_oldest_heartbeat_of_each_cluster_is_told_before_its_broker_ex
 
 
 async def test_brokers_that_only_other_servers_hear_have_no_heartbeat_here() -> None:
-    served, _ = a_served_fleet()  # heard by s1, which is another
+    served, _ = a_served_fleet()  # s1, another server, receives their heartbeats
     async with served.serving():
         found = await served.samples()
     assert not [name for name, _ in found if "oldest_heartbeat" in name]
 
 
-async def test_the_age_of_the_history_tables_is_told_and_counts_from_the_start_without_data(tmp_path: Path) -> None:
+async def test_the_age_of_the_history_counts_from_its_last_data_or_from_the_start_of_the_server(tmp_path: Path) -> None:
     history = HistoryOfLogs(tmp_path, Log())
     served, name = HttpRig(history.settings), "rocketmq_namesrv_history_age_seconds"
     async with served.serving():
@@ -262,14 +262,14 @@ async def test_the_age_of_the_history_tables_is_told_and_counts_from_the_start_w
             pytest.fail("the table was not read within a minute")
 
 
-async def test_there_is_no_age_of_a_history_that_is_off() -> None:
+async def test_a_history_that_is_switched_off_has_no_age() -> None:
     settings = load_settings(environ={}, flags=[Flag("test", "history.enabled", "false")]).settings
     served = HttpRig(settings)
     async with served.serving():
         assert ("rocketmq_namesrv_history_age_seconds", ()) not in await served.samples()
 
 
-async def test_the_old_names_of_instants_work_for_one_release() -> None:
+async def test_timestamp_metrics_are_exported_under_their_old_names_as_well() -> None:
     served, _ = a_served_fleet()
     async with served.serving():
         found = await served.samples()

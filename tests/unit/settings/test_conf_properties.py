@@ -53,7 +53,7 @@ def test_everything_else_keeps_its_default(tmp_path: Path) -> None:
     assert _load(tmp_path, "listenPort=9876\n").settings == load_settings(None, {}).settings
 
 
-def test_a_key_without_meaning_is_one_warning_with_its_reason(tmp_path: Path) -> None:
+def test_a_key_without_meaning_gives_one_warning_with_the_reason(tmp_path: Path) -> None:
     loaded = _load(tmp_path, _OPERATORS_FILE)
     path = tmp_path / "namesrv.properties"
     assert [warning.split(": has no effect here: ")[0] for warning in loaded.warnings] == [
@@ -64,7 +64,7 @@ def test_a_key_without_meaning_is_one_warning_with_its_reason(tmp_path: Path) ->
     assert "kv import" in loaded.warnings[2]
 
 
-def test_an_unknown_key_is_a_warning_with_the_likely_one(tmp_path: Path) -> None:
+def test_an_unknown_key_gives_a_warning_with_a_similar_key(tmp_path: Path) -> None:
     loaded = _load(tmp_path, "listenport=1\nremoting.listen_prot=1\nsomethingElseAltogether=1\n")
     texts = [warning.partition(".properties: ")[2] for warning in loaded.warnings]
     assert texts == [
@@ -89,7 +89,7 @@ def test_an_unknown_key_is_a_warning_with_the_likely_one(tmp_path: Path) -> None
         Mistake("listenPort=\\u12", "properties: line 1:"),
     ],
 )
-def test_a_value_that_cannot_be_read_names_file_and_key(tmp_path: Path, mistake: Mistake) -> None:
+def test_an_error_about_an_invalid_value_names_file_and_key(tmp_path: Path, mistake: Mistake) -> None:
     with pytest.raises(ConfigError) as refusal:
         _load(tmp_path, mistake.line)
     assert str(tmp_path / "namesrv.properties") in str(refusal.value)
@@ -121,7 +121,7 @@ def test_own_name_of_a_setting_has_priority_over_rocketmqs(tmp_path: Path) -> No
     )
 
 
-def test_later_layers_win_over_the_file(tmp_path: Path) -> None:
+def test_later_layers_override_the_file(tmp_path: Path) -> None:
     conf = _file(tmp_path, "listenPort=2\n")
     settings = load_settings(conf, {"NAMESRV_STREAM__REMOTING__LISTEN_PORT": "3"}).settings
     assert settings.remoting.listen_port == 3

@@ -21,7 +21,7 @@ def test_every_setting_is_in_its_document() -> None:
     assert [key for key, document in keys.items() if f"`{key}`" not in document] == []
 
 
-def test_users_see_at_most_sixty_one_settings() -> None:
+def test_users_see_at_most_sixty_settings() -> None:
     assert len([key for key in all_keys() if not is_advanced(key)]) <= 60
 
 

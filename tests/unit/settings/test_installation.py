@@ -63,7 +63,7 @@ def test_a_named_directory_gives_addresses_and_settings(tmp_path: Path, pid: int
     assert Configuration(None, str(tmp_path / "d"), ["kafka.partitions=6"]).load().settings.kafka.partitions == 6
 
 
-def test_a_setting_of_a_running_up_that_is_at_its_default_was_configured_nowhere(tmp_path: Path, pid: int) -> None:
+def test_a_setting_of_a_running_up_with_its_default_value_has_no_source(tmp_path: Path, pid: int) -> None:
     _up(tmp_path / "d", pid, "[kafka]\npartitions = 5\n[liveness]\nguard_min_brokers = 5\n")
     sources = Configuration(data_dir=str(tmp_path / "d")).load().sources
     assert sources == {
@@ -72,7 +72,7 @@ def test_a_setting_of_a_running_up_that_is_at_its_default_was_configured_nowhere
     }
 
 
-def test_parts_that_were_started_one_by_one_have_no_common_settings_but_addresses(tmp_path: Path, pid: int) -> None:
+def test_only_addresses_are_taken_from_parts_that_were_started_separately(tmp_path: Path, pid: int) -> None:
     _run(tmp_path / "d", pid)
     configuration = Configuration(data_dir="d")
     assert configuration.name_server() == "127.0.0.1:19876"
@@ -100,7 +100,7 @@ def test_file_has_priority_over_run_files_except_for_unset_ports(tmp_path: Path,
     assert configuration.load().settings.kafka.partitions != 5
 
 
-def test_the_variable_names_the_directory_where_nothing_else_does(
+def test_the_variable_names_the_directory_unless_a_file_setting_or_flag_does(
     tmp_path: Path, pid: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("NAMESRV_STREAM_DATA", str(tmp_path / "d"))
@@ -114,7 +114,7 @@ def test_the_variable_names_the_directory_where_nothing_else_does(
     assert Configuration(data_dir="of-flag").load().settings.data.dir == tmp_path / "of-flag"
 
 
-def test_flags_win_over_addresses_in_the_environment_and_these_over_directories(
+def test_flags_override_addresses_in_the_environment_and_these_override_directories(
     tmp_path: Path, pid: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     _run(tmp_path / "data", pid)
@@ -127,7 +127,7 @@ def test_flags_win_over_addresses_in_the_environment_and_these_over_directories(
     assert chosen_name_servers("other:1", Configuration(data_dir="data")) == "other:1"
 
 
-def test_cluster_name_after_c_is_explained(tmp_path: Path) -> None:
+def test_an_error_about_a_cluster_name_after_option_c_suggests_the_right_option(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="did you mean --cluster east"):
         check_conf(Path("east"), has_cluster=True)
     check_conf(Path("east"), has_cluster=False)
@@ -143,7 +143,7 @@ def test_a_directory_that_cannot_be_read_is_named(tmp_path: Path, monkeypatch: p
     def refuse(path: Path, **_: object) -> str:
         raise PermissionError(13, "Permission denied", str(path))
 
-    monkeypatch.setattr(Path, "read_text", refuse)  # tests may run as root, who may read everything
+    monkeypatch.setattr(Path, "read_text", refuse)  # tests may run as root, which can read everything
     with pytest.raises(ConfigError, match="cannot be read by this user"):
         Configuration(data_dir=str(tmp_path)).load()
 
@@ -172,7 +172,7 @@ def test_the_default_address_of_another_installation_is_refused(
 
 
 @pytest.mark.parametrize("parts", [("job", "history-job"), ("serve",)])
-def test_a_history_that_is_behind_is_late_even_if_the_job_has_just_been_started(
+def test_a_history_that_is_behind_is_late_even_if_the_job_has_just_started(
     parts: tuple[str, ...], tmp_path: Path, pid: int
 ) -> None:
     settings = load_settings(environ={}, flags=[Flag("test", "data.dir", str(tmp_path))]).settings
@@ -193,7 +193,9 @@ def test_a_history_that_is_behind_is_late_even_if_the_job_has_just_been_started(
         ("other.json", "no history-job runs on this data directory"),
     ],
 )
-def test_a_late_history_says_whether_its_process_runs(file: str, text: str, tmp_path: Path, pid: int) -> None:
+def test_the_text_about_a_late_history_says_whether_its_process_runs(
+    file: str, text: str, tmp_path: Path, pid: int
+) -> None:
     settings = load_settings(environ={}, flags=[Flag("test", "data.dir", str(tmp_path))]).settings
     (tmp_path / "run" / "starting").mkdir(parents=True)
     for name in ("serve.json", file):

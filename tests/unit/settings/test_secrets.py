@@ -1,4 +1,4 @@
-"""Secrets are only where they are needed."""
+"""Secrets are passed only to the processes that need them, and never shown."""
 
 import os
 from pathlib import Path
@@ -44,7 +44,7 @@ def _accounts_file(tmp_path: Path, text: str, mode: int = 0o600) -> Path:
     return path
 
 
-def test_printed_settings_hold_no_secret(conf: Path) -> None:
+def test_printed_settings_contain_no_secret(conf: Path) -> None:
     loaded = load_settings(conf, {})
     for text in (to_toml(loaded.settings), to_toml(loaded.settings, loaded.sources)):
         assert _SECRET not in text
@@ -81,7 +81,7 @@ def test_a_password_of_digits_stays_a_text_on_its_way_to_a_child(tmp_path: Path)
     assert load_settings(None, passed_through_secrets(settings)).settings.kafka.extra == {"ssl_password": "0123"}
 
 
-def test_only_accounts_are_kept_from_other_parts_than_the_server(conf: Path) -> None:
+def test_secrets_of_accounts_are_passed_only_to_the_server(conf: Path) -> None:
     settings = load_settings(conf, {}).settings
     assert set(server_secrets(settings).values()) == {f"{_SECRET}-1", f"{_SECRET}-2"}
     assert not set(server_secrets(settings)) & set(passed_through_secrets(settings))
@@ -120,7 +120,7 @@ def test_an_empty_secret_is_refused(tmp_path: Path) -> None:
         load_settings(None, {"NAMESRV_STREAM__ADMIN__ACCOUNTS__ops": ""})
 
 
-def test_a_file_of_accounts_has_a_line_each(tmp_path: Path) -> None:
+def test_a_file_of_accounts_has_one_account_per_line(tmp_path: Path) -> None:
     path = _accounts_file(tmp_path, f"# operators\n\n ops = {_SECRET}=x \nother={_SECRET}\n")
     environ = {"NAMESRV_STREAM__ADMIN__ACCOUNTS__other": "mine"}
     accounts = read_accounts(
@@ -130,7 +130,7 @@ def test_a_file_of_accounts_has_a_line_each(tmp_path: Path) -> None:
     assert accounts.warnings == ()
 
 
-def test_a_file_of_accounts_that_others_can_open_is_warned_about(tmp_path: Path) -> None:
+def test_a_file_of_accounts_that_others_can_open_causes_a_warning(tmp_path: Path) -> None:
     path = _accounts_file(tmp_path, f"ops={_SECRET}\n", 0o644)
     admin = load_settings(None, {}, [parse_set_flag(f"admin.accounts_file={path}")]).settings.admin
     assert str(path) in "".join(read_accounts(admin).warnings)
@@ -153,9 +153,7 @@ def test_a_missing_file_of_accounts_is_named(tmp_path: Path) -> None:
         read_accounts(admin)
 
 
-def test_a_relative_file_of_accounts_is_found_from_where_it_was_given(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_relative_path_of_the_accounts_file_is_made_absolute(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     admin = load_settings(None, {}, [parse_set_flag("admin.accounts_file=accounts")]).settings.admin
     monkeypatch.chdir(os.sep)
@@ -187,7 +185,7 @@ def test_settings_of_the_product_are_always_passed_on(tmp_path: Path) -> None:
     assert load_settings(effective, {}).settings == settings
 
 
-def test_a_flag_of_another_shape_is_named_by_its_key_only() -> None:
+def test_an_error_about_a_malformed_flag_contains_only_its_key() -> None:
     with pytest.raises(ConfigError, match=r"--set: admin\.accounts\.ops: expected") as refusal:
         parse_set_flag(f"admin.accounts.ops:{_SECRET}")
     assert _SECRET not in str(refusal.value)
@@ -203,7 +201,7 @@ def test_a_flag_of_another_shape_is_named_by_its_key_only() -> None:
         ("ssl_something", "-----BEGIN EC PRIVATE KEY-----\nMII"),
     ],
 )
-def test_a_key_itself_is_a_secret(name: str, value: str) -> None:
+def test_a_private_key_is_a_secret(name: str, value: str) -> None:
     assert is_secret(name, value)
 
 
@@ -214,5 +212,5 @@ def test_a_key_itself_is_a_secret(name: str, value: str) -> None:
         *("sasl_plain_password_file", "AWS_ACCESS_KEY_ID_FILE", "AWS_SECRET_ACCESS_KEY_FILE"),
     ],
 )
-def test_where_a_key_is_may_be_seen(name: str) -> None:
+def test_the_path_of_a_key_is_no_secret(name: str) -> None:
     assert not is_secret(name, "/etc/kafka/client.key")

@@ -21,7 +21,7 @@ def _in_store(tmp_path: Path) -> Settings:
     return _settings(tmp_path, f"tables = 's3://bucket/fleet'\n[data.extra]\naws_secret_access_key = '{_SECRET}'\n")
 
 
-def test_by_default_they_are_in_a_folder_of_the_data_directory(tmp_path: Path) -> None:
+def test_tables_are_in_a_folder_of_the_data_directory_by_default(tmp_path: Path) -> None:
     settings = _settings(tmp_path, "")
     assert settings.data.tables_dir == settings.data.lock_dir == tmp_path / "tables"
     assert str(tables_of(settings)) == str(settings.data.tables_dir)
@@ -29,7 +29,7 @@ def test_by_default_they_are_in_a_folder_of_the_data_directory(tmp_path: Path) -
     assert settings.poll_interval_ms == 100
 
 
-def test_polling_of_an_object_store_is_a_request(tmp_path: Path) -> None:
+def test_an_object_store_is_polled_at_its_own_interval(tmp_path: Path) -> None:
     settings = _in_store(tmp_path)
     assert str(tables_of(settings)) == "s3://bucket/fleet"
     assert settings.poll_interval_ms == settings.snapshot.object_store_poll_interval_ms
@@ -64,7 +64,7 @@ def test_an_error_in_the_options_shows_none_of_them(tmp_path: Path) -> None:
     assert _SECRET not in str(refusal.value)
 
 
-def test_command_that_needs_a_folder_says_so_with_a_remedy(tmp_path: Path) -> None:
+def test_a_command_that_needs_a_folder_refuses_an_object_store_with_a_remedy(tmp_path: Path) -> None:
     settings = _in_store(tmp_path)
     with pytest.raises(ConfigError, match=r"this needs a folder, not s3://bucket/fleet: copy them to one") as refusal:
         _ = settings.data.tables_dir

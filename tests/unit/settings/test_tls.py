@@ -1,4 +1,4 @@
-"""TLS settings by RocketMQ's names, by our names, and by RocketMQ's ``tls.properties``."""
+"""TLS settings under RocketMQ's names, under their own names, and in RocketMQ's ``tls.properties``."""
 
 from pathlib import Path
 
@@ -47,7 +47,7 @@ def test_names_of_java_are_accepted_in_its_configuration_file(tmp_path: Path) ->
     assert tls.key_password.get_secret_value() == PASSWORD
 
 
-def test_the_tls_file_wins_over_the_configuration_file_and_flags_over_it(tmp_path: Path) -> None:
+def test_the_tls_file_overrides_the_configuration_file_and_flags_override_both(tmp_path: Path) -> None:
     tls_file = a_tls_file(tmp_path)
     path = conf(tmp_path, f"tls.config.file={tls_file}\ntls.server.certPath=/other.pem\ntls.server.mode=enforcing\n")
     loaded = load_settings(path, {}, [parse_set_flag("tls.client_auth=none")])
@@ -65,7 +65,7 @@ def test_part_with_the_effective_settings_has_the_same_values(tmp_path: Path) ->
     assert load_settings(effective, server_secrets(settings)).settings == settings
 
 
-def test_configuration_of_the_name_server_shows_nothing_of_tls(tmp_path: Path) -> None:
+def test_configuration_that_the_name_server_shows_contains_no_tls_settings(tmp_path: Path) -> None:
     settings = load_settings(None, {}, [parse_set_flag(f"tls.config_file={a_tls_file(tmp_path)}")]).settings
     assert not [key for key in rocketmq_config(settings) if "tls" in key]
 
@@ -86,7 +86,7 @@ def test_calls_to_brokers_use_tls_as_java_does(tmp_path: Path, text: str, is_tls
     assert loaded.warnings == ()
 
 
-def test_the_files_of_javas_clients_are_those_of_calls(tmp_path: Path) -> None:
+def test_the_files_for_javas_clients_are_used_for_calls(tmp_path: Path) -> None:
     more = "tls.client.authServer=true\ntls.client.trustCertPath=/certs/ca.pem"
     flags = [parse_set_flag(f"tls.config_file={a_tls_file(tmp_path, more)}")]
     loaded = load_settings(None, {}, flags)
@@ -97,7 +97,7 @@ def test_the_files_of_javas_clients_are_those_of_calls(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("more", ["tls.client.authServer=true", "tls.client.keyPassword=" + PASSWORD])
-def test_a_check_that_is_not_made_and_a_password_that_is_not_used_are_warned_about(tmp_path: Path, more: str) -> None:
+def test_a_check_that_is_not_made_and_an_unused_password_cause_a_warning(tmp_path: Path, more: str) -> None:
     (warning,) = load_settings(conf(tmp_path, more), {}).warnings
     assert more.partition("=")[0] in warning
     assert PASSWORD not in warning
@@ -115,7 +115,7 @@ def test_settings_without_effect_give_a_warning(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "key", "said"),
+    ("text", "key", "reason"),
     [
         ("tls.server.mode=on", "tls.mode", "'disabled', 'permissive' or 'enforcing'"),
         ("tls.server.need.client.auth=yes", "tls.client_auth", "'none', 'optional' or 'require'"),
@@ -135,14 +135,14 @@ def test_settings_without_effect_give_a_warning(tmp_path: Path) -> None:
         ),
     ],
 )
-def test_impossible_setting_names_its_key(tmp_path: Path, text: str, key: str, said: str) -> None:
+def test_impossible_setting_names_its_key(tmp_path: Path, text: str, key: str, reason: str) -> None:
     with pytest.raises(ConfigError) as refusal:
         load_settings(conf(tmp_path, text + "\n"), {})
     assert refusal.value.key == key
-    assert said in refusal.value.reason
+    assert reason in refusal.value.reason
 
 
-def test_other_settings_do_not_belong_into_the_tls_file(tmp_path: Path) -> None:
+def test_other_settings_in_the_tls_file_are_refused(tmp_path: Path) -> None:
     tls_file = a_tls_file(tmp_path, "listenPort=1\n")
     with pytest.raises(ConfigError, match="does not belong"):
         load_settings(None, {}, [parse_set_flag(f"tls.config_file={tls_file}")])

@@ -63,7 +63,7 @@ async def test_mqadmins_route_has_mqadmins_columns(run: Run, alias: list[str]) -
     assert out.splitlines()[1].split() == ["c0", "a", "{0=a:10911}", "2", "2", "6"]
 
 
-async def test_mqadmins_route_is_json_unless_a_table_is_wanted(run: Run) -> None:
+async def test_mqadmins_route_is_json_unless_a_table_is_requested(run: Run) -> None:
     async with ScriptedNameServer(ScriptedRoutes({"t": {"a": 2}})) as server:
         assert json.loads((await run("topicRoute", "-t", "t", "-n", server.addr))[1])["queueDatas"][0]["perm"] == 6
         assert (await run("topicClusterList", "-t", "t", "-n", server.addr))[1] == "c0\n"

@@ -56,7 +56,7 @@ async def test_registration_in_progress_at_one_server_is_no_difference() -> None
     def settles(request: RemotingCommand) -> Answers:
         answers = late(request)
         if request.code == RequestCode.GET_ROUTEINFO_BY_TOPIC:
-            late.routes = {"t": {"a": 4}}  # known from the second question on
+            late.routes = {"t": {"a": 4}}  # known from the second query on
         return answers
 
     async with ScriptedNameServer(ScriptedRoutes({"t": {"a": 4}})) as left, ScriptedNameServer(settles) as right:

@@ -10,7 +10,7 @@ CLUSTERS = decode_cluster_info(
 )
 
 
-def test_cluster_list_has_one_line_a_process() -> None:
+def test_cluster_list_has_one_line_per_process() -> None:
     assert answer_text.cluster_list(CLUSTERS).splitlines() == [
         "#Cluster Name           #Broker Name            #BID  #Addr",
         "c                       broker-a                0     10.0.0.1:10911",

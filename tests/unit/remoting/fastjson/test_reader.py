@@ -69,7 +69,9 @@ def test_json_is_read(text: str, expected: Any) -> None:
     [
         pytest.param('{0:"a",1:"b"}', {"0": "a", "1": "b"}, id="bare integer keys"),
         pytest.param("{-1:{ 2 : [{3:4}]}}", {"-1": {"2": [{"3": 4}]}}, id="bare integer keys, nested and negative"),
-        pytest.param('{"a":"{0:1,2:3}",4:5}', {"a": "{0:1,2:3}", "4": 5}, id="bare keys beside text that looks so"),
+        pytest.param(
+            '{"a":"{0:1,2:3}",4:5}', {"a": "{0:1,2:3}", "4": 5}, id="bare keys next to text that looks like them"
+        ),
         pytest.param('{"a\\"{0:1":"\\\\",4:5}', {'a"{0:1': "\\", "4": 5}, id="the same with escapes"),
         pytest.param("{1.5:2,3L:4}", {"1.5": 2, "3L": 4}, id="other numbers as keys"),
         pytest.param("{code:1,$x_1:2,名:3}", {"code": 1, "$x_1": 2, "名": 3}, id="bare names"),
@@ -184,7 +186,7 @@ def test_reading_takes_linear_time(hostile: str) -> None:
         loads(hostile)
 
 
-def test_every_captured_json_body_is_read_alike_by_both_readers() -> None:
+def test_both_readers_read_every_captured_json_body_in_the_same_way() -> None:
     bodies = {captured.command.body for captured in captured_frames()}
     read = 0
     for body in bodies:
@@ -197,7 +199,7 @@ def test_every_captured_json_body_is_read_alike_by_both_readers() -> None:
 
 @settings(max_examples=examples(100), deadline=None)
 @given(value=JSON_VALUES)
-def test_json_is_read_as_by_python(value: Any) -> None:
+def test_json_is_read_as_python_reads_it(value: Any) -> None:
     text = json.dumps(value)
 
     assert _same(loads(text), value)
@@ -253,20 +255,20 @@ def test_a_document_of_too_many_values_is_refused_before_it_is_read() -> None:
         loads(b"[" + b"0," * MAX_VALUES + b"0]")
 
 
-def test_only_short_texts_are_read_leniently() -> None:
+def test_lenient_json_beyond_the_limit_is_refused() -> None:
     assert len(loads(b"['a'" + b" " * (MAX_LENIENT_BYTES - 5) + b"]")) == 1
 
     with pytest.raises(ValueError, match="exceed the limit for the lenient reader"):
         loads(b"['a'" + b" " * MAX_LENIENT_BYTES + b"]")
 
 
-def test_output_of_fastjson_is_distinguished_from_what_it_reads() -> None:
+def test_the_reader_of_fastjsons_output_refuses_other_lenient_json() -> None:
     assert loads_written(b'{0:{"a":1},"b":{"$ref":"$[0]"}}') == {"0": {"a": 1}, "b": {"a": 1}}
 
     with pytest.raises(ValueError, match="expected"):
         loads_written(b"{a:1}")
 
 
-def test_too_many_integer_keys_are_not_quoted() -> None:
+def test_a_document_with_too_many_integer_keys_is_refused() -> None:
     with pytest.raises(ValueError, match="exceed the limit for the lenient reader"):
         loads(b"{" + b",".join(b"%d:0" % number for number in range(300_002)) + b"}")

@@ -33,13 +33,13 @@ def test_a_reference_is_replaced_by_what_it_names(text: str, expected: Any) -> N
     "path",
     ["$", "@", "..", "$.b", "$.c", "$.a.y", "$.a[0]", "$.l[7]", "$.l.x", "$x", "$.", "$.a.", "$[", "$[-1]", "", "a"],
 )
-def test_a_reference_to_nothing_or_to_its_own_outside_is_dropped(path: str) -> None:
+def test_a_reference_to_nothing_or_to_an_enclosing_value_is_null(path: str) -> None:
     text = json.dumps({"a": {"x": 1}, "l": [1], "b": {"$ref": path}})
 
     assert loads(text) == {"a": {"x": 1}, "l": [1], "b": None}
 
 
-def test_a_reference_to_something_with_a_reference_inside_is_dropped() -> None:
+def test_a_reference_to_a_value_that_contains_a_reference_is_null() -> None:
     assert loads('{"a":{"x":[1],"y":{"$ref":"$.a.x"}},"b":{"$ref":"$.a"}}') == {"a": {"x": [1], "y": [1]}, "b": None}
 
 
@@ -52,7 +52,7 @@ def test_texts_that_only_resemble_references_are_kept(text: str) -> None:
     assert loads(text) == json.loads(text)
 
 
-def test_references_share_the_object() -> None:
+def test_a_reference_and_its_target_are_one_object() -> None:
     document = loads('{"a":{"x":1},"b":{"$ref":"$.a"}}')
 
     assert document["a"] is document["b"]
@@ -66,31 +66,31 @@ def test_references_cannot_expand_a_document_without_limit() -> None:
 
 
 @pytest.mark.parametrize("large", ['"' + "x" * 100_000 + '"', '{"' + "x" * 100_000 + '":1}'], ids=["text", "key"])
-def test_references_cannot_repeat_a_long_text_without_end(large: str) -> None:
+def test_references_cannot_repeat_a_long_text_without_limit(large: str) -> None:
     text = '{"a":' + large + ',"b":[' + '{"$ref":"$.a"},' * 1_000 + "0]}"
 
     with pytest.raises(ValueError, match="many times larger than its text"):
         loads(text)
 
 
-def test_object_may_be_referenced_often() -> None:
+def test_an_object_may_be_referenced_often() -> None:
     assert (
         loads('{"a":{"x":"' + "x" * 200 + '"},"b":[' + '{"$ref":"$.a"},' * 99 + '{"$ref":"$.a"}]}')["b"]
         == [{"x": "x" * 200}] * 100
     )
 
 
-def test_the_last_of_two_members_of_one_name_counts_though_the_first_is_a_reference() -> None:
+def test_the_last_of_two_members_of_one_name_is_read_even_if_the_first_is_a_reference() -> None:
     assert loads("{a:{x:1},b:{$ref:'$.a'},b:2}") == {"a": {"x": 1}, "b": 2}
 
 
-def test_references_of_a_large_document_are_read_as_fast_as_the_rest() -> None:
+def test_references_in_a_document_beyond_the_lenient_limit_are_read() -> None:
     topics = ",".join(f'"t{i}":{{"x":{i},"a":{{"$ref":"$.none"}}}}' for i in range(50_000))
     assert len(topics) > MAX_LENIENT_BYTES
 
     assert loads('{"a":{"x":1},"none":{},"t":{' + topics + "}}")["t"]["t49999"] == {"x": 49999, "a": {}}
 
 
-def test_a_document_with_references_is_nested_no_deeper_than_others() -> None:
+def test_the_limit_of_nesting_applies_to_documents_with_references() -> None:
     with pytest.raises(ValueError, match="nested more than"):
         loads("[" * (MAX_DEPTH + 1) + '{"$ref":"$"}' + "]" * (MAX_DEPTH + 1))

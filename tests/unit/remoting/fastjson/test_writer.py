@@ -44,15 +44,15 @@ STATIC_TOPIC = {
 }
 
 
-def test_a_route_in_the_legacy_form() -> None:
+def test_a_route_is_written_in_the_legacy_form() -> None:
     assert dumps_legacy(ROUTE) == ROUTE_IN_LEGACY
 
 
-def test_a_route_in_the_strict_form() -> None:
+def test_a_route_is_written_in_the_strict_form() -> None:
     assert dumps_strict(ROUTE) == ROUTE_IN_LEGACY.replace(b"{0:", b'{"0":').replace(b",1:", b',"1":')
 
 
-def test_a_static_topic_in_both_forms() -> None:
+def test_a_static_topic_is_written_in_both_forms() -> None:
     legacy = (
         b'{"broker-a":{"bname":"broker-a","currIdMap":{0:0,1:1},"dirty":false,"epoch":1700000000000,'
         b'"scope":"__global__","topic":"st","totalQueues":2}}'
@@ -87,7 +87,7 @@ def test_a_static_topic_in_both_forms() -> None:
         ),
     ],
 )
-def test_the_other_bodies_in_the_legacy_form(value: object, written: bytes) -> None:
+def test_other_bodies_are_written_in_the_legacy_form(value: object, written: bytes) -> None:
     assert dumps_legacy(value) == written
 
 
@@ -98,18 +98,18 @@ def test_null_properties_and_entries_are_left_out_but_not_null_items() -> None:
     assert dumps_strict(value) == b'{"b":{"2":3},"c":[null],"d":[]}'
 
 
-def test_legacy_keeps_the_order_of_maps_and_strict_sorts_them() -> None:
+def test_the_legacy_form_keeps_the_order_of_maps_and_the_strict_form_sorts_them() -> None:
     value = {"z": JavaMap({"b": 1, "a": 2}), "a": {10: 1, 9: 2, -1: 3}}
 
     assert dumps_legacy(value) == b'{"z":{"b":1,"a":2},"a":{10:1,9:2,-1:3}}'
     assert dumps_strict(value) == b'{"z":{"a":2,"b":1},"a":{"-1":3,"9":2,"10":1}}'
 
 
-def test_strict_sorts_texts_by_utf_16_as_java_does() -> None:
+def test_the_strict_form_sorts_texts_by_utf_16_as_java_does() -> None:
     assert list(loads(dumps_strict(JavaMap({"\uffff": 1, "😀": 2, "é": 3, "z": 4})))) == ["z", "é", "😀", "\uffff"]
 
 
-def test_strict_sorts_numbers_before_texts() -> None:
+def test_the_strict_form_sorts_numbers_before_texts() -> None:
     assert dumps_strict(JavaMap[object, int]({"a": 1, 2: 3})) == b'{"2":3,"a":1}'
 
 
@@ -176,7 +176,7 @@ def test_captured_answers_are_written_byte_for_byte() -> None:
     for request, response in captured_exchanges():
         if response.body is None or not response.body.startswith(b"{"):
             continue
-        form = "strict" if _wants_strict(request) else "legacy"
+        form = "strict" if _is_strict(request) else "legacy"
         dumps = dumps_strict if form == "strict" else dumps_legacy
         assert dumps(_as_java_has_it(loads(response.body))) == response.body
         written[form] += 1
@@ -207,11 +207,11 @@ def test_both_forms_read_back_as_what_was_written(text: str) -> None:
 def test_fast_and_slow_writer_give_equal_output(text: str, number: int) -> None:
     value = {text: [text, number, True, (text,)]}
 
-    # An int key anywhere keeps orjson out.
+    # orjson is not used if any key is an int.
     assert dumps_legacy({"x": value}) == dumps_legacy({"x": value, "y": {0: 1}}).replace(b',"y":{0:1}', b"")
 
 
-def _wants_strict(request: RemotingCommand) -> bool:
+def _is_strict(request: RemotingCommand) -> bool:
     in_a_zone = request.ext_fields is not None and "__ZONE_MODE" in request.ext_fields
     return request.code == RequestCode.GET_ROUTEINFO_BY_TOPIC and request.version >= V4_9_4 and not in_a_zone
 

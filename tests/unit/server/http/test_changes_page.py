@@ -32,14 +32,14 @@ class Event(NamedTuple):
 
 
 class Stream:
-    """A browser's EventSource, by hand."""
+    """A client for server-sent events, like EventSource in a browser."""
 
     def __init__(self, reader: asyncio.StreamReader) -> None:
         self._reader = reader
         self._text = b""
 
     async def event(self) -> Event:
-        """The next event; comments and `retry` are passed over."""
+        """Return the next event; skip comments and `retry`."""
         while True:
             while b"\n\n" not in self._text:
                 chunk = await read_chunk(self._reader)
@@ -98,7 +98,7 @@ def _digest(rows: list[RouteChange]) -> str:
     return digest_of(table, 1).total
 
 
-async def test_a_stream_begins_with_the_whole_state_and_goes_on_with_changes() -> None:
+async def test_a_stream_begins_with_the_whole_state_and_continues_with_changes() -> None:
     log = _log()
     served = _committed(log)
     async with served.serving(), asyncio.timeout(60), _streaming(served, "/changes?kind=*") as stream:
@@ -113,7 +113,7 @@ async def test_a_stream_begins_with_the_whole_state_and_goes_on_with_changes() -
     assert _digest(_rows(events)) == digest
 
 
-async def test_a_stream_that_is_connected_again_goes_on_behind_its_last_event() -> None:
+async def test_a_reconnected_stream_continues_after_its_last_event() -> None:
     log = _log()
     served = _committed(log)
     async with served.serving(), asyncio.timeout(60):
@@ -126,7 +126,7 @@ async def test_a_stream_that_is_connected_again_goes_on_behind_its_last_event() 
     assert (event.name, [row["value"] for row in event.data["rows"]]) == ("changes", ["other"])
 
 
-async def test_a_stream_of_tables_that_were_rebuilt_is_told_to_forget_what_it_has() -> None:
+async def test_a_stream_is_reset_when_the_tables_are_rebuilt() -> None:
     log = _log()
     served = _committed(log)
     async with served.serving(), asyncio.timeout(60), _streaming(served) as stream:
@@ -145,7 +145,7 @@ async def test_a_stream_of_tables_that_were_rebuilt_is_told_to_forget_what_it_ha
 
 
 @pytest.mark.parametrize("accept", ["application/json", "text/event-stream"])
-async def test_a_question_for_what_is_behind_a_position_of_other_tables_is_gone_with_what_to_do(accept: str) -> None:
+async def test_a_position_of_other_tables_is_answered_410_with_a_remedy(accept: str) -> None:
     served = _committed(_log())
     async with served.serving():
         found = await served.get("/changes?since=1.00000000000000ff.1&wait=0", Accept=accept)
@@ -153,21 +153,21 @@ async def test_a_question_for_what_is_behind_a_position_of_other_tables_is_gone_
     assert "/changes/state" in found.json()["detail"]
 
 
-async def test_a_poll_for_what_is_not_kept_any_more_is_gone(tmp_path: Path) -> None:
+async def test_a_position_whose_changes_are_no_longer_kept_is_answered_410(tmp_path: Path) -> None:
     log = _log()
-    served = HttpRig()  # without tables that it could be read from
+    served = HttpRig()  # without tables, in which the changes would be
     served.reload(RouteTable(), {0: 2})
     async with served.serving():
         found = await served.get(f"/changes?since={_BEGIN}&wait=0")
     assert (found.status, len(log.records)) == (410, 2)
 
 
-async def test_a_poll_waits_for_a_change_and_is_answered_at_once() -> None:
+async def test_a_long_poll_waits_for_a_change_and_is_then_answered_at_once() -> None:
     log = _log()
     served = _committed(log)
     async with served.serving(), asyncio.timeout(60):
         asked = asyncio.ensure_future(served.get("/changes?since=now&wait=60"))
-        await eventually(lambda: served.figures.http.streams == 1, "the question is there")
+        await eventually(lambda: served.figures.http.streams == 1, "the request has arrived")
         log.say(KvPut(S1, "ns", "key", "other"))
         served.commit(log.output.changes[-1:], {0: 3})
         found = (await asked).json()
@@ -175,14 +175,14 @@ async def test_a_poll_waits_for_a_change_and_is_answered_at_once() -> None:
     assert (found["position"], found["whole"]) == ("1.0000000000004000.3", True)
 
 
-async def test_a_poll_without_a_change_is_answered_with_the_position_by_then() -> None:
+async def test_a_poll_without_a_change_is_answered_with_the_current_position() -> None:
     served = _committed(_log())
     async with served.serving():
         found = (await served.get("/changes?wait=0")).json()
     assert found == {"position": "1.0000000000004000.2", "whole": True, "rows": []}
 
 
-async def test_state_and_changes_make_what_the_server_has(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_state_and_later_changes_together_equal_the_state_of_the_server(monkeypatch: pytest.MonkeyPatch) -> None:
     log = _log()
     served = _committed(log)
     async with served.serving(), asyncio.timeout(60):
@@ -207,7 +207,7 @@ async def test_state_and_changes_make_what_the_server_has(monkeypatch: pytest.Mo
         ("kind=registration", {("registration", None)}),
     ],
 )
-async def test_a_follower_gets_what_it_wants(query: str, expected: set[tuple[str, str | None]]) -> None:
+async def test_a_follower_gets_the_rows_that_match_its_query(query: str, expected: set[tuple[str, str | None]]) -> None:
     served = _committed(_log())
     async with served.serving():
         changes = (await served.get(f"/changes?since={_BEGIN}&wait=0&{query}")).json()["rows"]
@@ -216,7 +216,7 @@ async def test_a_follower_gets_what_it_wants(query: str, expected: set[tuple[str
         assert {(row["kind"], row.get("topic")) for row in rows} == expected
 
 
-async def test_registrations_are_told_only_to_who_asks_for_them() -> None:
+async def test_registrations_are_sent_only_on_request() -> None:
     served = _committed(_log())
     async with served.serving():
         rows = (await served.get(f"/changes?since={_BEGIN}&wait=0")).json()["rows"]
@@ -224,7 +224,7 @@ async def test_registrations_are_told_only_to_who_asks_for_them() -> None:
     assert "registration" not in {row["kind"] for row in rows}
 
 
-async def test_a_stream_without_changes_tells_its_position_now_and_then(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_stream_without_changes_sends_its_position_from_time_to_time(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(changes_page, "_QUIET_S", 0.05)
     served = _committed(_log())
     async with served.serving(), asyncio.timeout(60), _streaming(served) as stream:
@@ -234,7 +234,7 @@ async def test_a_stream_without_changes_tells_its_position_now_and_then(monkeypa
     assert (event.name, event.id) == ("position", "1.0000000000004000.9")
 
 
-async def test_a_large_commit_comes_in_pieces_of_which_the_last_makes_it_whole() -> None:
+async def test_a_large_commit_is_sent_in_pieces_and_the_last_one_is_marked_whole() -> None:
     log = Log()
     log.register(a_registration(topics={f"t{n}": RW for n in range(3_000)}))
     served = HttpRig()
@@ -248,7 +248,7 @@ async def test_a_large_commit_comes_in_pieces_of_which_the_last_makes_it_whole()
     assert events[0].id.startswith("1.0000000000004000.0_")
 
 
-async def test_more_followers_than_may_be_are_refused_while_other_questions_are_answered() -> None:
+async def test_followers_beyond_the_limit_are_refused_while_other_requests_are_answered() -> None:
     served = _committed(_log(), max_streams=1)
     async with served.serving(), asyncio.timeout(60), _streaming(served) as stream:
         await stream.event()
@@ -265,7 +265,7 @@ async def test_streams_end_when_the_server_stops() -> None:
             await stream.event()
 
 
-async def test_a_follower_that_leaves_is_forgotten() -> None:
+async def test_a_follower_that_disconnects_is_forgotten() -> None:
     served = _committed(_log())
     async with served.serving(), asyncio.timeout(60):
         async with _streaming(served) as stream:
@@ -274,7 +274,7 @@ async def test_a_follower_that_leaves_is_forgotten() -> None:
         await eventually(lambda: served.figures.http.streams == 0, "the follower is forgotten")
 
 
-async def test_a_large_commit_reaches_many_followers_in_turns_of_the_loop() -> None:
+async def test_a_large_commit_is_sent_to_many_followers_in_many_iterations_of_the_event_loop() -> None:
     log = Log()
     log.register(a_registration(topics={f"t{n}": RW for n in range(2_000)}))
     served = HttpRig()
@@ -282,7 +282,7 @@ async def test_a_large_commit_reaches_many_followers_in_turns_of_the_loop() -> N
         asked = [
             asyncio.ensure_future(served.get(f"/changes?since={_BEGIN}&kind=queue_data&wait=60")) for _ in range(20)
         ]
-        await eventually(lambda: served.figures.http.streams == len(asked), "all are there")
+        await eventually(lambda: served.figures.http.streams == len(asked), "all requests have arrived")
         served.commit(log.output.changes, {0: 1})
         turns = 0
         while not all(found.done() for found in asked):
@@ -292,7 +292,7 @@ async def test_a_large_commit_reaches_many_followers_in_turns_of_the_loop() -> N
     assert turns > len(asked)
 
 
-async def test_a_commit_whose_rest_has_nothing_for_a_follower_is_told_to_be_whole_at_once() -> None:
+async def test_a_follower_gets_the_position_at_once_if_no_more_rows_of_a_commit_match() -> None:
     log = Log()
     log.register(a_registration(topics={f"t{n:05}": RW for n in range(3_000)}))
     served = HttpRig()

@@ -1,4 +1,4 @@
-"""A page in an operator's browser cannot read this port by a name of its own (DNS rebinding)."""
+"""A foreign page in an operator's browser cannot read this port under its own host name (DNS rebinding)."""
 
 import logging
 
@@ -46,13 +46,13 @@ async def test_other_names_are_refused(host: str) -> None:
         assert (await served.get("/kv", Host=host)).status == 421
 
 
-async def test_the_name_that_it_listens_at_is_answered() -> None:
+async def test_the_host_name_that_the_port_listens_on_is_answered() -> None:
     served = HttpRig(http_settings(listen_host="ns1.internal"))
     async with served.serving():
         assert (await served.get("/kv", Host="ns1.internal:9880")).status == 200
 
 
-async def test_a_program_that_names_no_host_is_answered() -> None:
+async def test_a_request_without_a_host_header_is_answered() -> None:
     served = HttpRig()
     async with served.serving():
         answer = await served.send_raw(b"GET /kv HTTP/1.0\r\n\r\n")

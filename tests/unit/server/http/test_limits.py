@@ -1,4 +1,4 @@
-"""Peers that want more than is good for the others."""
+"""The limits of the HTTP port protect it from single peers."""
 
 import asyncio
 import socket
@@ -38,7 +38,7 @@ async def test_connections_beyond_the_limit_are_closed_at_once() -> None:
 
 
 @pytest.mark.parametrize("sent", [b"", b"GET /kv HTTP/1.1\r\nHost: localhost\r\nX-Slow: "])
-async def test_a_request_that_does_not_arrive_is_given_up(sent: bytes) -> None:
+async def test_the_connection_of_an_incomplete_request_is_closed_after_its_timeout(sent: bytes) -> None:
     served = HttpRig(http_settings(request_timeout_ms=50))
     async with served.serving(), asyncio.timeout(60):
         reader, writer = await _connect(served)
@@ -48,7 +48,7 @@ async def test_a_request_that_does_not_arrive_is_given_up(sent: bytes) -> None:
         assert await _event_count(served, "request_late")
 
 
-async def test_a_second_request_that_does_not_arrive_is_given_up_too() -> None:
+async def test_the_connection_of_an_incomplete_second_request_is_closed_as_well() -> None:
     served = HttpRig(http_settings(request_timeout_ms=50))
     async with served.serving(), asyncio.timeout(60):
         reader, writer = await _connect(served)
@@ -60,7 +60,7 @@ async def test_a_second_request_that_does_not_arrive_is_given_up_too() -> None:
         writer.close()
 
 
-async def test_a_reader_that_does_not_read_is_given_up() -> None:
+async def test_the_connection_of_a_peer_that_does_not_read_is_closed() -> None:
     log = Log()
     log.register(a_registration(topics={f"{'t' * 220}{n}": RW for n in range(30_000)}))
     served = HttpRig(http_settings(slow_reader_ms=100))
@@ -71,31 +71,31 @@ async def test_a_reader_that_does_not_read_is_given_up() -> None:
             host, _, port = served.http.address.rpartition(":")
             peer.connect((host, int(port)))
             peer.sendall(b"GET /topics HTTP/1.1\r\nHost: localhost\r\n\r\n")
-            await eventually(lambda: served.figures.http.inflight == 1, "the question is there")
+            await eventually(lambda: served.figures.http.inflight == 1, "the request has arrived")
             await eventually(lambda: served.figures.http.inflight == 0, "it is given up")
         assert await _event_count(served, "slow_reader")
 
 
-async def test_requests_beyond_the_limit_are_told_to_come_again(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_requests_beyond_the_limit_are_answered_503_with_retry_after(monkeypatch: pytest.MonkeyPatch) -> None:
     served = HttpRig(http_settings(max_requests=1))
-    goes_on = asyncio.Event()
+    continues = asyncio.Event()
 
     async def wait() -> bytes:
-        await goes_on.wait()
+        await continues.wait()
         return b""
 
     monkeypatch.setattr(served.figures, "text", wait)
     async with served.serving(), asyncio.timeout(60):
         slow = asyncio.ensure_future(served.get("/metrics"))
-        await eventually(lambda: served.figures.http.inflight == 1, "the question is there")
+        await eventually(lambda: served.figures.http.inflight == 1, "the request has arrived")
         refused = await served.get("/kv")
-        goes_on.set()
+        continues.set()
         answered = await slow
     assert (refused.status, refused.headers["retry-after"], answered.status) == (503, "1", 200)
     assert refused.json()["type"] == "urn:namesrv-stream:problem:try-again"
 
 
-async def test_a_head_that_is_too_long_is_refused() -> None:
+async def test_a_request_head_that_is_too_long_is_refused() -> None:
     served = HttpRig()
     async with served.serving(), asyncio.timeout(60):
         reader, writer = await _connect(served)
@@ -105,7 +105,7 @@ async def test_a_head_that_is_too_long_is_refused() -> None:
     assert answer.status == 400
 
 
-async def test_a_large_list_leaves_the_event_loop_to_others() -> None:
+async def test_a_large_list_does_not_block_the_event_loop() -> None:
     log = Log()
     log.register(a_registration(topics={f"topic-{n * 7919 % 100_003}": RW for n in range(20_000)}))
     served = HttpRig()

@@ -12,7 +12,7 @@ async def test_further_connections_of_one_address_are_closed_at_once() -> None:
         reader, _ = connections[3]
         assert await reader.read() == b""
         connections[0][1].close()
-        await eventually(lambda: rig.figures.http.connections() == 2, "one has gone")
+        await eventually(lambda: rig.figures.http.connections() == 2, "one is closed")
         assert (await rig.get("/topics")).status == 200
         assert 'http_events_total{event="connection_refused"} 1' in (await rig.figures.text()).decode()
         for _, writer in connections:

@@ -1,4 +1,4 @@
-"""The limits of the HTTP port hold for peers that are not done with their handshake, and may never be."""
+"""The limits of the HTTP port apply to peers that have not finished their TLS handshake."""
 
 import asyncio
 from pathlib import Path
@@ -38,7 +38,7 @@ async def _events(rig: HttpRig) -> list[str]:
 
 
 @pytest.mark.parametrize("limit", ["max_connections", "max_connections_per_address"])
-async def test_connections_in_their_handshake_are_counted(authority: Authority, limit: str) -> None:
+async def test_connections_during_the_handshake_count_towards_the_limits(authority: Authority, limit: str) -> None:
     async with _rig(authority, **{limit: 2}).serving() as rig, asyncio.timeout(60):
         host, _, port = rig.http.address.rpartition(":")
         silent = [await asyncio.open_connection(host, int(port)) for _ in range(2)]
@@ -48,13 +48,13 @@ async def test_connections_in_their_handshake_are_counted(authority: Authority, 
         assert await _events(rig) == ['event="connection_refused"} 1.0']
         for _, writer in silent:
             writer.close()
-        await eventually(lambda: rig.figures.http.connections() == 0, "they have gone")
+        await eventually(lambda: rig.figures.http.connections() == 0, "they are closed")
         _, writer = await asyncio.open_connection(host, int(port), ssl=authority.client_context())
         writer.close()
 
 
 @pytest.mark.parametrize("sent", [b"", b"\x16\x03\x01\x02\x00\x01"])
-async def test_a_handshake_has_the_time_of_a_request(authority: Authority, sent: bytes) -> None:
+async def test_a_handshake_has_the_timeout_of_a_request(authority: Authority, sent: bytes) -> None:
     async with _rig(authority, request_timeout_ms=50).serving() as rig, asyncio.timeout(60):
         host, _, port = rig.http.address.rpartition(":")
         reader, writer = await asyncio.open_connection(host, int(port))
@@ -64,7 +64,7 @@ async def test_a_handshake_has_the_time_of_a_request(authority: Authority, sent:
         assert await _events(rig) == ['event="request_late"} 1.0']
 
 
-async def test_a_server_that_stops_closes_connections_in_their_handshake(authority: Authority) -> None:
+async def test_a_stopping_server_closes_connections_during_the_handshake(authority: Authority) -> None:
     async with asyncio.timeout(60):
         async with _rig(authority).serving() as rig:
             host, _, port = rig.http.address.rpartition(":")

@@ -1,4 +1,4 @@
-"""The document of the HTTP port says what the port does."""
+"""The OpenAPI document describes what the HTTP port does."""
 
 import re
 from collections.abc import Iterator
@@ -28,31 +28,31 @@ def _operations() -> Iterator[tuple[str, dict[str, Any]]]:
     return ((path, item["get"]) for path, item in DOCUMENT["paths"].items())
 
 
-def test_its_paths_are_those_that_are_answered() -> None:
+def test_documented_paths_are_those_that_are_answered() -> None:
     routes = [re.sub(r":\w+}", "}", route.path) for route in HttpRig().http.routes]
     assert sorted(DOCUMENT["paths"]) == sorted(routes)
 
 
-def test_its_path_parameters_are_those_of_the_paths() -> None:
+def test_documented_path_parameters_are_those_of_the_paths() -> None:
     for path, operation in _operations():
         names = [p["name"] for p in operation["parameters"] if p["in"] == "path"]
         assert names == re.findall(r"{(\w+)}", path), path
 
 
 @pytest.mark.parametrize("name", sorted(DOCUMENT["components"]["schemas"]))
-def test_its_schemas_are_schemas(name: str) -> None:
+def test_documented_schemas_are_valid_json_schemas(name: str) -> None:
     Draft202012Validator.check_schema(DOCUMENT["components"]["schemas"][name])
 
 
 @pytest.mark.parametrize("path", sorted(DOCUMENT["paths"]))
-def test_its_examples_are_valid(path: str) -> None:
+def test_documented_examples_conform_to_their_schemas(path: str) -> None:
     operation = DOCUMENT["paths"][path]["get"]
     for parameter in operation["parameters"]:
         _validator(parameter["schema"]).validate(parameter["example"])
 
 
 @pytest.mark.parametrize("path", _ASKED)
-async def test_answers_are_as_it_says(path: str) -> None:
+async def test_answers_conform_to_the_document(path: str) -> None:
     served, log = HttpRig(), Log()
     log.register(a_registration())
     log.say(KvPut(S1, "ns", "key", "value"))
@@ -66,7 +66,7 @@ async def test_answers_are_as_it_says(path: str) -> None:
     _validator(content[found.headers["content-type"]]["schema"]).validate(found.json())
 
 
-async def test_every_kind_of_row_is_as_it_says() -> None:
+async def test_every_kind_of_row_conforms_to_the_document() -> None:
     served, log = HttpRig(), Log()
     log.register(a_registration(filter_servers=("f:1",)))
     log.say(KvPut(S1, "ns", "key", "value"))
@@ -79,7 +79,7 @@ async def test_every_kind_of_row_is_as_it_says() -> None:
     assert len(found.json()["rows"]) == len(log.output.changes)
 
 
-async def test_it_is_served() -> None:
+async def test_the_document_is_served() -> None:
     served = HttpRig()
     async with served.serving():
         found = await served.get("/openapi.json")

@@ -1,4 +1,4 @@
-"""``/orphans`` over a real socket; the command that asks it; and how a server notes what it is asked for."""
+"""``/orphans`` over a real socket, its command, and how a server records which topics clients query."""
 
 import asyncio
 import json
@@ -32,7 +32,7 @@ async def _kinds(served: HttpRig, query: str = "") -> list[tuple[str, str]]:
     return [(orphan["kind"], orphan["topic"] or orphan["broker_name"]) for orphan in answer["orphans"]]
 
 
-async def test_topics_that_were_asked_for_are_no_orphans() -> None:
+async def test_queried_topics_are_no_orphans() -> None:
     served = _served()
     async with served.serving():
         before = await _kinds(served)
@@ -49,7 +49,7 @@ async def test_topics_that_were_asked_for_are_no_orphans() -> None:
     assert "rocketmq_namesrv_asked_topics 1.0" in text
 
 
-async def test_the_console_says_when_topics_were_asked_for() -> None:
+async def test_the_console_shows_when_topics_were_queried() -> None:
     served = _served()
     _ask_for(served, "TopicTest")
     async with served.serving():
@@ -61,7 +61,7 @@ async def test_the_console_says_when_topics_were_asked_for() -> None:
     assert '<a href="/orphans">' in later
 
 
-async def test_cached_answers_are_noted_once_per_hour() -> None:
+async def test_queries_with_cached_answers_are_recorded_once_per_hour() -> None:
     served = _served()
     _ask_for(served, "TopicTest")
     first_ms = served.rig.server.asked["TopicTest"]
@@ -78,7 +78,7 @@ async def test_cached_answers_are_noted_once_per_hour() -> None:
     assert served.rig.server.asked["TopicTest"] == first_ms + 1_000
 
 
-async def test_a_topic_without_a_route_is_forgotten() -> None:
+async def test_the_query_time_of_a_topic_without_a_route_is_forgotten() -> None:
     served = _served()
     _ask_for(served, "TopicTest")
     served.rig.server.asked["deleted"] = 0
@@ -88,7 +88,7 @@ async def test_a_topic_without_a_route_is_forgotten() -> None:
     assert set(served.rig.server.asked) == {"TopicTest"}
 
 
-async def test_days_decide_which_queries_count() -> None:
+async def test_only_queries_within_the_given_days_count() -> None:
     served = _served()
     for topic in ("TopicTest", "baseTopic"):
         _ask_for(served, topic)
@@ -101,7 +101,7 @@ async def test_days_decide_which_queries_count() -> None:
 
 
 @pytest.mark.parametrize("query", ["days=0", "days=-1", "days=x", "days=4000", "days=", "day=3", "days=1&days=2"])
-async def test_unclear_questions_are_refused_by_name(query: str) -> None:
+async def test_an_invalid_parameter_is_refused_by_name(query: str) -> None:
     served = _served()
     async with served.serving():
         found = await served.get(f"/orphans?{query}")
@@ -137,7 +137,7 @@ async def test_the_command_names_a_server_that_does_not_answer() -> None:
     assert list(_json(ran)["failures"]) == ["http://127.0.0.1:1"]
 
 
-def test_the_command_refuses_days_by_name() -> None:
+def test_the_command_refuses_invalid_days_by_name() -> None:
     ran = run_command("orphans", "--days", "0")
     assert ran.code == 2
     assert "--days" in ran.err

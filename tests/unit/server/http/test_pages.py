@@ -1,4 +1,4 @@
-"""What the HTTP port answers, over real sockets."""
+"""The answers of the HTTP port, over real sockets."""
 
 import html
 import re
@@ -34,7 +34,7 @@ def _committed() -> HttpRig:
     return served
 
 
-async def test_a_route_is_loaded_once_and_again_when_it_has_changed() -> None:
+async def test_a_known_route_is_sent_again_only_when_it_has_changed() -> None:
     served = _committed()
     async with served.serving():
         first = await served.get("/routes/TopicTest")
@@ -50,7 +50,7 @@ async def test_a_route_is_loaded_once_and_again_when_it_has_changed() -> None:
     assert changed.headers["etag"] != tag
 
 
-async def test_a_topic_without_a_route_is_a_problem_that_says_so() -> None:
+async def test_a_topic_without_a_route_is_answered_404_with_the_reason() -> None:
     served = _committed()
     async with served.serving():
         found = await served.get("/routes/no%20such")
@@ -80,7 +80,7 @@ async def test_topics_are_listed_in_order_by_cluster_prefix_and_page(
     assert found == {"count": len(topics), "next": following, "topics": topics}
 
 
-async def test_pages_of_many_topics_have_each_once() -> None:
+async def test_pages_of_many_topics_contain_every_topic_once() -> None:
     served, log = HttpRig(), Log()
     log.register(a_registration(topics={f"t{n * 7919 % 10_007}": RW for n in range(10_000)}))
     served.commit(log.output.changes, {0: 1})
@@ -112,7 +112,7 @@ async def test_clusters_brokers_and_kv_are_listed() -> None:
     assert nothing.status == 404
 
 
-async def test_lists_of_nothing_are_empty() -> None:
+async def test_lists_of_an_empty_server_are_empty() -> None:
     served = HttpRig()
     async with served.serving():
         found = [(await served.get(path)).json() for path in ("/topics", "/clusters", "/brokers", "/kv")]
@@ -120,7 +120,7 @@ async def test_lists_of_nothing_are_empty() -> None:
 
 
 @pytest.mark.parametrize("path", _NONSENSE)
-async def test_a_question_that_makes_no_sense_is_refused_with_what_is_expected(path: str) -> None:
+async def test_an_invalid_parameter_is_refused_with_a_detail(path: str) -> None:
     served = _committed()
     async with served.serving():
         found = await served.get(path)
@@ -171,7 +171,7 @@ async def test_parameters_that_clients_of_rocketmq_add_are_ignored() -> None:
     assert labels == ["/rocketmq/nsaddr", "/rocketmq/nsaddr-{unit}"]
 
 
-async def test_figures_name_routes_as_the_document_does() -> None:
+async def test_metrics_name_paths_as_the_document_does() -> None:
     served = _committed()
     async with served.serving():
         for path in ("/routes/TopicTest", "/routes/%25RETRY%25/x", "/kv/ns"):
@@ -182,7 +182,7 @@ async def test_figures_name_routes_as_the_document_does() -> None:
 
 
 @pytest.mark.parametrize("path", ["/?past=99h", "/nope", "/?foo=<b>1</b>", "/routes/no%20such"])
-async def test_a_browser_gets_a_page_that_says_what_is_wrong(path: str) -> None:
+async def test_a_browser_gets_a_page_with_the_error(path: str) -> None:
     served = _committed()
     browser = "text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8"
     async with served.serving():
@@ -199,7 +199,7 @@ async def test_a_browser_gets_a_page_that_says_what_is_wrong(path: str) -> None:
 
 
 @pytest.mark.parametrize("method", ["POST", "PUT", "DELETE", "PATCH", "OPTIONS", "TRACE"])
-async def test_only_questions_are_answered(method: str) -> None:
+async def test_only_get_and_head_are_answered(method: str) -> None:
     served = _committed()
     async with served.serving():
         found = await served.get("/kv", method)
@@ -218,14 +218,14 @@ async def test_head_has_the_headers_of_get_and_no_body() -> None:
 
 
 @pytest.mark.parametrize("headers", [{"Content_Length": "5"}, {"Transfer_Encoding": "chunked"}])
-async def test_a_question_with_a_body_is_refused_and_the_connection_closed(headers: dict[str, str]) -> None:
+async def test_a_request_with_a_body_is_refused_and_its_connection_closed(headers: dict[str, str]) -> None:
     served = _committed()
     async with served.serving():
         found = await served.get("/kv", body=b"hello", **headers)
     assert (found.status, found.headers["connection"]) == (413, "close")
 
 
-async def test_what_is_nowhere_is_a_problem_that_says_where_to_look() -> None:
+async def test_an_unknown_path_is_answered_404_with_a_hint() -> None:
     served = _committed()
     async with served.serving():
         found = await served.get("/nowhere")
@@ -233,7 +233,7 @@ async def test_what_is_nowhere_is_a_problem_that_says_where_to_look() -> None:
     assert "/openapi.json" in found.json()["detail"]
 
 
-async def test_what_is_no_http_is_a_problem_too() -> None:
+async def test_bytes_that_are_not_http_are_answered_400() -> None:
     served = _committed()
     async with served.serving():
         answer = await served.send_raw(b"\x00\x00\x01\x02 no http\r\n\r\n")
@@ -241,7 +241,7 @@ async def test_what_is_no_http_is_a_problem_too() -> None:
     assert b"application/problem+json" in answer
 
 
-async def test_a_fault_of_ours_is_a_problem_and_the_server_goes_on(
+async def test_a_bug_is_answered_500_and_the_server_continues(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     served = _committed()
@@ -267,7 +267,7 @@ async def test_the_start_of_a_broker_is_unknown_until_the_job_has_folded_its_reg
     served, log = HttpRig(), Log()
     served.rig.talk()
     old = a_registration("10.0.0.2:1", broker_name="old")
-    served.commit(log.register(old), {0: len(log.records)})  # before the server reads the events of the day
+    served.commit(log.register(old), {0: len(log.records)})  # before the server reads the recent events
     new = a_registration("10.0.0.3:1", broker_name="new")
     served.rig.gateway.accept([Accepted(*[BrokerRegistered(over(S1, 1), new)] * 2)])
     async with served.serving():

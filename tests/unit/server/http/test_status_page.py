@@ -11,7 +11,7 @@ from tests.support.http_rig import JOB, Answer, HttpRig, a_served_fleet
 from tests.support.server_rig import TICK_MS
 
 
-async def test_a_server_is_not_ready_before_kafka_takes_its_records_and_says_why() -> None:
+async def test_a_server_is_not_ready_before_kafka_accepts_its_records_and_gives_the_reason() -> None:
     served = HttpRig()
     async with served.serving():
         before, text = await served.get("/readyz"), await served.get("/readyz", Accept="text/plain")
@@ -23,7 +23,7 @@ async def test_a_server_is_not_ready_before_kafka_takes_its_records_and_says_why
     assert after.json()["ready"]
 
 
-async def test_a_server_that_loses_kafka_stays_ready_and_says_since_when_it_is_blind() -> None:
+async def test_a_server_that_loses_kafka_stays_ready_and_reports_since_when() -> None:
     served, _ = a_served_fleet()
     served.rig.clock.advance(5_000)
     served.rig.publisher.fail("no broker answers")
@@ -36,7 +36,7 @@ async def test_a_server_that_loses_kafka_stays_ready_and_says_since_when_it_is_b
     assert kafka["run_book"] == "docs/operations.md#namesrvkafkadown"
 
 
-async def test_a_server_that_loses_one_partition_says_which() -> None:
+async def test_a_server_that_loses_one_partition_names_it() -> None:
     served = HttpRig(partitions=3)
     served.rig.talk()
     served.rig.publisher.fail("no leader", partition=1)
@@ -48,7 +48,7 @@ async def test_a_server_that_loses_one_partition_says_which() -> None:
     assert "none of their brokers expires" in kafka["reason"]
 
 
-async def test_a_server_that_stops_is_not_ready() -> None:
+async def test_a_stopping_server_is_not_ready() -> None:
     served, _ = a_served_fleet()
     served.rig.gateway.begin_stop()
     async with served.serving():
@@ -57,7 +57,7 @@ async def test_a_server_that_stops_is_not_ready() -> None:
     assert health.body.startswith(b"red\n[-] server failed: it is stopping")
 
 
-async def test_tables_that_stand_still_or_cannot_be_read_turn_health_yellow() -> None:
+async def test_tables_without_commits_or_that_cannot_be_read_make_health_yellow() -> None:
     served, _ = a_served_fleet()
     async with served.serving():
         green = (await served.get("/healthz")).json()
@@ -73,7 +73,7 @@ async def test_tables_that_stand_still_or_cannot_be_read_turn_health_yellow() ->
     assert "[+] job ok" in unreadable
 
 
-async def test_the_job_is_ok_since_the_commit_that_ended_an_outage() -> None:
+async def test_the_state_of_the_job_counts_from_the_commit_that_ended_an_outage() -> None:
     served, log = a_served_fleet()
     async with served.serving():
         before = _job(await served.get("/healthz"))
@@ -106,7 +106,7 @@ async def test_a_job_that_has_not_committed_since_the_start_of_this_server_is_de
     assert after["state"] == "green"
 
 
-async def test_a_server_is_not_ready_while_it_misses_the_tables_of_a_job_that_has_committed(
+async def test_a_server_is_not_ready_while_it_cannot_find_the_tables_of_a_job_that_committed(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     served, is_found = HttpRig(), False
@@ -131,7 +131,7 @@ def _job(answer: Answer) -> dict[str, object]:
     return next(part for part in answer.json()["parts"] if part["name"] == "job")
 
 
-async def test_dead_letters_and_held_brokers_turn_health_yellow() -> None:
+async def test_dead_letters_and_held_brokers_are_reported_as_degraded() -> None:
     served, log = a_served_fleet()
     log.pass_time(121_000)
     served.commit(log.output.changes[-20:], {0: len(log.records)}, JobFigures(1, 2, dead_letters=2))
@@ -142,7 +142,7 @@ async def test_dead_letters_and_held_brokers_turn_health_yellow() -> None:
 
 
 @pytest.mark.parametrize("is_active", [True, False])
-async def test_health_and_metrics_say_whether_the_native_lane_is_active(is_active: bool) -> None:
+async def test_health_and_metrics_show_whether_the_native_lane_is_active(is_active: bool) -> None:
     served = HttpRig(native_lane=LaneStatus(is_active, "active or not"))
     served.rig.talk()
     served.commit([], {0: 0}, JOB)
@@ -167,7 +167,7 @@ async def test_a_native_lane_that_cannot_be_used_makes_health_yellow() -> None:
     assert ready.status == 200
 
 
-async def test_health_is_green_again_when_the_last_refused_record_is_a_quarter_of_an_hour_old() -> None:
+async def test_the_job_is_ok_again_15_minutes_after_the_last_refused_record() -> None:
     served, log = a_served_fleet()
     async with served.serving():
 
@@ -190,7 +190,7 @@ async def test_health_is_green_again_when_the_last_refused_record_is_a_quarter_o
     assert found["rocketmq_namesrv_job_dead_letters_total", ()] == 2
 
 
-async def test_a_started_job_that_has_refused_nothing_yet_is_well() -> None:
+async def test_a_restarted_job_without_refusals_keeps_the_time_of_the_last_refusal() -> None:
     served, log = a_served_fleet()
     served.commit([], {0: len(log.records)}, JobFigures(1, 2, dead_letters=3))
     served.rig.clock.advance(1_000)

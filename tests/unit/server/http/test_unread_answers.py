@@ -1,4 +1,4 @@
-"""Answers that are written as a whole and that nobody takes: no send waits for their reader any more."""
+"""Answers that are written as a whole and not read: no send waits for the reader any more."""
 
 import asyncio
 import socket
@@ -23,7 +23,7 @@ _MORE_THAN_SOCKETS_TAKE = 16 << 20
 
 
 class PortWithLargeAnswers:
-    """An HTTP port, each of whose answers is one large piece."""
+    """An HTTP port with large answers, each written as a whole."""
 
     def __init__(self, slow_reader_ms: int = 200) -> None:
         self._state = ServerState()
@@ -43,7 +43,7 @@ class PortWithLargeAnswers:
 
     @property
     def connections(self) -> int:
-        """How many are open."""
+        """The number of open connections."""
         return len(self._state.connections)
 
     def was_given_up(self) -> bool:
@@ -64,7 +64,7 @@ async def _answer(scope: Scope, receive: Receive, send: Send) -> None:
 
 
 @pytest.mark.parametrize("more", [b"\r\n", b"Connection: close\r\n\r\n", b"\r\nno request\r\n\r\n"])
-async def test_who_leaves_a_finished_answer_unread_is_given_up(more: bytes) -> None:
+async def test_the_connection_of_a_peer_that_does_not_read_a_finished_answer_is_closed(more: bytes) -> None:
     port = PortWithLargeAnswers()
     async with port.serving() as addr:
         with socket.socket() as peer:
@@ -75,8 +75,8 @@ async def test_who_leaves_a_finished_answer_unread_is_given_up(more: bytes) -> N
             await eventually(lambda: not port.connections, "it is closed")
 
 
-async def test_who_has_read_the_answer_may_ask_again_however_late() -> None:
-    slow_reader_s = 2  # in which a busy machine brings the answer on its way, too
+async def test_a_peer_that_has_read_the_answer_may_send_another_request_late() -> None:
+    slow_reader_s = 2  # long enough to send the answer on a busy machine, too
     port = PortWithLargeAnswers(1_000 * slow_reader_s)
     async with port.serving() as addr:
         reader, writer = await asyncio.open_connection(*addr)

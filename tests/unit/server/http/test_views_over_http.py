@@ -1,4 +1,4 @@
-"""Address views at the HTTP port: routes in a view, and the addresses for which it has no mapping."""
+"""Address views at the HTTP port: routes in a view, and the addresses for which a view has no mapping."""
 
 from namesrv_stream.run_books import RunBook
 from namesrv_stream.server.view.client_views import UnmappedAddresses
@@ -21,7 +21,7 @@ async def _served(**document: object) -> HttpRig:
     return served
 
 
-async def test_a_route_in_a_view_is_that_of_its_clients() -> None:
+async def test_a_route_in_a_view_is_the_route_that_its_clients_receive() -> None:
     served = await _served(unmapped="omit")
     async with served.serving():
         inner, outer = await served.get("/routes/TopicTest"), await served.get("/routes/TopicTest?view=outside")

@@ -1,4 +1,4 @@
-"""``/why`` over a real socket, with real tables; and the command that asks it."""
+"""``/why`` over a real socket, with real tables; and its command."""
 
 import asyncio
 import json
@@ -35,7 +35,7 @@ def _served(tmp_path: Path, **http: object) -> HttpRig:
     return served
 
 
-async def test_a_gone_topic_is_explained_with_its_row(tmp_path: Path) -> None:
+async def test_a_removed_topic_is_explained_with_its_row(tmp_path: Path) -> None:
     served = _served(tmp_path)
     async with served.serving():
         found = (await served.get("/why/topics/Gone")).json()
@@ -49,7 +49,7 @@ async def test_a_gone_topic_is_explained_with_its_row(tmp_path: Path) -> None:
     assert 'rocketmq_namesrv_why_total{cause="broker_unregistered",subject="topic"} 1.0' in text
 
 
-async def test_unreadable_tables_leave_an_answer_from_memory(tmp_path: Path) -> None:
+async def test_the_answer_comes_from_memory_if_the_tables_cannot_be_read(tmp_path: Path) -> None:
     served = HttpRig(settings_in(tmp_path))
     served.rig.talk()
     served.commit(_changes(BROKER), {0: 1})
@@ -75,7 +75,7 @@ async def test_unreadable_tables_leave_an_answer_from_memory(tmp_path: Path) -> 
         ("/why/topics/T?at=nonsense", "query: at: 'nonsense' is not a point in time"),
     ],
 )
-async def test_unclear_questions_are_refused_by_name(tmp_path: Path, path: str, detail: str) -> None:
+async def test_an_invalid_parameter_is_refused_by_name(tmp_path: Path, path: str, detail: str) -> None:
     served = _served(tmp_path)
     async with served.serving():
         found = await served.get(path)
@@ -104,7 +104,7 @@ async def test_another_server_that_has_the_route_is_named(tmp_path: Path) -> Non
         assert other.url in found["findings"][0]["text"]
 
 
-async def test_the_console_explains_what_its_searches_do_not_find(tmp_path: Path) -> None:
+async def test_the_console_explains_why_a_search_finds_nothing(tmp_path: Path) -> None:
     served = _served(tmp_path)
     async with served.serving():
         topic = (await served.get("/console/parts/route?topic=Gone")).body.decode()
@@ -158,7 +158,7 @@ async def test_the_command_names_another_server_once(tmp_path: Path) -> None:
         (("T", "--client", "10.0.0.1", "--at", "-1h"), "--client: cannot be combined with --at"),
     ],
 )
-def test_contradictions_on_the_command_line_are_refused_by_name(arguments: tuple[str, ...], error: str) -> None:
+def test_invalid_options_on_the_command_line_are_refused_by_name(arguments: tuple[str, ...], error: str) -> None:
     refused = run_command("why", *arguments)
     assert refused.code == 2
     assert error in refused.err

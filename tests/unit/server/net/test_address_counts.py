@@ -1,11 +1,11 @@
-"""Connections are counted by who can be told apart."""
+"""Connections are counted per IPv4 address and per IPv6 network."""
 
 import pytest
 
 from namesrv_stream.server.net.connections import AddressCounts
 
 
-def test_what_left_is_not_counted() -> None:
+def test_closed_connections_are_not_counted() -> None:
     counts = AddressCounts()
     assert [counts.enter("10.0.0.1"), counts.enter("10.0.0.1"), counts.enter("10.0.0.2")] == [1, 2, 1]
     counts.leave("10.0.0.1")
@@ -22,7 +22,7 @@ def test_what_left_is_not_counted() -> None:
         ("", "", True),
     ],
 )
-def test_an_ipv6_peer_is_its_network(one: str, other: str, is_same: bool) -> None:
+def test_ipv6_peers_of_one_network_are_counted_together(one: str, other: str, is_same: bool) -> None:
     counts = AddressCounts()
     counts.enter(one)
     assert counts.enter(other) == (2 if is_same else 1)

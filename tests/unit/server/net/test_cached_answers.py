@@ -1,4 +1,4 @@
-"""Bodies put together of parts against those that are encoded at once, byte for byte."""
+"""Bodies that are joined from cached parts equal bodies that are encoded as a whole, byte for byte."""
 
 import gc
 import weakref
@@ -19,7 +19,7 @@ from namesrv_stream.server.net.cached_answers import CachedRouteAnswers
 from tests.support.examples import examples
 from tests.support.strategies_route import groups
 
-#: Names as no broker has them, too: what must be escaped, and differently in the two forms.
+#: Unusual names as well: characters that must be escaped, in another way in each of the two forms.
 TEXTS = st.text(st.characters(codec="utf-8"), max_size=6) | st.sampled_from(("a/b", '"', "\x7f", "\u2028", "Ä"))
 QUEUES = st.builds(QueueData, st.integers(0, 4), st.integers(0, 4), st.sampled_from((0, 2, 4, 6, 7)), st.integers(0, 2))
 TOPICS = st.sampled_from(("t1", "t2", "rmq_sys_SYNC_BROKER_MEMBER_b"))
@@ -32,7 +32,7 @@ OMITTING = parse_view("omitting", f'{{"unmapped": "omit", {MAPPINGS}}}', 2)
 
 @st.composite
 def plain_groups(draw: st.DrawFn) -> BrokerGroup:
-    """Groups without filter servers and static mappings, under a few names."""
+    """Generate groups with a few names, without filter servers and static topics."""
     group = replace(
         draw(groups()),
         broker_name=draw(st.sampled_from(("b1", "b2", "b/3"))),
@@ -56,7 +56,7 @@ def plain_groups(draw: st.DrawFn) -> BrokerGroup:
     st.sampled_from((None, None, "z1")),
     st.sampled_from((None, KEEPING, OMITTING)),
 )
-def test_a_body_of_parts_is_the_body_encoded_at_once_whatever_changes(
+def test_a_body_from_cached_parts_equals_a_newly_encoded_body_after_every_change(
     history: list[BrokerGroup],
     acting: bool,
     with_order: bool,
@@ -79,7 +79,7 @@ def test_a_body_of_parts_is_the_body_encoded_at_once_whatever_changes(
 
 
 @given(st.lists(groups(), max_size=4))
-def test_routes_with_filter_servers_or_static_mappings_are_encoded_in_general(found: list[BrokerGroup]) -> None:
+def test_routes_with_filter_servers_or_static_topics_equal_newly_encoded_bodies(found: list[BrokerGroup]) -> None:
     view = RouteView()
     answers = CachedRouteAnswers(view)
     for group in found:
@@ -90,8 +90,8 @@ def test_routes_with_filter_servers_or_static_mappings_are_encoded_in_general(fo
         assert answers.route_body(RouteRequest(topic)) == expected
 
 
-def test_a_group_that_is_again_what_it_was_is_told_as_it_was() -> None:
-    # As where an event is taken back: one topic's brokers were looked at before and after, another's in between.
+def test_a_group_that_changes_back_has_its_former_body() -> None:
+    # As if an event is undone: one topic is queried before and after the change, another one in between.
     view = RouteView()
     answers = CachedRouteAnswers(view, support_acting_master=True)
     both = BrokerGroup("b1", broker_addrs={0: "a"}, topics={"t1": QueueData(1, 1, 6), "t2": QueueData(1, 1, 6)})
@@ -109,9 +109,9 @@ def test_a_group_that_is_again_what_it_was_is_told_as_it_was() -> None:
     assert body("t1") == before
 
 
-def test_no_group_is_kept_that_the_table_has_no_more() -> None:
+def test_groups_that_are_no_longer_in_the_table_are_not_kept() -> None:
     class Topics(dict[str, QueueData]):
-        """Can be referred to weakly."""
+        """A dict that supports weak references."""
 
     view = RouteView()
     answers = CachedRouteAnswers(view, support_acting_master=True)
@@ -120,7 +120,7 @@ def test_no_group_is_kept_that_the_table_has_no_more() -> None:
         topics = Topics({f"t{number}": QueueData(1, 1, 6), "t": QueueData(1, 1, 6)})
         seen.append(weakref.ref(topics))
         view.table.replace_group(BrokerGroup("b1", broker_addrs={0: "a"}, topics=topics))
-        topics = Topics({f"t{number}": QueueData(1, 1, 6)})  # so that each has brokers of its own
+        topics = Topics({f"t{number}": QueueData(1, 1, 6)})  # so that every topic has its own brokers
         view.table.replace_group(BrokerGroup(f"c{number}", broker_addrs={0: "a"}, topics=topics))
         assert answers.route_body(RouteRequest(f"t{number}"))
     del topics
@@ -129,7 +129,7 @@ def test_no_group_is_kept_that_the_table_has_no_more() -> None:
     assert sum(ref() is not None for ref in seen) == 1
 
 
-def test_what_is_kept_is_bounded_by_the_brokers_there_are() -> None:
+def test_cached_parts_are_bounded_by_the_number_of_brokers() -> None:
     view = RouteView()
     answers = CachedRouteAnswers(view, support_acting_master=True)
     for number in range(3_000):
@@ -140,7 +140,7 @@ def test_what_is_kept_is_bounded_by_the_brokers_there_are() -> None:
     assert len(vars(answers)["_parts"][True]) <= 102
 
 
-def test_shapes_of_one_broker_are_bounded() -> None:
+def test_cached_queues_of_one_broker_are_bounded() -> None:
     view = RouteView()
     answers = CachedRouteAnswers(view, support_acting_master=True)
     topics = {f"t{n}": QueueData(n, n, 6) for n in range(2_500)}
@@ -150,4 +150,4 @@ def test_shapes_of_one_broker_are_bounded() -> None:
         assert body is not None
         assert b'"readQueueNums":%d,' % number in body
     parts = vars(answers)["_parts"][True]["b"]
-    assert len(parts._queues) <= vars(cached_answers)["_MAX_SHAPES"]  # noqa: SLF001 (what is kept has no other name)
+    assert len(parts._queues) <= vars(cached_answers)["_MAX_SHAPES"]  # noqa: SLF001 (no public name for the cache)

@@ -1,4 +1,4 @@
-"""Large requests take turns, in answering and in reading; other peers do not wait for all of them."""
+"""Large requests are read and answered one after another, and other peers are answered in between."""
 
 import asyncio
 from collections.abc import AsyncIterator, Iterable
@@ -22,7 +22,7 @@ HUGE_SHAPE = Shape(topics=6_000, brokers=1, width=1)
 HUGE = next(iter(frames.registrations(HUGE_SHAPE)))[0]
 SHAPE = Shape(topics=300, brokers=3, width=3)
 REGISTRATIONS = [frame for frame, _ in frames.registrations(SHAPE)]
-QUESTION = encode_frame(replace(a_route_request(), opaque=77, ext_fields={"topic": SHAPE.topic_names[0]}))
+QUERY = encode_frame(replace(a_route_request(), opaque=77, ext_fields={"topic": SHAPE.topic_names[0]}))
 BODY = a_body({f"topic-{number}": a_topic() for number in range(1_000)})
 CHUNK = 20_000
 PATIENCE_S = 60.0
@@ -49,7 +49,7 @@ def opaques(answers: Iterable[RemotingCommand]) -> list[int]:
 
 
 async def answered(peer: MemoryTransport) -> None:
-    """Wait for what another process does."""
+    """Wait for the answer to a request that another process decodes."""
     async with asyncio.timeout(PATIENCE_S):
         while not peer.received:  # noqa: ASYNC110 (a transport in memory has no event)
             await asyncio.sleep(0.001)
@@ -58,7 +58,7 @@ async def answered(peer: MemoryTransport) -> None:
 # ---- answering ----
 
 
-async def test_one_large_request_is_answered_in_a_turn(rig: Rig) -> None:
+async def test_one_large_request_is_answered_per_iteration_of_the_event_loop(rig: Rig) -> None:
     brokers = [rig.connect() for _ in REGISTRATIONS]
     for broker, registration in zip(brokers, REGISTRATIONS, strict=True):
         receive(broker, registration)
@@ -70,20 +70,20 @@ async def test_one_large_request_is_answered_in_a_turn(rig: Rig) -> None:
     assert [len(broker.answers()) for broker in brokers] == [1, 1, 1]
 
 
-async def test_another_peer_is_answered_before_the_large_requests_that_wait(rig: Rig) -> None:
+async def test_another_peer_is_answered_before_waiting_large_requests(rig: Rig) -> None:
     for registration in REGISTRATIONS:
         receive(rig.connect(), registration)
     await turn()
     client = rig.connect()
-    receive(client, QUESTION)
+    receive(client, QUERY)
     assert known_brokers(rig) == 1
     assert opaques(client.answers()) == [77]
 
 
-async def test_a_peer_is_answered_in_its_order_and_read_again_afterwards(rig: Rig) -> None:
+async def test_requests_of_a_peer_are_answered_in_order_and_the_peer_is_read_again(rig: Rig) -> None:
     receive(rig.connect(), REGISTRATIONS[0])
     peer = rig.connect()
-    receive(peer, REGISTRATIONS[1], QUESTION, REGISTRATIONS[2], QUESTION)
+    receive(peer, REGISTRATIONS[1], QUERY, REGISTRATIONS[2], QUERY)
     assert (peer.received, peer.is_reading_paused) == (b"", True)
     for _ in range(3):
         await turn()
@@ -91,7 +91,7 @@ async def test_a_peer_is_answered_in_its_order_and_read_again_afterwards(rig: Ri
     assert not peer.is_reading_paused
 
 
-async def test_a_large_request_of_a_peer_that_went_is_dropped(rig: Rig) -> None:
+async def test_a_large_request_of_a_disconnected_peer_is_dropped(rig: Rig) -> None:
     receive(rig.connect(), REGISTRATIONS[0])
     peer = rig.connect()
     receive(peer, REGISTRATIONS[1])
@@ -101,7 +101,7 @@ async def test_a_large_request_of_a_peer_that_went_is_dropped(rig: Rig) -> None:
     assert known_brokers(rig) == 1
 
 
-async def test_a_connection_that_leaves_does_so_behind_the_large_request_that_was_under_way(rig: Rig) -> None:
+async def test_a_leaving_connection_is_closed_after_the_answer_to_its_large_request(rig: Rig) -> None:
     peer = rig.connect()
     receive(peer, REGISTRATIONS[0])
     for connection in rig.connections:
@@ -111,19 +111,19 @@ async def test_a_connection_that_leaves_does_so_behind_the_large_request_that_wa
     assert (len(peer.answers()), peer.is_closing()) == (1, True)
 
 
-async def test_a_peer_whose_large_request_waits_is_not_blamed_for_what_is_not_read(rig: Rig) -> None:
+async def test_a_peer_whose_large_request_waits_is_not_closed_by_the_frame_timeout(rig: Rig) -> None:
     peer = rig.connect()
-    receive(peer, REGISTRATIONS[0], QUESTION[:20])
+    receive(peer, REGISTRATIONS[0], QUERY[:20])
     for _ in range(10):
         rig.beat()
         rig.connections.beat(rig.gateway.observed_ms)
     await turn()
     rig.connections.beat(rig.gateway.observed_ms)
-    receive(peer, QUESTION[20:])
+    receive(peer, QUERY[20:])
     assert len(peer.answers()) == 2
 
 
-async def test_a_peer_that_breaks_the_protocol_behind_a_large_request_is_answered_it_first(rig: Rig) -> None:
+async def test_a_large_request_is_answered_before_its_connection_is_closed_for_invalid_bytes(rig: Rig) -> None:
     peer = rig.connect()
     receive(peer, REGISTRATIONS[1], b"\x00\x00\x00\x01abcd")
     assert not peer.is_closing()
@@ -131,13 +131,13 @@ async def test_a_peer_that_breaks_the_protocol_behind_a_large_request_is_answere
     assert (len(peer.answers()), peer.is_closing()) == (1, True)
 
 
-async def test_a_large_request_that_cannot_be_read_closes_its_connection(rig: Rig) -> None:
+async def test_a_large_request_that_cannot_be_decoded_closes_its_connection(rig: Rig) -> None:
     peer = rig.connect()
     receive(peer, (20_000).to_bytes(4, "big") + b"\x07" + bytes(19_999))
     assert (peer.received, peer.is_closing()) == (b"", True)
 
 
-async def test_an_unchanged_registration_is_a_heartbeat_and_counted(rig: Rig) -> None:
+async def test_an_unchanged_large_registration_is_a_heartbeat_and_counted(rig: Rig) -> None:
     before = rig.request_metrics.count(ResponseCode.SUCCESS)
     peer = rig.connect()
     again = frames.registrations(SHAPE, stamps=range(1, 6))
@@ -155,17 +155,17 @@ async def test_an_unchanged_registration_is_a_heartbeat_and_counted(rig: Rig) ->
 # ---- decoding in another process ----
 
 
-async def test_a_huge_registration_is_decoded_elsewhere_and_others_are_answered_meanwhile(rig: Rig) -> None:
+async def test_other_peers_are_answered_while_another_process_decodes_a_huge_registration(rig: Rig) -> None:
     peer, client = rig.connect(), rig.connect()
     receive(peer, HUGE)
-    receive(client, QUESTION)
+    receive(client, QUERY)
     assert (opaques(client.answers()), known_brokers(rig)) == ([77], 0)
     await answered(peer)
     assert peer.answers()[0].code == ResponseCode.SUCCESS
     assert set(rig.view.table.topics()) == set(HUGE_SHAPE.topic_names)
 
 
-async def test_a_huge_body_that_cannot_be_read_is_refused_and_hinders_no_other(
+async def test_a_huge_body_that_cannot_be_decoded_is_refused_and_others_are_answered(
     rig: Rig, caplog: pytest.LogCaptureFixture
 ) -> None:
     peer, other = rig.connect(), rig.connect()
@@ -178,7 +178,9 @@ async def test_a_huge_body_that_cannot_be_read_is_refused_and_hinders_no_other(
     assert "decoder failed" not in caplog.text
 
 
-async def test_a_server_that_can_start_no_process_decodes_itself(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_server_that_cannot_start_a_process_decodes_huge_bodies_itself(
+    rig: Rig, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def fail(*_: object) -> None:
         raise BlockingIOError("no more processes")
 
@@ -190,7 +192,7 @@ async def test_a_server_that_can_start_no_process_decodes_itself(rig: Rig, monke
     assert not peer.is_reading_paused
 
 
-async def test_a_body_decoded_elsewhere_shares_names_and_queues_with_those_decoded_here(rig: Rig) -> None:
+async def test_a_body_from_another_process_changes_only_topics_that_differ(rig: Rig) -> None:
     changed: list[set[str]] = []
     peer = rig.connect()
     receive(peer, HUGE)
@@ -203,7 +205,7 @@ async def test_a_body_decoded_elsewhere_shares_names_and_queues_with_those_decod
     assert changed[0] == set(one_more.topic_names) - set(HUGE_SHAPE.topic_names)
 
 
-async def test_a_peer_that_goes_while_its_registration_is_decoded_leaves_no_trace(rig: Rig) -> None:
+async def test_a_peer_that_disconnects_while_its_registration_is_decoded_is_forgotten(rig: Rig) -> None:
     peer, other = rig.connect(), rig.connect()
     receive(peer, HUGE)
     peer.close()
@@ -217,7 +219,7 @@ async def test_a_peer_that_goes_while_its_registration_is_decoded_leaves_no_trac
 
 
 @pytest.mark.parametrize("size", [16_380, 17_000])
-async def test_a_peer_that_was_held_and_asks_nothing_large_delays_no_tick(size: int) -> None:
+async def test_a_peer_that_was_paused_and_sends_no_large_request_delays_no_tick(size: int) -> None:
     rig = Rig(large_requests=LargeRequests(turn_bytes=1_000))
     rig.talk()
     peer = rig.connect()
@@ -240,14 +242,14 @@ async def test_a_peer_that_was_held_and_asks_nothing_large_delays_no_tick(size: 
 
 
 class Peer:
-    """Who notes whether he is held."""
+    """A peer that records whether its reading is paused."""
 
     def __init__(self) -> None:
         self.is_held = False
         self.held = 0
 
     def hold_reading(self, *, is_held: bool) -> None:
-        assert is_held is not self.is_held, "told twice"
+        assert is_held is not self.is_held, "called twice with the same value"
         self.is_held = is_held
         self.held += is_held
 
@@ -256,7 +258,7 @@ def a_reader_queue() -> LargeRequests:
     return LargeRequests(turn_bytes=100, min_resumed=2)
 
 
-async def test_all_who_have_sent_a_part_wait_once_a_turn_has_its_share_and_go_on_in_their_order() -> None:
+async def test_peers_in_large_frames_are_paused_after_the_share_of_an_iteration_and_resume_in_order() -> None:
     requests = a_reader_queue()
     peers = [Peer() for _ in range(6)]
     for peer in peers[:5]:
@@ -271,7 +273,7 @@ async def test_all_who_have_sent_a_part_wait_once_a_turn_has_its_share_and_go_on
     assert not any(peer.is_held for peer in peers)
 
 
-async def test_a_new_turn_has_a_new_share() -> None:
+async def test_every_iteration_of_the_event_loop_has_a_new_share() -> None:
     requests, peer = a_reader_queue(), Peer()
     for _ in range(10):
         requests.read(peer, 90, is_partial=True)
@@ -279,7 +281,7 @@ async def test_a_new_turn_has_a_new_share() -> None:
     assert peer.held == 0
 
 
-async def test_who_is_done_or_gone_is_not_held() -> None:
+async def test_peers_that_have_sent_all_or_are_forgotten_are_not_paused() -> None:
     requests = a_reader_queue()
     done, gone, other = Peer(), Peer(), Peer()
     requests.read(done, 20, is_partial=True)
@@ -290,28 +292,28 @@ async def test_who_is_done_or_gone_is_not_held() -> None:
     assert [done.is_held, gone.is_held, other.is_held] == [False, False, True]
     requests.forget(other)
     await turn()
-    assert other.is_held, "a connection that has gone is not told"
+    assert other.is_held, "a forgotten connection is not resumed"
 
 
-async def test_however_many_send_without_end_a_turn_reads_its_share() -> None:
+async def test_an_iteration_reads_its_share_however_many_peers_send() -> None:
     requests = a_reader_queue()
     left = {Peer(): 1_000 for _ in range(100)}
     reads = []
     while any(left.values()):
         read = 0
         for peer in [peer for peer, size in left.items() if size]:
-            if not peer.is_held:  # a read that comes while the others' are handled, as a loop's poll gives them
+            if not peer.is_held:  # the event loop handles all reads of one poll before the next iteration
                 left[peer] -= 20
                 read += 20
                 requests.read(peer, 20, is_partial=left[peer] > 0)
         reads.append(read)
         await turn()
-    # The first of each cannot be held back.
+    # The first read of every peer cannot be prevented.
     assert max(reads[1:]) <= 120 < reads[0] == 2_000
-    assert len(reads) < 2_500, "and hardly less than its share"
+    assert len(reads) < 2_500, "not much less than the share"
 
 
-async def test_those_who_send_little_keep_nobody_from_being_read() -> None:
+async def test_many_peers_that_send_little_do_not_keep_another_from_being_read() -> None:
     requests = a_reader_queue()
     little, busy = [Peer() for _ in range(500)], Peer()
     reads = 0
@@ -326,7 +328,7 @@ async def test_those_who_send_little_keep_nobody_from_being_read() -> None:
     assert reads > 15
 
 
-async def test_one_that_fails_strands_nobody() -> None:
+async def test_a_peer_that_fails_does_not_keep_others_paused() -> None:
     class Failing(Peer):
         def hold_reading(self, *, is_held: bool) -> None:
             super().hold_reading(is_held=is_held)
@@ -343,7 +345,7 @@ async def test_one_that_fails_strands_nobody() -> None:
     assert not any(peer.is_held for peer in peers)
 
 
-async def test_while_too_much_waits_nothing_large_is_read_and_its_peer_has_all_the_time() -> None:
+async def test_large_requests_are_not_read_and_do_not_time_out_while_too_many_bytes_wait() -> None:
     rig = Rig(
         queue_records=1_000,
         limits=RemotingSettings(frame_timeout_ms=1_000, idle_timeout_ms=2_000),
@@ -354,12 +356,12 @@ async def test_while_too_much_waits_nothing_large_is_read_and_its_peer_has_all_t
     peer = rig.connect()
     receive(peer, REGISTRATIONS[1][:20_000])
     client = rig.connect()
-    receive(client, QUESTION)
+    receive(client, QUERY)
     assert (peer.is_reading_paused, client.is_reading_paused) == (True, False)
 
     for _ in range(10):
         rig.beat()
-        receive(client, QUESTION)
+        receive(client, QUERY)
         rig.connections.beat(rig.gateway.observed_ms)
     assert not peer.is_closing()
 
@@ -371,7 +373,7 @@ async def test_while_too_much_waits_nothing_large_is_read_and_its_peer_has_all_t
     assert len(peer.answers()) == 1
 
 
-async def test_brokers_that_register_at_once_are_read_in_turn_and_all_answered() -> None:
+async def test_brokers_that_register_at_once_are_read_alternately_and_all_answered() -> None:
     rig = Rig(large_requests=LargeRequests(turn_bytes=3 * CHUNK, min_resumed=1))
     rig.talk()
     registrations = [
@@ -395,14 +397,14 @@ async def test_brokers_that_register_at_once_are_read_in_turn_and_all_answered()
     for _ in range(20):
         await turn()
     assert all(len(peer.answers()) == 1 for peer in senders)
-    # That it is amid a large frame is known of a peer once it has begun one.
+    # A peer counts only after the first part of its large frame.
     assert max(rounds[1:]) <= 4 * CHUNK < rounds[0] == 10 * CHUNK
 
 
-async def test_a_large_request_may_come_in_parts_and_what_follows_is_answered(rig: Rig) -> None:
+async def test_requests_after_a_large_request_in_parts_are_answered(rig: Rig) -> None:
     for size in (10_000, 70_000):
         peer = rig.connect()
-        data = REGISTRATIONS[0] + QUESTION + REGISTRATIONS[0] + QUESTION
+        data = REGISTRATIONS[0] + QUERY + REGISTRATIONS[0] + QUERY
         for begin in range(0, len(data), size):
             receive(peer, data[begin : begin + size])
             while peer.is_reading_paused:
@@ -411,7 +413,7 @@ async def test_a_large_request_may_come_in_parts_and_what_follows_is_answered(ri
         assert {answer.code for answer in peer.answers()} <= {ResponseCode.SUCCESS, ResponseCode.TOPIC_NOT_EXIST}
 
 
-async def test_a_connection_that_ends_amid_a_large_request_is_forgotten(rig: Rig) -> None:
+async def test_a_connection_that_ends_inside_a_large_request_is_forgotten(rig: Rig) -> None:
     peer = rig.connect()
     receive(peer, HUGE[:100_000])
     assert rig.connections.partial_frames.size >= 100_000
@@ -419,7 +421,7 @@ async def test_a_connection_that_ends_amid_a_large_request_is_forgotten(rig: Rig
     assert (len(rig.connections), rig.connections.partial_frames.size) == (0, 0)
 
 
-async def test_what_comes_of_a_large_request_while_the_connection_ends_is_dropped(rig: Rig) -> None:
+async def test_the_rest_of_a_large_request_on_a_closing_connection_is_dropped(rig: Rig) -> None:
     peer = rig.connect("127.0.0.1")
     fields = {"namespace": "n", "key": "k", "value": "v"}
     receive(peer, encode_frame(RemotingCommand(RequestCode.PUT_KV_CONFIG, ext_fields=fields)))

@@ -1,4 +1,4 @@
-"""What is held of things that are not complete: the sum is exact, and the oldest go first."""
+"""Bytes of incomplete frames: their sum is exact, and the oldest are dropped first."""
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 from namesrv_stream.server.net.connections import PartialFrames
 
 
-def test_the_oldest_go_where_there_is_too_much() -> None:
+def test_the_oldest_frame_is_dropped_if_the_sum_exceeds_the_limit() -> None:
     held: PartialFrames[str] = PartialFrames(100)
     assert held.hold("a", 40, 1, is_new=True) == []
     assert held.hold("b", 40, 2, is_new=True) == []
@@ -14,7 +14,7 @@ def test_the_oldest_go_where_there_is_too_much() -> None:
     assert held.size == 70
 
 
-def test_growing_does_not_make_younger_and_a_new_thing_does() -> None:
+def test_a_growing_frame_keeps_its_age_and_a_new_one_starts_again() -> None:
     held: PartialFrames[str] = PartialFrames(100)
     held.hold("a", 10, 1, is_new=True)
     held.hold("b", 10, 2, is_new=True)
@@ -25,14 +25,14 @@ def test_growing_does_not_make_younger_and_a_new_thing_does() -> None:
     assert held.size == 15
 
 
-def test_one_that_is_too_large_alone_goes_itself() -> None:
+def test_a_frame_larger_than_the_limit_is_dropped_itself() -> None:
     held: PartialFrames[str] = PartialFrames(100)
     assert held.hold("a", 101, 1, is_new=True) == ["a"]
     assert held.size == 0
 
 
 @given(st.lists(st.tuples(st.integers(0, 5), st.integers(0, 60), st.booleans(), st.integers(0, 1))))
-def test_the_sum_is_that_of_the_holders_and_within_the_limit(steps: list[tuple[int, int, bool, int]]) -> None:
+def test_the_sum_is_exact_and_within_the_limit(steps: list[tuple[int, int, bool, int]]) -> None:
     held: PartialFrames[int] = PartialFrames(100)
     expected: dict[int, int] = {}
     for now_ms, (holder, size, is_new, is_end) in enumerate(steps):
@@ -49,7 +49,7 @@ def test_the_sum_is_that_of_the_holders_and_within_the_limit(steps: list[tuple[i
         assert sorted(order) == sorted(holder for holder, size in expected.items() if size)
 
 
-def test_the_time_in_which_a_holder_was_not_read_is_not_counted_and_no_other_time_is_left_out() -> None:
+def test_only_the_time_in_which_a_connection_was_not_read_is_subtracted_from_its_age() -> None:
     held: PartialFrames[str] = PartialFrames(100)
     held.hold("a", 1, 1_000, is_new=True)
     held.postpone("a", 500)

@@ -11,7 +11,7 @@ from namesrv_stream.remoting.command import RequestCode, ResponseCode
 from namesrv_stream.server.net.request_metrics import RequestMetrics
 
 
-def test_a_value_at_a_bound_is_within_it() -> None:
+def test_a_latency_at_the_bound_of_a_bucket_counts_in_that_bucket() -> None:
     metrics = RequestMetrics()
     for took_ns in (LATENCY_BOUNDS_NS[0], LATENCY_BOUNDS_NS[0], LATENCY_BOUNDS_NS[0] + 1, LATENCY_BOUNDS_NS[-1] + 1):
         metrics.answered(RequestCode.GET_ROUTEINFO_BY_TOPIC, ResponseCode.SUCCESS, took_ns)
@@ -22,7 +22,7 @@ def test_a_value_at_a_bound_is_within_it() -> None:
     assert buckets == ["2.0", "3.0", *["3.0"] * (len(LATENCY_BOUNDS_NS) - 2), "4.0"]
 
 
-def test_whatever_peers_send_makes_a_bounded_number_of_series() -> None:
+def test_unknown_request_codes_share_one_series() -> None:
     metrics = RequestMetrics()
     for code in range(2_000, 3_000):
         metrics.answered(code, ResponseCode.REQUEST_CODE_NOT_SUPPORTED, 1)
@@ -56,7 +56,7 @@ def test_the_documentation_lists_the_values_of_request_type_and_result() -> None
 
 
 @pytest.mark.parametrize("name", sorted(METRICS))
-def test_a_metric_with_other_labels_than_described_is_refused(name: str) -> None:
+def test_a_metric_with_undescribed_labels_is_refused(name: str) -> None:
     labels = (*METRICS[name].labels, "one more")
     with pytest.raises(ValueError, match="has the labels"):
         Samples().add(name, 1, *labels)
@@ -64,6 +64,6 @@ def test_a_metric_with_other_labels_than_described_is_refused(name: str) -> None
         Counters().count(name, *labels)
 
 
-def test_a_name_that_is_not_in_the_catalogue_is_refused_when_it_is_counted() -> None:
+def test_a_counter_with_an_undescribed_name_is_refused() -> None:
     with pytest.raises(KeyError, match="rocketmq_namesrv_misspelt_total"):
         Counters().count("rocketmq_namesrv_misspelt_total")

@@ -1,4 +1,4 @@
-"""Responses from the cache against those that the processors give, byte for byte and event for event."""
+"""Cached responses and their events equal those of the processors, byte for byte."""
 
 from collections.abc import Iterable
 from dataclasses import replace
@@ -35,7 +35,7 @@ DATA_VERSION = replace(HEARTBEAT, code=RequestCode.QUERY_DATA_VERSION, body=VERS
 
 
 class CachedServer:
-    """A name server and a cache before it; the broker is registered over connection 1."""
+    """A name server with a cache; its broker is registered over connection 1."""
 
     def __init__(self, options: Options | None = None, max_bytes: int = 1 << 20, topics: Iterable[str] = ()) -> None:
         self.exchange = Exchange(options)
@@ -54,7 +54,7 @@ class CachedServer:
         self.responses.keep(*answered, connection)
 
     def has(self, frame: bytes, connection: int = 1) -> bool:
-        """Whether a response is cached; then it is the one that the processors give."""
+        """Return whether a response is cached; if so, assert that it is the one of the processors."""
         found = self.responses.find(frame, connection)
         if found is None:
             return False
@@ -95,14 +95,14 @@ def with_opaque(frame: bytes, written: bytes) -> bytes:
 
 @cache
 def captured() -> tuple[bytes, ...]:
-    """Real requests of the three codes."""
+    """Return the captured requests with one of the three codes."""
     frames = [c.frame for c in captured_frames() if c.from_peer]
     requests = [(frame, decode_frame(frame)) for frame in frames]
     return tuple(f for f, r in requests if r.code in CODES and not r.is_oneway and r.serialize_type == 0)
 
 
 def captured_server() -> CachedServer:
-    """Every captured query has a route, and every captured heartbeat comes from a registered broker."""
+    """Return a server with a route for every captured query, and the broker of every captured heartbeat."""
     fields = [decode_frame(frame).ext_fields or {} for frame in captured()]
     server = CachedServer(topics=[f["topic"] for f in fields if f.get("topic")])
     registration = a_registration_request(body=a_body(TOPICS))
@@ -123,7 +123,7 @@ def filled() -> CachedServer:
 # ---- equal to the processors ----
 
 
-def test_every_captured_request_that_is_sent_again_is_answered_from_the_cache() -> None:
+def test_every_repeated_captured_request_is_answered_from_the_cache() -> None:
     server = captured_server()
     assert len(captured()) > 400
     for frame in captured():
@@ -136,19 +136,19 @@ def test_every_captured_request_that_is_sent_again_is_answered_from_the_cache() 
 def test_any_opaque_is_answered_from_the_cache(request: RemotingCommand, one: int, two: int) -> None:
     server = CachedServer()
     server.keep(with_opaque(frame_of(request), b"%d" % one))
-    # 2147483647 has no neighbour of as many digits that could show that the number is the opaque.
+    # 2147483647 + 1 is no opaque, so the cache cannot find out where the opaque is.
     is_shown = one != 2**31 - 1
     assert server.has(with_opaque(frame_of(request), b"%d" % two)) == is_shown
 
 
 @settings(max_examples=examples(500))
 @given(mutations(st.sampled_from([*captured(), *map(frame_of, (ROUTE, HEARTBEAT, DATA_VERSION))])))
-def test_a_mutated_frame_is_never_answered_otherwise_than_by_the_processors(frame: bytes) -> None:
+def test_a_mutated_frame_that_the_cache_answers_has_the_response_of_the_processors(frame: bytes) -> None:
     filled().has(frame)
 
 
 @pytest.mark.parametrize("written", [b"2147483648", b"-1", b"07", b"7.0", b"1e2", b"", b'"7"'])
-def test_what_is_no_plain_opaque_is_left_to_the_processors(written: bytes) -> None:
+def test_an_unusual_opaque_is_not_answered_from_the_cache(written: bytes) -> None:
     for request in (ROUTE, HEARTBEAT):
         assert filled().responses.find(with_opaque(frame_of(request), written), 1) is None
 
@@ -167,7 +167,7 @@ TRICKY = {
 
 @pytest.mark.parametrize("request_", [ROUTE, HEARTBEAT], ids=["route", "heartbeat"])
 @pytest.mark.parametrize("case", TRICKY)
-def test_a_number_that_is_not_plainly_the_opaque_is_not_kept(case: str, request_: RemotingCommand) -> None:
+def test_a_response_is_not_cached_if_the_place_of_the_opaque_is_ambiguous(case: str, request_: RemotingCommand) -> None:
     fields = b"".join(b',"%b":"%b"' % (k.encode(), v.encode()) for k, v in (request_.ext_fields or {}).items())
     header = TRICKY[case].replace(b"CODE", b"%d" % request_.code).replace(b"FIELDS", fields)
     server = CachedServer()
@@ -176,7 +176,7 @@ def test_a_number_that_is_not_plainly_the_opaque_is_not_kept(case: str, request_
     assert not server.has(with_header(header))
 
 
-def test_the_length_of_the_header_is_a_part_of_the_request() -> None:
+def test_a_frame_with_another_header_length_is_not_answered_from_the_cache() -> None:
     frame = frame_of(DATA_VERSION)
     length = int.from_bytes(frame[:4], "big")
     for header_bytes in range(len(frame)):
@@ -198,7 +198,7 @@ def test_the_length_of_the_header_is_a_part_of_the_request() -> None:
     ],
     ids=["oneway", "binary", "binary route", "refused", "another code", "unreadable body", "long", "no route"],
 )
-def test_other_requests_are_not_kept(request_: RemotingCommand) -> None:
+def test_other_requests_are_not_cached(request_: RemotingCommand) -> None:
     server = CachedServer()
     server.keep(frame_of(request_))
     assert not server.has(frame_of(request_))
@@ -209,7 +209,7 @@ def test_other_requests_are_not_kept(request_: RemotingCommand) -> None:
 
 @settings(max_examples=examples(200))
 @given(st.lists(st.sampled_from(["register", "change", "leave", "close", "lost connection", "reload"]), max_size=10))
-def test_whatever_becomes_of_broker_and_topic_no_wrong_response_is_left(steps: list[str]) -> None:
+def test_no_stale_response_is_cached_after_any_change_of_broker_and_topics(steps: list[str]) -> None:
     server = CachedServer()
     view = server.exchange.view
     for counter, step in enumerate(["none", *steps], 2):
@@ -231,7 +231,7 @@ def test_whatever_becomes_of_broker_and_topic_no_wrong_response_is_left(steps: l
             server.has(frame_of(request))
 
 
-def test_a_changed_topic_leaves_the_responses_about_others() -> None:
+def test_a_changed_topic_keeps_the_cached_responses_of_others() -> None:
     server = CachedServer()
     other = frame_of(a_route_request("Other"))
     for frame in (frame_of(ROUTE), other):
@@ -240,7 +240,7 @@ def test_a_changed_topic_leaves_the_responses_about_others() -> None:
     assert (server.has(frame_of(ROUTE)), server.has(other)) == (False, True)
 
 
-def test_an_order_of_queues_that_changes_is_told_at_once() -> None:
+def test_a_changed_order_configuration_removes_the_cached_response() -> None:
     server = CachedServer(Options(order_message_enable=True))
     server.keep(frame_of(ROUTE))
     order = {"namespace": ORDER_TOPIC_CONFIG, "key": "TopicTest", "value": "broker-a:4"}
@@ -248,7 +248,7 @@ def test_an_order_of_queues_that_changes_is_told_at_once() -> None:
     assert not server.has(frame_of(ROUTE))
 
 
-def test_a_heartbeat_is_known_of_the_connection_that_brought_it_and_a_route_of_all() -> None:
+def test_a_heartbeat_is_cached_for_its_connection_and_a_route_for_all() -> None:
     server = CachedServer()
     for request in (ROUTE, HEARTBEAT):
         server.keep(frame_of(request))
@@ -259,7 +259,7 @@ def test_a_heartbeat_is_known_of_the_connection_that_brought_it_and_a_route_of_a
 # ---- bounds ----
 
 
-def test_who_asks_in_many_ways_takes_the_place_of_what_nobody_uses() -> None:
+def test_many_variants_of_a_request_replace_only_unused_responses() -> None:
     server = CachedServer(max_bytes=20_000)
     server.keep(frame_of(ROUTE))
     abandoned = frame_of(a_route_request("Other"))
@@ -268,5 +268,5 @@ def test_who_asks_in_many_ways_takes_the_place_of_what_nobody_uses() -> None:
         signed = replace(ROUTE, ext_fields={"topic": "TopicTest", "Signature": f"{number}"})
         server.keep(frame_of(signed))
         assert server.has(frame_of(signed))
-        assert server.has(frame_of(ROUTE)), "it is used"
+        assert server.has(frame_of(ROUTE)), "a used response stays"
     assert not server.has(abandoned)

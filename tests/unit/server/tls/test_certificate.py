@@ -1,4 +1,4 @@
-"""Whatever is wrong with the files of a certificate is told by file and setting, and never shows what is in them."""
+"""An error in the files of a certificate names file and setting, and never shows their content."""
 
 import ssl
 from datetime import UTC, datetime
@@ -30,7 +30,7 @@ def refusal(**tls: object) -> ConfigError:
     return refused.value
 
 
-def test_a_good_pair_is_read(authority: Authority) -> None:
+def test_a_valid_certificate_and_key_are_read(authority: Authority) -> None:
     cert, key = authority.issue()
     certificate = read_certificate(TlsSettings(cert_file=str(cert), key_file=str(key)))
     assert certificate.context.minimum_version is ssl.TLSVersion.TLSv1_2
@@ -57,7 +57,7 @@ def test_a_missing_key_is_named(authority: Authority, tmp_path: Path) -> None:
     assert (error.source, error.key) == (str(tmp_path / "absent"), "tls.key_file")
 
 
-def test_a_certificate_that_is_none_is_named(authority: Authority, tmp_path: Path) -> None:
+def test_an_invalid_certificate_is_named(authority: Authority, tmp_path: Path) -> None:
     none = tmp_path / "none.pem"
     none.write_text(f"-----BEGIN CERTIFICATE-----\n{PASSWORD}\n-----END CERTIFICATE-----\n")
     error = refusal(cert_file=none, key_file=authority.issue().key)
@@ -73,7 +73,7 @@ def test_a_truncated_certificate_is_named(authority: Authority, tmp_path: Path) 
     assert (error.source, error.key) == (str(cut), "tls.cert_file")
 
 
-def test_a_key_that_is_none_is_named(authority: Authority, tmp_path: Path) -> None:
+def test_an_invalid_key_is_named(authority: Authority, tmp_path: Path) -> None:
     none = tmp_path / "none.key"
     none.write_text(PASSWORD)
     error = refusal(cert_file=authority.issue().cert, key_file=none)
@@ -87,7 +87,7 @@ def test_a_key_of_another_certificate_names_both(authority: Authority) -> None:
     assert error.reason == f"is not the key of the certificate in tls.cert_file={cert}"
 
 
-def test_an_encrypted_key_without_a_password_asks_for_the_setting(authority: Authority) -> None:
+def test_an_error_about_an_encrypted_key_without_a_password_names_the_setting(authority: Authority) -> None:
     cert, key = authority.issue("encrypted", password=PASSWORD)
     error = refusal(cert_file=cert, key_file=key)
     assert error.reason == "is encrypted: set tls.key_password_file"
@@ -114,7 +114,7 @@ def test_a_missing_password_file_is_named(authority: Authority, tmp_path: Path) 
 
 
 @pytest.mark.parametrize("text", [None, "", PASSWORD])
-def test_trust_that_holds_no_certificate_is_named(authority: Authority, tmp_path: Path, text: str | None) -> None:
+def test_a_trust_file_without_a_certificate_is_named(authority: Authority, tmp_path: Path, text: str | None) -> None:
     cert, key = authority.issue()
     trust = tmp_path / "trust.pem"
     if text is not None:
@@ -123,10 +123,10 @@ def test_trust_that_holds_no_certificate_is_named(authority: Authority, tmp_path
     assert (error.source, error.key) == (str(trust), "tls.trust_file")
 
 
-def test_a_key_encrypted_as_old_instructions_have_it_says_how_to_write_it_anew(
+def test_an_error_about_a_key_with_old_encryption_shows_how_to_encrypt_it_again(
     authority: Authority, tmp_path: Path
 ) -> None:
-    """RocketMQ's own documentation makes keys with PBE-SHA1-RC4-128."""
+    """The commands in RocketMQ's documentation make keys with PBE-SHA1-RC4-128."""
     old = tmp_path / "old.key"
     old.write_text(_OLD_KEY)
     cert, _ = authority.issue("old")
@@ -135,7 +135,7 @@ def test_a_key_encrypted_as_old_instructions_have_it_says_how_to_write_it_anew(
 
 
 @pytest.mark.parametrize("year", [2031, 2049, 2050, 2077])
-def test_the_end_of_a_certificate_is_read_in_both_of_its_forms(authority: Authority, year: int) -> None:
+def test_the_expiry_of_a_certificate_is_read_in_both_forms_of_time(authority: Authority, year: int) -> None:
     end = datetime(year, 5, 6, 7, 8, 9, tzinfo=UTC)
     cert, _ = authority.issue("until", not_after=end)
     der = ssl.PEM_cert_to_DER_cert(cert.read_text().partition("-----END CERTIFICATE-----")[0] + _END)
@@ -146,20 +146,20 @@ _END = "-----END CERTIFICATE-----"
 
 
 @pytest.mark.parametrize("der", [b"", b"\x30", b"\x30\x84\xff\xff\xff\xff", b"\x30\x03\x30\x01\x02", bytes(64)])
-def test_what_is_no_certificate_has_no_validity(der: bytes) -> None:
+def test_the_validity_of_an_invalid_certificate_is_an_error(der: bytes) -> None:
     with pytest.raises(ValueError, match=r"certificate|time"):
         validity_of(der)
 
 
-@pytest.mark.parametrize(("days", "said"), [(-1, "has expired"), (3, "expires soon"), (100, "")])
-def test_a_certificate_that_ends_soon_is_warned_about(
-    authority: Authority, caplog: pytest.LogCaptureFixture, days: int, said: str
+@pytest.mark.parametrize(("days", "warning"), [(-1, "has expired"), (3, "expires soon"), (100, "")])
+def test_a_certificate_that_has_expired_or_expires_soon_causes_a_warning(
+    authority: Authority, caplog: pytest.LogCaptureFixture, days: int, warning: str
 ) -> None:
     clock = ManualClock()
     clock.advance(int(datetime.now(UTC).timestamp() * 1000) - clock.now_ms())
     cert, key = authority.issue("ends", days=days)
     ServerTls(TlsSettings(cert_file=str(cert), key_file=str(key)), Counters(), clock)
-    assert (said in caplog.text) if said else not caplog.text
+    assert (warning in caplog.text) if warning else not caplog.text
 
 
 _OLD_KEY = """\

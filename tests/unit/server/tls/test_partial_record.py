@@ -1,4 +1,4 @@
-"""How much is held of a record that is not complete, whatever the stream is cut into."""
+"""The size of an incomplete record, however the stream is split."""
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -13,7 +13,7 @@ def _records(sizes: list[int]) -> list[bytes]:
 
 
 @given(st.lists(_SIZES, min_size=1, max_size=6), st.lists(st.integers(1, 50) | st.just(20_000), min_size=1))
-def test_it_is_what_has_come_since_the_last_record_ended(sizes: list[int], cuts: list[int]) -> None:
+def test_the_size_counts_from_the_end_of_the_last_record(sizes: list[int], cuts: list[int]) -> None:
     records = _records(sizes)
     stream = b"".join(records)
     ends = [0]
@@ -28,7 +28,7 @@ def test_it_is_what_has_come_since_the_last_record_ended(sizes: list[int], cuts:
     assert partial.size == 0
 
 
-def test_nothing_is_held_before_anything_has_come() -> None:
+def test_the_size_is_zero_before_the_first_byte() -> None:
     partial = PartialRecord()
     partial.feed(b"")
     assert partial.size == 0

@@ -1,4 +1,4 @@
-"""TLS records above a transport: what counts as handshake, what is held, what a broken connection does."""
+"""TLS records over a transport: the end of the handshake, incomplete records, and broken connections."""
 
 import asyncio
 import ssl
@@ -14,7 +14,7 @@ _RECORD_BYTES = 16_384
 
 
 class Below(asyncio.Transport):
-    """Keeps what is written."""
+    """A transport that keeps the bytes written to it."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -32,12 +32,12 @@ class Below(asyncio.Transport):
 
 
 class Pair:
-    """A client and the transport under test; bytes go from one to the other as the test says.
+    """A client and the transport under test; the test moves the bytes from one to the other.
 
     Attributes:
-        client: Its TLS.
-        below: What carries the server's records.
-        server: The transport.
+        client: The TLS object of the client.
+        below: The transport with the server's records.
+        server: The transport under test.
     """
 
     def __init__(self, authority: Authority, version: ssl.TLSVersion = ssl.TLSVersion.TLSv1_3) -> None:
@@ -52,7 +52,7 @@ class Pair:
         )
 
     def shake_hands(self) -> None:
-        """Until the client is done; its last message is not sent yet where the server has not to answer it."""
+        """Run the handshake until the client is done. Its last message may not be sent yet."""
         while True:
             try:
                 self.client.do_handshake()
@@ -68,7 +68,7 @@ class Pair:
         assert self.server.is_established
 
     def sent(self) -> bytes:
-        """What the client sends."""
+        """Return the bytes that the client sends."""
         return self._from_client.read()
 
 
@@ -78,7 +78,7 @@ def authority(tmp_path_factory: pytest.TempPathFactory) -> Authority:
 
 
 @pytest.mark.parametrize("version", [ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3])
-def test_requests_right_behind_the_last_message_of_a_handshake_are_none_of_it(
+def test_requests_directly_after_the_last_message_of_a_handshake_are_not_part_of_it(
     authority: Authority, version: ssl.TLSVersion
 ) -> None:
     pair = Pair(authority, version)
@@ -88,7 +88,7 @@ def test_requests_right_behind_the_last_message_of_a_handshake_are_none_of_it(
     assert pair.server.held_bytes == 0
 
 
-def test_a_handshake_that_does_not_end_is_refused_by_its_bytes(authority: Authority) -> None:
+def test_a_handshake_with_too_many_bytes_is_refused(authority: Authority) -> None:
     server = Pair(authority).server
     record = b"\x16\x03\x01\x40\x00" + b"\x01\x01\xd4\xc0" + bytes(0x4000 - 4)
     for number in range(3):
@@ -109,7 +109,7 @@ def test_close_notify_during_the_handshake_is_a_failed_handshake(authority: Auth
     assert refused.value.is_handshake
 
 
-def test_half_a_record_is_held(authority: Authority) -> None:
+def test_an_incomplete_record_counts_as_held_bytes(authority: Authority) -> None:
     pair = Pair(authority)
     pair.establish()
     assert pair.server.held_bytes == 0
@@ -122,7 +122,7 @@ def test_half_a_record_is_held(authority: Authority) -> None:
     assert pair.server.held_bytes == 0
 
 
-def test_half_a_record_behind_a_whole_one_is_held(authority: Authority) -> None:
+def test_an_incomplete_record_after_a_whole_one_counts_as_held_bytes(authority: Authority) -> None:
     pair = Pair(authority)
     pair.establish()
     pair.client.write(b"whole")
@@ -133,7 +133,7 @@ def test_half_a_record_behind_a_whole_one_is_held(authority: Authority) -> None:
 
 
 @pytest.mark.parametrize("version", [ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3])
-def test_what_sound_records_hold_is_not_lost_with_a_broken_one_behind_them(
+def test_the_content_of_valid_records_before_a_broken_one_is_kept(
     authority: Authority, version: ssl.TLSVersion
 ) -> None:
     pair = Pair(authority, version)
@@ -145,8 +145,8 @@ def test_what_sound_records_hold_is_not_lost_with_a_broken_one_behind_them(
     assert not broken.value.is_handshake
 
 
-def test_a_broken_connection_takes_an_answer_that_comes_late(authority: Authority) -> None:
-    """To an operator's change, which waits for the log; its other end must not see an error of TLS."""
+def test_a_late_answer_to_a_broken_connection_is_dropped_without_an_error(authority: Authority) -> None:
+    """For example the answer to an operator's change, which waited for the log."""
     pair = Pair(authority)
     pair.establish()
     with pytest.raises(TlsBroken):

@@ -1,4 +1,4 @@
-"""Files of a certificate that change in ways that are easily overlooked, or cannot be read for a while."""
+"""Files of a certificate that change without new size and time, or cannot be read for a while."""
 
 import asyncio
 import os
@@ -41,14 +41,14 @@ def reloads(tls: ServerTls, result: str) -> int:
 
 
 def _write(path: Path, text: bytes) -> None:
-    """As a program does that copies in place, and the times with it."""
+    """Write in place, with an unchanged size and time."""
     path.write_bytes(text.ljust(_SIZE, b"\n"))
     os.utime(path, ns=(10**18, 10**18))
 
 
 @contextmanager
 def no_more_files() -> Iterator[None]:
-    """Nothing can be opened: a reason that leaves no trace at the files."""
+    """Make it impossible to open a file, without a change of the files."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (3, hard))
     try:
@@ -57,7 +57,7 @@ def no_more_files() -> Iterator[None]:
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
 
 
-async def test_a_change_that_keeps_size_and_time_is_seen(authority: Authority) -> None:
+async def test_a_change_with_unchanged_size_and_time_is_detected(authority: Authority) -> None:
     pair, renewed = authority.issue(), authority.issue("renewed")
     for path in pair:
         _write(path, path.read_bytes())
@@ -67,7 +67,7 @@ async def test_a_change_that_keeps_size_and_time_is_seen(authority: Authority) -
         await eventually(lambda: reloads(tls, "ok") == 1, "it is read")
 
 
-async def test_files_that_could_not_be_read_are_read_once_they_can(
+async def test_files_that_could_not_be_read_are_read_when_this_is_possible_again(
     authority: Authority, caplog: pytest.LogCaptureFixture
 ) -> None:
     pair = authority.issue()
@@ -79,7 +79,7 @@ async def test_files_that_could_not_be_read_are_read_once_they_can(
     assert "Too many open files" in caplog.text
 
 
-async def test_the_same_failure_is_told_once_for_the_same_files(
+async def test_a_failure_is_reported_once_for_unchanged_files(
     authority: Authority, caplog: pytest.LogCaptureFixture
 ) -> None:
     pair = authority.issue()
@@ -92,9 +92,9 @@ async def test_the_same_failure_is_told_once_for_the_same_files(
     assert caplog.text.count("not reloaded") == 2
 
 
-async def test_files_that_fail_anew_after_a_change_are_told_again(authority: Authority) -> None:
+async def test_a_failure_is_reported_again_after_a_change_of_the_files(authority: Authority) -> None:
     pair = authority.issue()
     async with watched(pair) as tls:
         for number in (1, 2):
             pair.key.write_text("no key" + " " * number)
-            await eventually(lambda number=number: reloads(tls, "failed") == number, "it is told")  # type: ignore[misc]
+            await eventually(lambda number=number: reloads(tls, "failed") == number, "it is reported")  # type: ignore[misc]

@@ -1,8 +1,8 @@
-"""Whatever is committed, reloaded, cut and reconnected: what a follower has folded is what its server has.
+"""Whatever is committed, reloaded, split and reconnected, a follower finally has the state of its server.
 
-A log is folded once; two servers take over its commits, each cut in its own way and at its own time, lose commits to
-reloads, forget what is old, and are restarted. Followers read when they like, in pieces, change servers in the middle
-of a record, and begin anew only when they are told to.
+A log is folded once. Two servers take over its commits, each in its own batches and at its own time, miss commits in
+reloads, forget old rows, and are restarted. Followers read in pieces at any time, change servers in the middle of a
+record, and start again only after an error that demands it.
 """
 
 import asyncio
@@ -38,7 +38,7 @@ FEW_ROWS, FEW_BYTES = 30, 20_000
 
 @cache
 def _world() -> tuple[TablesOfLog, list[list[RouteChange]], str]:
-    """Tables that have a whole log, and the rows of each of its records."""
+    """Return tables of a whole log, the rows of each of its records, and the generation of the tables."""
     tables = TablesOfLog(Path(tempfile.mkdtemp(prefix="feed-laws-")))
     log, by_record = tables.log, []
     fleet = [a_registration(f"10.0.0.{n}:1", broker_name=f"b{n}") for n in range(3)]
@@ -60,7 +60,7 @@ def _world() -> tuple[TablesOfLog, list[list[RouteChange]], str]:
 
 
 class Server:
-    """One that takes the log over up to some record."""
+    """A server that has the log up to some record."""
 
     def __init__(self, kept_rows: int = FEW_ROWS) -> None:
         self.tables, self.by_record, self.generation = _world()
@@ -77,7 +77,7 @@ class Server:
         self.feed.committed(rows, {0: end})
 
     def reload(self, records: int) -> None:
-        """Find the tables further on, without being told the rows between."""
+        """Reopen the tables at a later record, without the rows in between."""
         self.reached = min(self.reached + records, len(self.by_record))
         self.feed.reloaded(self.generation, {0: self.reached})
 
@@ -103,7 +103,7 @@ def _digest(table: RouteTable) -> str:
 
 
 class Client:
-    """A follower by hand: what it has, and the token that it was told last."""
+    """A follower: its table, and the last token that it received."""
 
     def __init__(self, server: Server) -> None:
         self.server = server
@@ -114,12 +114,12 @@ class Client:
         self._follower = server.follower(parse_token(self.token))
 
     def connect(self, server: Server) -> None:
-        """Go on at a server, with the last token."""
+        """Continue at a server with the last token."""
         self.server = server
         self._follower = server.follower(parse_token(self.token))
 
     async def read(self) -> bool:
-        """One piece; False where there is none."""
+        """Read one piece; return False if there is none."""
         piece: Piece | None = await self._follower.next(0)
         if piece is None:
             return False
@@ -187,13 +187,13 @@ async def _live(steps: list[tuple[str, int, int]], kept_rows: int, piece_bytes: 
         for server in servers:
             server.commit(len(server.by_record))
         await client.read_all()
-        # Never back, never twice, and never a gap: every row of the log, each once, in its order.
+        # The follower got every row of the log once and in order.
         assert client.places == [(row.offset, row.seq) for record in client.server.by_record for row in record]
         assert client.is_whole
         assert _digest(client.table) == _digest(client.server.state)
 
 
-async def test_a_whole_piece_is_a_state_that_was() -> None:
+async def test_the_table_after_a_whole_piece_is_a_state_of_the_log() -> None:
     server = Server()
     states = {_digest(_table_of(server.by_record[:end])) for end in range(len(server.by_record) + 1)}
     client = Client(server)
@@ -204,7 +204,7 @@ async def test_a_whole_piece_is_a_state_that_was() -> None:
                 assert _digest(client.table) in states
 
 
-async def test_a_follower_that_is_ahead_of_its_server_is_told_nothing_until_that_has_caught_up() -> None:
+async def test_a_follower_ahead_of_its_server_gets_nothing_until_the_server_has_caught_up() -> None:
     ahead, behind = Server(), Server()
     ahead.commit(6)
     client = Client(ahead)
@@ -219,7 +219,7 @@ async def test_a_follower_that_is_ahead_of_its_server_is_told_nothing_until_that
     assert _digest(client.table) == _digest(behind.state)
 
 
-async def test_tables_made_anew_end_every_position() -> None:
+async def test_rebuilt_tables_invalidate_every_position() -> None:
     server = Server()
     server.commit(3)
     client = Client(server)
@@ -230,7 +230,7 @@ async def test_tables_made_anew_end_every_position() -> None:
     assert gone.value.reason == "tables"
 
 
-async def test_rows_that_nobody_keeps_any_more_end_a_position(tmp_path: Path) -> None:
+async def test_a_position_is_invalid_if_the_rows_after_it_are_not_kept(tmp_path: Path) -> None:
     server = Server()
     server.catch_up = CatchUp(Folder(tmp_path), 10_000)  # without tables
     client = Client(server)
@@ -240,7 +240,7 @@ async def test_rows_that_nobody_keeps_any_more_end_a_position(tmp_path: Path) ->
     assert gone.value.reason == "too_old"
 
 
-async def test_more_rows_than_one_follower_may_have_read_end_its_position() -> None:
+async def test_a_position_is_invalid_if_too_many_rows_would_have_to_be_read() -> None:
     server = Server()
     server.catch_up = CatchUp(server.tables.storage, 5)
     client = Client(server)
@@ -249,7 +249,7 @@ async def test_more_rows_than_one_follower_may_have_read_end_its_position() -> N
         await client.read()
 
 
-def test_what_is_kept_is_bounded_whatever_comes() -> None:
+def test_the_number_of_kept_rows_is_bounded() -> None:
     feed = ChangeFeed("g", {}, FEW_ROWS, 1 << 20)
     rows = list(_rows(1_000))
     for row in rows:

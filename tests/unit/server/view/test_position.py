@@ -20,7 +20,7 @@ def test_a_token_is_read_as_it_was_written(position: Position) -> None:
 
 
 @pytest.mark.parametrize("text", _NO_TOKENS)
-def test_what_is_no_token_is_refused(text: str) -> None:
+def test_an_invalid_token_is_refused(text: str) -> None:
     with pytest.raises(BadToken):
         parse_token(text)
 
@@ -30,7 +30,7 @@ def test_tables_that_do_not_exist_have_a_token_too() -> None:
     assert parse_token(position.token()) == position
 
 
-def test_two_tables_are_told_apart_by_their_ids() -> None:
+def test_two_tables_have_different_generations() -> None:
     ids = ("0f2d3c1a-0000-4000-8000-000000000001", "0f2d3c1b-0000-4000-8000-000000000001")
     assert len({generation_of(table_id) for table_id in ids}) == 2
 
@@ -42,7 +42,7 @@ def test_a_joined_position_covers_both(one: Position, other: Position) -> None:
     assert joined.covers(other)
 
 
-def test_a_position_in_the_middle_of_a_record_has_the_rows_before_and_not_the_one_behind() -> None:
+def test_a_position_inside_a_record_covers_only_the_rows_before_it() -> None:
     position = position_at("g", {0: 7}).after([(0, 7, 0), (0, 7, 1)])
     assert position.token() == "1.g.7_2"
     assert position.has(0, 7, 1)

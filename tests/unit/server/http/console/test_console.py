@@ -1,4 +1,4 @@
-"""The console: what it shows, that it shows nothing but text, and that its pages are sound."""
+"""The console: what it shows, that names are only text in it, and that its pages are valid."""
 
 import re
 from collections.abc import Iterator
@@ -28,7 +28,7 @@ Attributes = dict[str, str]
 
 
 class Page(HTMLParser):
-    """Elements, texts, and whether every element was closed that must be."""
+    """The elements and texts of a page, and the elements that are still open."""
 
     def __init__(self, answer: Answer) -> None:
         super().__init__(convert_charrefs=True)
@@ -93,7 +93,7 @@ async def _page(served: HttpRig, path: str = "/") -> Page:
 
 
 async def _ended(served: HttpRig, log: Log) -> None:
-    """A broker that ends while somebody looks."""
+    """Disconnect a broker while the console is open."""
     await served.get("/")
     changes = log.disconnect(a_registration("10.0.0.2:1", broker_name="<b>gone</b>", cluster="<i>c1</i>"))
     served.commit(changes, {0: len(log.records)})
@@ -101,7 +101,7 @@ async def _ended(served: HttpRig, log: Log) -> None:
 
 
 @pytest.mark.parametrize("path", ["/", *(f"/console/parts/{part}" for part in PARTS)])
-async def test_nothing_may_run_or_load_but_files_of_the_console(tmp_path: Path, path: str) -> None:
+async def test_a_page_may_load_and_run_only_files_of_the_console(tmp_path: Path, path: str) -> None:
     served = _rig(tmp_path, _log())
     async with served.serving():
         found = await served.get(path)
@@ -117,12 +117,12 @@ async def test_nothing_may_run_or_load_but_files_of_the_console(tmp_path: Path, 
         assert not [name for name in attributes if name.startswith("on") or name == "style"], attributes
         for name in ("src", "href", "action"):
             value = attributes.get(name, "/")
-            assert re.match(r"[/#](?!/)", value), f"{name}={value} leads elsewhere"
+            assert re.match(r"[/#](?!/)", value), f"{name}={value} leads to another server"
     assert all(attributes.get("src", "").startswith("/console/static/") for attributes in page.of("script"))
 
 
 @pytest.mark.parametrize("part", ["", *PARTS])
-async def test_what_peers_named_is_text(tmp_path: Path, part: str) -> None:
+async def test_names_of_peers_are_shown_as_text(tmp_path: Path, part: str) -> None:
     served, log = _rig(tmp_path, log := _log()), log
     async with served.serving():
         await _ended(served, log)
@@ -134,7 +134,7 @@ async def test_what_peers_named_is_text(tmp_path: Path, part: str) -> None:
             assert "\u202e" not in page.text
 
 
-async def test_a_page_has_its_landmarks_and_every_field_its_name(tmp_path: Path) -> None:
+async def test_a_page_has_landmarks_and_every_field_a_label(tmp_path: Path) -> None:
     served = _rig(tmp_path, _log())
     async with served.serving():
         page = await _page(served, "/?topic=baseTopic&past=1h")
@@ -156,7 +156,7 @@ async def test_a_page_has_its_landmarks_and_every_field_its_name(tmp_path: Path)
     assert {a["href"].removeprefix("#") for a in page.of("a") if a["href"].startswith("#")} <= set(ids)
 
 
-async def test_the_page_has_its_parts_as_they_are_by_themselves(tmp_path: Path) -> None:
+async def test_the_page_contains_its_parts_unchanged(tmp_path: Path) -> None:
     served = _rig(tmp_path, _log())
     async with served.serving():
         whole = (await served.get("/")).body
@@ -179,7 +179,7 @@ async def test_a_broker_is_shown_with_its_age_and_timeout(tmp_path: Path) -> Non
     assert [(b["state"], b["age_ms"], b["expires_after_ms"]) for b in brokers] == [("alive", 6_000, 10_000)]
 
 
-async def test_an_age_that_nobody_knows_is_said_to_be_unknown(tmp_path: Path) -> None:
+async def test_the_age_of_a_broker_without_a_heartbeat_at_this_server_is_shown_as_unknown(tmp_path: Path) -> None:
     served = _rig(tmp_path, _log())
     async with served.serving():
         page = await _page(served, "/console/parts/brokers")
@@ -188,7 +188,7 @@ async def test_an_age_that_nobody_knows_is_said_to_be_unknown(tmp_path: Path) ->
     assert [b["age_ms"] for b in brokers] == [None, None]
 
 
-async def test_the_ended_stay_with_when_and_why(tmp_path: Path) -> None:
+async def test_a_removed_broker_is_still_shown_with_its_cause(tmp_path: Path) -> None:
     log = _log()
     served = _rig(tmp_path, log)
     served.rig.talk()
@@ -204,7 +204,7 @@ async def test_the_ended_stay_with_when_and_why(tmp_path: Path) -> None:
     assert [b["broker_name"] for b in alive] == ["broker-a"]
 
 
-async def test_one_whose_id_another_address_has_is_replaced_and_not_missed(tmp_path: Path) -> None:
+async def test_a_removed_broker_whose_id_has_another_address_is_shown_as_replaced(tmp_path: Path) -> None:
     log = Log()
     log.register(a_registration())
     served = _rig(tmp_path, log)
@@ -239,7 +239,7 @@ async def test_a_broker_of_another_cluster_with_the_same_name_and_address_is_no_
     assert ended["ended"]["replaced_by"] is None
 
 
-async def test_of_many_brokers_some_are_shown_and_the_rest_counted(tmp_path: Path) -> None:
+async def test_many_brokers_are_shown_in_part_and_the_rest_is_counted(tmp_path: Path) -> None:
     log = Log()
     for n in range(100):
         log.register(a_registration(f"10.0.1.{n}:1", broker_name=f"b{n:03d}"))
@@ -256,7 +256,7 @@ async def test_of_many_brokers_some_are_shown_and_the_rest_counted(tmp_path: Pat
 
 
 @pytest.mark.parametrize("path", ["/?state=dead", "/?window=2h", "/?shown=7", "/?past=9d", f"/?find={'x' * 600}"])
-async def test_a_question_that_makes_no_sense_is_refused(tmp_path: Path, path: str) -> None:
+async def test_an_invalid_parameter_is_refused(tmp_path: Path, path: str) -> None:
     served = _rig(tmp_path)
     async with served.serving():
         found = await served.get(path)
@@ -267,13 +267,13 @@ async def test_a_question_that_makes_no_sense_is_refused(tmp_path: Path, path: s
 @pytest.mark.parametrize(
     "path", ["/console/parts/none", "/console/static/none.js", "/console/static/..%2Fconsole_page.py", "/console"]
 )
-async def test_what_is_not_there_is_not_found(tmp_path: Path, path: str) -> None:
+async def test_an_unknown_path_is_answered_404(tmp_path: Path, path: str) -> None:
     served = _rig(tmp_path)
     async with served.serving():
         assert (await served.get(path)).status == 404
 
 
-async def test_its_files_are_served_with_a_tag_and_name_no_other_place(tmp_path: Path) -> None:
+async def test_files_of_the_console_have_an_etag_and_refer_to_no_other_server(tmp_path: Path) -> None:
     served = _rig(tmp_path)
     async with served.serving():
         page = await _page(served)
@@ -294,7 +294,7 @@ async def test_its_files_are_served_with_a_tag_and_name_no_other_place(tmp_path:
             assert again.status == 304
 
 
-async def test_in_the_first_minutes_the_what_if_says_when_figures_come_and_then_what_is_missing(tmp_path: Path) -> None:
+async def test_the_what_if_first_shows_when_figures_are_expected_and_later_what_is_missing(tmp_path: Path) -> None:
     served = _rig(tmp_path, _log())
     async with served.serving():
         first = await _page(served, "/console/parts/what-if?past=1h")
@@ -307,7 +307,7 @@ async def test_in_the_first_minutes_the_what_if_says_when_figures_come_and_then_
     assert "`namesrv-stream status` says whether the history process runs" in later.text
 
 
-async def test_topics_are_listed_with_who_offers_them_and_how_many_queues(tmp_path: Path) -> None:
+async def test_topics_are_listed_with_their_brokers_and_queues(tmp_path: Path) -> None:
     served = _rig(tmp_path, _topics_log())
     async with served.serving():
         page = await _page(served, "/console/parts/topics")
@@ -345,7 +345,7 @@ async def test_topics_are_found_and_counted_by_search_cluster_and_kind(
     assert ("No topic matches" in page.text) is (not shown)
 
 
-async def test_of_many_topics_the_first_are_shown_and_the_rest_counted(tmp_path: Path) -> None:
+async def test_many_topics_are_shown_in_part_and_the_rest_is_counted(tmp_path: Path) -> None:
     log = Log()
     for n in range(8):
         log.register(a_registration(f"10.0.1.{n}:1", broker_name=f"b{n}", topics={f"T{m:03d}": RW for m in range(120)}))
@@ -377,7 +377,7 @@ async def test_the_counts_of_states_follow_search_and_cluster(tmp_path: Path) ->
 @pytest.mark.parametrize(
     "path", ["/console/parts/summary", "/console/parts/topics", "/console/parts/route?topic=Orders"]
 )
-async def test_a_table_that_is_stacked_on_a_phone_names_each_value(tmp_path: Path, path: str) -> None:
+async def test_a_table_that_is_stacked_on_a_phone_has_a_label_for_every_value(tmp_path: Path, path: str) -> None:
     served = _rig(tmp_path, _topics_log())
     async with served.serving():
         page = await _page(served, path)
@@ -409,7 +409,7 @@ async def test_a_route_is_compared_with_another_time(tmp_path: Path) -> None:
     assert "broker-a" in bad.text
 
 
-async def test_other_servers_are_compared_or_named_with_why_not(tmp_path: Path) -> None:
+async def test_other_servers_are_compared_or_shown_without_an_answer(tmp_path: Path) -> None:
     log = _log()
     other = _rig(tmp_path / "other", log)
     async with other.serving():

@@ -1,4 +1,4 @@
-"""A look at very many brokers, and a route with very many names, leave the event loop to others."""
+"""A page with very many brokers, and a route with very many brokers, do not block the event loop."""
 
 import asyncio
 from collections.abc import Awaitable, Iterator
@@ -23,7 +23,7 @@ from tests.support.strategies_route import groups
 
 
 async def _turns(work: Awaitable[object]) -> int:
-    """Iterations of the loop in which others run in the meantime."""
+    """Return the number of iterations of the event loop until the work is done."""
     done, turns = asyncio.ensure_future(work), 0
     while not done.done():
         await asyncio.sleep(0)
@@ -37,7 +37,7 @@ def _gone(number: int, at_ms: int) -> RouteChange:
     return row._replace(cluster=f"c{number % 20}", broker_name=f"b{number}", broker_addr=f"10.0.0.1:{number}")
 
 
-async def test_the_ended_are_looked_at_in_turns_of_the_loop() -> None:
+async def test_removed_brokers_are_collected_in_several_iterations_of_the_event_loop() -> None:
     served = HttpRig()
     fleet = Fleet(served.rig.view, served.rig.gateway, served.recent_events)
     snapshots = FleetSnapshots(served.rig.view, fleet, Steps(), served.rig.clock)
@@ -49,7 +49,7 @@ async def test_the_ended_are_looked_at_in_turns_of_the_loop() -> None:
     assert snapshot.brokers[0][1].key.broker_name == "b19999"
 
 
-async def test_the_time_line_is_made_in_turns_of_the_loop() -> None:
+async def test_the_time_line_is_made_in_several_iterations_of_the_event_loop() -> None:
     served = HttpRig()
     await served.recent_events.begin({})
     served.recent_events.committed(_gone(number, served.rig.clock.now_ms()) for number in range(2_000))
@@ -65,7 +65,7 @@ async def test_the_time_line_is_made_in_turns_of_the_loop() -> None:
 
 @given(st.lists(groups(), max_size=5), st.booleans())
 @settings(max_examples=examples(100))
-def test_what_brokers_offer_now_is_what_their_route_tells(found: list[BrokerGroup], acting: bool) -> None:
+def test_the_current_offers_of_brokers_equal_those_of_their_route(found: list[BrokerGroup], acting: bool) -> None:
     table = RouteTable()
     for group in found:
         table.replace_group(group)
@@ -79,14 +79,14 @@ def _offers(count: int, *, perm: str) -> Iterator[tuple[str, Offer]]:
     return ((f"b{number:05d}", Offer("c", f"0=10.0.0.1:{number}", "8", "8", perm)) for number in range(count))
 
 
-async def test_a_route_with_many_names_is_compared_in_turns_of_the_loop() -> None:
+async def test_a_route_with_many_brokers_is_compared_in_several_iterations_of_the_event_loop() -> None:
     work = route_diff(
         _offers(10_000, perm="RW-"), _offers(10_001, perm="R--"), is_compared=True, most=300, steps=Steps()
     )
     assert await _turns(work) > 10
 
 
-async def test_of_a_route_with_many_names_those_that_differ_are_shown_and_all_are_counted() -> None:
+async def test_differing_brokers_of_a_large_route_are_shown_first_and_all_are_counted() -> None:
     before = {name: offer for name, offer in _offers(1_000, perm="RW-") if name != "b00998"}
     before |= {"b00999": before["b00999"]._replace(perm="R--"), "c": before["b00000"]}
     now = _offers(1_000, perm="RW-")
