@@ -267,7 +267,7 @@ def test_the_verdict_finds_a_late_job() -> None:
     assert [f.check for f in judge(evidence, log.now_ms).findings] == ["expiries are seen in time"]
 
 
-def test_the_verdict_finds_a_server_that_ended() -> None:
+def test_the_verdict_finds_a_server_that_exited() -> None:
     log = silent_after_ms(500)
     found = judge(evidence_of(log, a_lifetime(BEGIN_MS)), log.now_ms, {"server-a": [1], "job": [1]}).findings
     assert [f.check for f in found] == ["no server ends by itself"]
@@ -276,7 +276,9 @@ def test_the_verdict_finds_a_server_that_ended() -> None:
 @pytest.mark.parametrize(
     ("values", "percent", "expected"), [([], 99, -1), ([5], 99, 5), ([1, 2, 3, 4], 50, 2), (list(range(100)), 99, 98)]
 )
-def test_percentile(values: list[int], percent: int, expected: int) -> None:
+def test_percentile_is_the_nearest_rank_and_minus_one_without_values(
+    values: list[int], percent: int, expected: int
+) -> None:
     assert percentile(values, percent) == expected
 
 

@@ -95,7 +95,7 @@ def test_duplicate_row_is_found(honest: Evidence) -> None:
     assert [f.check for f in check_log(replace(honest, stored=doubled))] == ["no row twice"]
 
 
-def test_a_record_of_which_a_row_is_missing_is_found(honest: Evidence) -> None:
+def test_a_record_that_lacks_one_of_its_rows_is_found(honest: Evidence) -> None:
     place = next(i for i, row in enumerate(honest.stored) if row.seq == 1)
     assert list(seq_gaps(_without(honest.stored, place)))
 

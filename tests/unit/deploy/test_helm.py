@@ -48,7 +48,7 @@ def test_the_objects_conform_to_the_schemas_of_kubernetes(found: dict[str, Any])
     kubernetes_validate.validate(found, "1.37", strict=True)
 
 
-def test_another_number_of_servers_needs_no_other_value() -> None:
+def test_changing_the_number_of_servers_requires_only_one_value() -> None:
     made = _by_name(helm_objects(servers={"replicas": 5}))
     assert made["StatefulSet/namesrv"]["spec"]["replicas"] == 5
     assert {f"Service/namesrv-{number}" for number in range(5)} <= made.keys()

@@ -216,7 +216,7 @@ def test_changes_removed_before_the_history_read_them_are_reported_as_lost(tmp_p
     assert extent.notes(BEGIN_MS) == []  # of before the loss all is known
 
 
-def test_a_past_route_in_an_address_view_has_the_addresses_that_the_view_told_then(tmp_path: Path) -> None:
+def test_a_past_route_in_an_address_view_has_the_addresses_of_the_view_at_that_time(tmp_path: Path) -> None:
     log = Log()
     log.register(BROKER)
     for port, after_ms in ((1, 1_000), (2, 60_000)):

@@ -47,7 +47,7 @@ def test_every_change_has_its_cause(story: dict[str, list[Row]]) -> None:
     assert (170, ["-broker-a", "-broker-b"], "topic_deleted") in changes
 
 
-def test_queues_are_counted_where_they_may_be_used(story: dict[str, list[Row]]) -> None:
+def test_queues_are_counted_only_with_the_permission_to_use_them(story: dict[str, list[Row]]) -> None:
     wiped = next(c for c in story["changes"] if c["reason"]["cause"] == "write_perm_wiped")
     assert (wiped["brokers"], wiped["write_queues"], wiped["read_queues"]) == (2, 8, 16)
 
@@ -60,7 +60,7 @@ def test_topic_has_an_outage_when_no_broker_serves_it(story: dict[str, list[Row]
     ]
 
 
-def test_outage_that_began_earlier_has_its_real_begin(morning: HistoryOfLogs) -> None:
+def test_outage_that_began_before_the_period_has_its_real_start(morning: HistoryOfLogs) -> None:
     (outage,) = _sections(morning, "TopicTest", BEGIN_MS + 171 * MINUTE_MS)["outages"]
     assert ((outage["begin_ms"] - BEGIN_MS) // MINUTE_MS, outage["cause"]) == (170, "topic_deleted")
 

@@ -194,6 +194,6 @@ def test_every_panel_has_a_description() -> None:
         assert all(target["legendFormat"] or panel["type"] == "stat" for target in panel["targets"])
 
 
-def test_commands_call_the_history_late_at_the_age_of_the_alert() -> None:
+def test_commands_report_the_history_as_late_at_the_same_age_as_the_alert() -> None:
     (rule,) = (rule for rule in _rules() if rule.name == "NamesrvHistoryBehind")
     assert rule.expr.endswith(f"(rocketmq_namesrv_history_age_seconds) > {HISTORY_BEHIND_MS // 1_000}")

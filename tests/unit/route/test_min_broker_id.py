@@ -70,7 +70,7 @@ def test_brokers_are_notified_of_a_smaller_id_of_a_broker_older_than_5() -> None
     assert change_of(before, registered(before, A, 0, enable_acting_master=None)).min_broker_addr == A
 
 
-def test_the_ha_address_is_found_where_the_broker_names_another_cluster_than_the_group() -> None:
+def test_the_ha_address_is_found_although_the_broker_names_another_cluster_than_its_group() -> None:
     before = a_group({1: B})
 
     assert change_of(before, registered(before, A, 0, cluster="c1")).ha_broker_addr == HA_OF_A
@@ -162,7 +162,7 @@ def test_a_departure_of_a_larger_id_notifies_no_broker(before: dict[int, str], l
 # ---- several steps in one, as rows of one commit bring them ----
 
 
-def test_several_leave_at_once_and_the_former_smallest_id_is_named() -> None:
+def test_when_several_leave_at_once_the_notification_names_the_former_smallest_id() -> None:
     before = a_group({0: A, 1: B, 2: C, 3: D})
 
     after = unregister(unregister(before, a_key(A)), a_key(B))

@@ -100,7 +100,7 @@ def test_the_class_of_an_exception_of_spark_is_left_out() -> None:
     assert failure_reason(NamesrvStreamError("the log is another one")) == "the log is another one"
 
 
-def test_lines_without_a_word_are_no_reason() -> None:
+def test_lines_without_words_are_not_the_reason() -> None:
     assert failure_line("-----\nout of memory\n-----") == "out of memory"
     assert failure_line("-----") == "Spark gave no reason"
 

@@ -42,7 +42,7 @@ def test_no_socket_is_created_where_workers_would_not_find_it() -> None:
         ("kafka-clients-3.9.2.jar", "local[2]", False),  # fetched before there was one
     ],
 )
-def test_files_are_made_without_chmod_where_the_jar_for_it_is_there(
+def test_local_spark_creates_files_without_chmod_if_the_jar_for_it_exists(
     jar: str, master: str, is_used: bool, tmp_path: Path
 ) -> None:
     (tmp_path / jar).touch()
@@ -81,7 +81,7 @@ def submitted(monkeypatch: pytest.MonkeyPatch) -> None:
         ("k8s://https://10.0.0.1:6443", False),
     ],
 )
-def test_only_local_masters_are_one_process(master: str, expected: bool) -> None:
+def test_spark_is_one_process_only_with_a_local_master(master: str, expected: bool) -> None:
     assert is_one_process(master) == expected
 
 
@@ -114,7 +114,7 @@ def test_jars_of_a_running_jvm_are_not_checked(settings: Settings, tmp_path: Pat
     assert not {"spark.jars", "spark.driver.extraClassPath"} & config.keys()
 
 
-def test_without_spark_submit_nothing_was_submitted(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_spark_submit_there_is_no_submitted_configuration(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("PYSPARK_GATEWAY_PORT", raising=False)
     assert submitted_config() == {}
 

@@ -40,7 +40,7 @@ def test_complete_data_gives_no_note() -> None:
     assert what([a_session(SINCE)], heard_in(ALL)) == []
 
 
-def test_late_begin_of_the_history_is_noted() -> None:
+def test_late_start_of_the_history_is_noted() -> None:
     (row,) = unknown([a_session(SINCE + HOUR_MS)], heard_in(ALL), Extent(SINCE + 7, UNTIL, UNTIL))
     assert (row["what"], row["begin_ms"], row["end_ms"]) == ("before the history", SINCE, SINCE + 7)
 

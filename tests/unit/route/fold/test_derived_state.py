@@ -87,7 +87,7 @@ def _states(partitions: int) -> list[FoldState]:
 
 @pytest.mark.parametrize("seed", range(8))
 @pytest.mark.parametrize(("before", "after"), [(1, 3), (2, 4), (4, 6)])
-def test_brokers_keep_their_age(before: int, after: int, seed: int) -> None:
+def test_brokers_keep_their_age_after_a_repartition(before: int, after: int, seed: int) -> None:
     grown, always = _Topic(_states(before)), _Topic(_states(after))
     grown.hear_early(S1, 30)
     grown.hear_early(S2, 7)
@@ -106,7 +106,7 @@ def test_brokers_keep_their_age(before: int, after: int, seed: int) -> None:
     assert grown.output.dead_letters == []
 
 
-def test_recent_closes_move_to_the_new_partition_of_the_name() -> None:
+def test_recent_closes_move_to_the_new_partition_of_their_broker_name() -> None:
     topic = _Topic(_states(1))
     for broker in _FLEET[:4]:
         topic.say(BrokerRegistered(over(S1, 1), broker), BEGIN_MS)

@@ -223,7 +223,7 @@ def test_an_unregistration_ends_a_hold_at_once() -> None:
     assert held_addrs(log) == addrs(fleet[1:])
 
 
-def test_unregistrations_are_no_mass_failure() -> None:
+def test_unregistrations_are_not_a_mass_failure() -> None:
     fleet = a_fleet(10)
     log = a_fleet_log(fleet)
 

@@ -213,7 +213,7 @@ def test_closed_broker_that_another_server_hears_belongs_to_that_server() -> Non
     assert removals(log.disconnect(fleet[0], S2)) == [(fleet[0].broker_addr, "disconnected")]
 
 
-def test_brokers_of_direct_producers_are_guarded_too() -> None:
+def test_brokers_of_direct_publishers_are_guarded_too() -> None:
     log = Log()
     for registration in a_fleet(5):
         log.register(registration, DIRECT_ORIGIN)
@@ -227,7 +227,7 @@ def test_brokers_of_direct_producers_are_guarded_too() -> None:
 # ---- silent servers ----
 
 
-def test_guard_holds_brokers_that_only_a_silent_server_still_holds() -> None:
+def test_guard_holds_brokers_whose_only_holder_is_a_silent_server() -> None:
     fleet = a_fleet(5)
     log = a_fleet_log(fleet)
     for registration in fleet:

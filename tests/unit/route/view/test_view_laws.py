@@ -299,7 +299,9 @@ def test_view_equals_the_fold_of_committed_records_and_own_events_without_closes
 
 @settings(max_examples=examples(100))
 @given(st.lists(EVENTS | FOREIGN | OUTAGES, max_size=12), COMMITS, st.integers(1, 5))
-def test_each_slice_of_a_commit_is_a_commit(steps: list[Step], commit: Commit, max_rows: int) -> None:
+def test_applying_a_commit_in_slices_equals_applying_it_at_once(
+    steps: list[Step], commit: Commit, max_rows: int
+) -> None:
     whole, sliced = Simulation(), Simulation()
     for simulation in (whole, sliced):
         simulation.run([*REGISTERED, *steps])

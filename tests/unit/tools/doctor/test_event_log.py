@@ -47,7 +47,7 @@ def test_correct_topic_has_no_findings(tmp_path: Path) -> None:
     assert not _findings(tmp_path, log, Grade.WARNING)
 
 
-def test_missing_topic_is_no_fault(tmp_path: Path) -> None:
+def test_missing_topic_is_not_a_fault(tmp_path: Path) -> None:
     assert len(_findings(tmp_path, _log(None), Grade.NOTE)) == 2
     assert not _findings(tmp_path, _log(None), Grade.FAULT)
 

@@ -155,7 +155,7 @@ def _ours() -> Iterator[int]:
         process.communicate()
 
 
-def test_a_server_without_a_job_on_its_machine_is_worth_a_note(tmp_path: Path) -> None:
+def test_a_server_without_a_job_on_its_machine_is_a_note(tmp_path: Path) -> None:
     settings = settings_in(tmp_path)
     settings.data.run_dir.mkdir(parents=True)
     with _ours() as pid:
@@ -175,7 +175,7 @@ def test_a_server_without_a_job_on_its_machine_is_worth_a_note(tmp_path: Path) -
         ((), ("job",), "job (pid {0}, starting)", 0),
     ],
 )
-def test_starting_parts_are_listed_and_not_missed(
+def test_starting_parts_are_listed_and_not_reported_as_missing(
     ready: tuple[str, ...], starting: tuple[str, ...], text: str, notes: int, tmp_path: Path
 ) -> None:
     run_dir = settings_in(tmp_path).data.run_dir
@@ -189,7 +189,7 @@ def test_starting_parts_are_listed_and_not_missed(
     assert [f.text.startswith("no history-job runs on this data directory") for f in missed] == [True] * notes
 
 
-def test_a_history_that_is_off_is_not_missed(tmp_path: Path) -> None:
+def test_a_disabled_history_is_not_reported_as_missing(tmp_path: Path) -> None:
     settings = settings_in(tmp_path)
     history = settings.history.model_copy(update={"enabled": False})
     settings.data.run_dir.mkdir(parents=True)
@@ -198,7 +198,7 @@ def test_a_history_that_is_off_is_not_missed(tmp_path: Path) -> None:
         assert _grades(processes(settings.model_copy(update={"history": history}))) == [Grade.FINE]
 
 
-def test_own_server_is_asked_over_https_if_it_uses_tls(tmp_path: Path) -> None:
+def test_own_server_is_queried_over_https_if_it_uses_tls(tmp_path: Path) -> None:
     settings = settings_in(tmp_path)
     settings = settings.model_copy(update={"http": settings.http.model_copy(update={"tls": True})})
     pair = Authority(tmp_path / "certs").issue()
@@ -237,7 +237,7 @@ def test_remoting_port_with_required_certificates_gives_no_warning() -> None:
     assert _grades(exposure(settings.model_copy(update={"tls": tls}))) == [Grade.FINE]
 
 
-def test_a_server_on_every_address_is_asked_at_the_loopback_one(tmp_path: Path) -> None:
+def test_a_server_that_listens_on_every_address_is_queried_on_the_loopback_address(tmp_path: Path) -> None:
     settings = settings_in(tmp_path)
     with _server(_READY) as url, _ours() as pid:
         settings.data.run_dir.mkdir(parents=True)

@@ -34,7 +34,7 @@ def _checked(key: str, text: str, **running: str) -> tuple[str, SettingValue]:
         ("guard_off_clusters", "c1;c2", ("c1", "c2")),
     ],
 )
-def test_a_value_is_read_as_its_setting_wants_it(key: str, text: str, value: SettingValue) -> None:
+def test_a_value_is_parsed_with_the_type_of_its_setting(key: str, text: str, value: SettingValue) -> None:
     assert _checked(key, text) == (key.rpartition(".")[2], value)
 
 

@@ -177,7 +177,7 @@ async def test_server_of_another_product_is_named(answer: bytes) -> None:
     assert (found.exit_code, url in str(found.failures[url])) == (1, True)
 
 
-async def test_server_reports_a_part_while_it_does_other_work(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_server_reads_the_rows_of_a_part_in_another_thread(monkeypatch: pytest.MonkeyPatch) -> None:
     threads = []
 
     def noted(content: TableContent, part: Part) -> Iterable[Difference]:

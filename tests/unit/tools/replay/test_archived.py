@@ -127,7 +127,7 @@ def test_without_kafka_and_archive_the_error_is_about_kafka(tables: HistoryOfLog
         _replay(tables, Source.ARCHIVE, _no_kafka)  # type: ignore[arg-type]
 
 
-def test_an_archive_that_is_asked_for_and_is_not_there_is_named(tables: HistoryOfLogs) -> None:
+def test_the_error_names_the_missing_archive_if_it_was_requested(tables: HistoryOfLogs) -> None:
     with pytest.raises(NotInHistory, match="there is no table broker_events"):
         _replay(tables, Source.ARCHIVE)
 
@@ -209,7 +209,7 @@ def test_lost_tables_are_rebuilt_from_the_archive_and_kafka(tables: HistoryOfLog
     assert f"partition 1: {expected}" in said
 
 
-def test_where_only_route_changes_is_lost_its_rows_are_made_from_the_archive_and_nothing_is_lost(
+def test_lost_route_changes_are_rebuilt_from_the_archive_without_loss(
     tables: HistoryOfLogs,
 ) -> None:
     _archive(tables, (0, 350))

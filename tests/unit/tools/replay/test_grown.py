@@ -118,7 +118,7 @@ def test_readers_find_the_carried_over_routes_and_the_job_continues(carried_over
     assert prepare_tables(tables.settings, TOPIC_ID) == []
 
 
-def test_a_replay_begins_where_there_were_as_many_partitions(tables: Grown) -> None:
+def test_a_replay_begins_after_the_number_of_partitions_changed(tables: Grown) -> None:
     outcome = _replay(tables)
     assert outcome.difference is None
     assert [part.folded_from for part in outcome.partitions] == [RECORDS, RECORDS, 0, 0, 0]

@@ -90,7 +90,9 @@ def test_other_default_does_not_affect_brokers_with_their_own_timeout(entries: l
 
 
 @given(logs())
-def test_broker_that_the_fold_of_the_log_has_at_its_end_is_not_gone(entries: list[Entry]) -> None:
+def test_an_open_silence_is_unclear_if_and_only_if_the_broker_is_live_at_the_end_of_the_log(
+    entries: list[Entry],
+) -> None:
     log, _ = _folded(entries, _SETTINGS)
     analysis, _ = _analysed(log, [Override(1_000, of_every_broker=True)], _SETTINGS)
     live = {LeaseKey(name, key) for name, group in log.groups.groups.items() for key in group.live_brokers}
@@ -99,7 +101,7 @@ def test_broker_that_the_fold_of_the_log_has_at_its_end_is_not_gone(entries: lis
 
 
 @given(logs())
-def test_topics_are_not_folded(entries: list[Entry]) -> None:
+def test_what_if_keeps_no_topics_of_registrations(entries: list[Entry]) -> None:
     log, _ = _folded(entries, _SETTINGS)
     analysis = PartitionAnalysis(0, 1, [Override(2_500)], _SETTINGS)
     for record in log.records:
@@ -124,7 +126,7 @@ def test_registration_before_the_begin_of_the_log_comes_from_the_tables() -> Non
     assert analysis.unregistered == set()
 
 
-def test_a_broker_of_which_no_registration_is_known_is_left_out_and_named() -> None:
+def test_a_broker_without_a_known_registration_is_omitted_and_named() -> None:
     log = Log()
     log.heard(a_registration())
     log.pass_time(130_000)

@@ -109,7 +109,7 @@ def test_brokers_between_two_heartbeats_when_the_log_ends_are_not_dead() -> None
     assert report.runs[1].real == 0
 
 
-def test_brokers_with_a_timeout_of_their_own_are_counted_and_not_moved() -> None:
+def test_brokers_with_their_own_timeout_are_counted_and_not_affected() -> None:
     assert (_report().brokers, _report().with_own_timeout) == (7, 1)
     assert OWN.live_key not in {s.key.live_key for s in (*_analysis().tally.deaths, *_analysis().silences.open)}
 
@@ -178,7 +178,7 @@ def test_a_suggestion_does_not_depend_on_the_timeouts_asked_for() -> None:
     assert (found[0].timeout_ms, "may have been alive, 70 s" in found[0].reason) == (105_000, True)
 
 
-def test_quantiles_are_of_steps_rounded_up() -> None:
+def test_quantiles_are_rounded_up_to_the_next_step() -> None:
     tally = _tally(10, 150, 250, 1_000)
     assert [tally.quantile_ms(share) for share in (0.25, 0.5, 0.75, 1.0)] == [100, 200, 300, 1_000]
     assert GapTally().quantile_ms(0.5) == 0
@@ -188,7 +188,7 @@ def test_only_the_longest_gaps_are_kept() -> None:
     assert [gap.ms for gap in _tally(*range(1, 20)).longest] == [19, 18, 17, 16, 15]
 
 
-def test_live_brokers_need_no_memory() -> None:
+def test_silences_of_live_brokers_are_counted_and_not_stored() -> None:
     log = Log()
     for broker in FLEET:
         log.register(broker)
