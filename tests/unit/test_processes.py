@@ -45,7 +45,7 @@ def test_process_gets_its_niceness() -> None:
 
 
 def test_a_session_that_the_process_leads_gets_the_nice_value() -> None:
-    # Linux takes one such change in 100 ms from those who are not root, of the whole machine.
+    # Linux accepts such a change from users other than root only once in 100 ms on the whole machine.
     wait_until(lambda: _run(start_new_session=True)[2] in ("10", "none"), 60, "the session is niced")
 
 

@@ -234,7 +234,7 @@ def test_settings_cannot_be_changed() -> None:
 
 @pytest.mark.parametrize("timeout_s", [5, 10, 15, 20, 30, 45, 60, 90, 120, 180, 300])
 def test_ticks_do_not_coincide_with_usual_timeouts(timeout_s: int) -> None:
-    # A tick a millisecond too early would leave the broker to the next one (ADR 0042).
+    # If a tick were a millisecond too early, the broker would expire only at the next tick (ADR 0042).
     liveness = Settings().liveness
     slack_ms = -timeout_s * 1000 % liveness.tick_interval_ms
     assert 20 <= slack_ms <= liveness.tick_interval_ms - 20

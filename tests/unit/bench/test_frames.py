@@ -50,7 +50,7 @@ def test_header_has_the_fields_of_a_captured_request(framed: frames.Framed, more
     command = _command(framed)
     real = _captured(command.code)
     assert set(command.ext_fields or {}) - set(real.ext_fields or {}) <= more_than_captured
-    # Brokers send some of these oneway; the load generator wants answers.
+    # Brokers send some of these oneway; the load generator needs answers.
     assert (command.version, command.language, command.is_oneway) == (real.version, real.language, False)
 
 

@@ -101,7 +101,7 @@ def test_the_actual_lives_of_brokers_are_read_from_journals(tmp_path: Path) -> N
     assert truth.broken(200, 300, "fleet") == [Span("stall", "fleet", 200, 900)]
 
 
-# ---- the guard's scene ----
+# ---- the check of the guard ----
 
 
 def _row(offset: int, kind: ChangeKind, cause: Cause, *, gone: bool = False, addr: str = "x") -> RouteChange:
@@ -128,13 +128,15 @@ _GONE = _row(4, ChangeKind.BROKER_LIVE, Cause.EXPIRED, gone=True)
 @pytest.mark.parametrize(
     ("rows", "wrong"),
     [
-        pytest.param([_SWITCH, _HELD, _HEARD], 0, id="kept and heard again"),
-        pytest.param([_HELD, _HEARD], 1, id="never switched on"),
-        pytest.param([_SWITCH], 1, id="nobody was held"),
-        pytest.param([_SWITCH, _HELD], 1, id="held for good"),
-        pytest.param([_SWITCH, _HELD, _HEARD, _GONE], 1, id="gone"),
-        pytest.param([_SWITCH, _HELD._replace(offset=9), _HEARD._replace(offset=10), _GONE], 0, id="gone before"),
+        pytest.param([_SWITCH, _HELD, _HEARD], 0, id="held and heard again"),
+        pytest.param([_HELD, _HEARD], 1, id="the guard was not enabled"),
+        pytest.param([_SWITCH], 1, id="no broker was held"),
+        pytest.param([_SWITCH, _HELD], 1, id="held forever"),
+        pytest.param([_SWITCH, _HELD, _HEARD, _GONE], 1, id="removed after the hold"),
+        pytest.param(
+            [_SWITCH, _HELD._replace(offset=9), _HEARD._replace(offset=10), _GONE], 0, id="removed before the hold"
+        ),
     ],
 )
-def test_guard_check_finds_removed_brokers(rows: list[RouteChange], wrong: int) -> None:
+def test_guard_check_finds_runs_in_which_brokers_were_not_held_and_kept(rows: list[RouteChange], wrong: int) -> None:
     assert len(check_guard(Evidence(Truth(()), 1_000, stored=rows), 1)) == wrong

@@ -18,9 +18,9 @@ def _by_name(objects: list[dict[str, Any]]) -> dict[str, dict[str, Any]]:
 
 
 def _plain() -> dict[str, dict[str, Any]]:
-    """The objects of the base, with what Kustomize and Helm do differently as in the chart."""
+    """The objects of the Kustomize base. Where Kustomize and Helm have to differ, they are changed as in the chart."""
     found = _by_name(deepcopy(kubernetes_objects()))
-    del found["Namespace/namesrv-stream"]  # `helm install --create-namespace` makes it
+    del found["Namespace/namesrv-stream"]  # `helm install --create-namespace` creates it
     (image,) = kustomization()["images"]
     for workload in ("StatefulSet/namesrv", "Deployment/job", "Deployment/history"):
         template = found[workload]["spec"]["template"]

@@ -111,7 +111,7 @@ def test_broker_flaps_after_three_ends_in_half_an_hour_or_repeated_ends(
     looping = [first | {"up_ms": up_ms, "down_ms": up_ms + step_ms - 1_000} for up_ms in begins]
     (found,) = ask("flaps", looping, BEGIN_MS, BEGIN_MS + (times + 24) * step_ms)
     assert found["has_flapped"] == has_flapped
-    assert not found["flapping"]  # not any more
+    assert not found["flapping"]  # no longer
 
 
 def test_flap_score_halves_every_hour(sessions: list[Row]) -> None:

@@ -1,4 +1,4 @@
-"""What ``why`` reads from the tables, now and at a moment of the past; and how long that takes."""
+"""What ``why`` reads from the tables, for now and for a past moment."""
 
 import time
 from collections.abc import Sequence
@@ -22,7 +22,7 @@ OTHER = a_registration("10.0.0.2:10911", broker_name="broker-b", topics={"Other"
 
 
 def a_log() -> Log:
-    """A topic that is there from second 1 on, deleted at 61, and whose broker unregisters at 121."""
+    """A topic that exists from second 1 on and is deleted at 61; its broker unregisters at 121."""
     log = Log()
     log.say(KvPut(S1, "ns", "key", "value"))  # the history begins with its first row
     log.register(BROKER, after_ms=1_000)

@@ -14,7 +14,7 @@ from tests.support.kafka import REPOSITORY
 _FOLDER: Final = REPOSITORY / "conf" / "monitoring"
 _OPERATIONS: Final = REPOSITORY / "docs" / "operations.md"
 _HTTP: Final = REPOSITORY / "docs" / "http.md"
-#: Of Prometheus itself, and of its client library.
+#: Metrics of Prometheus itself, and of its client library.
 _FOREIGN: Final = frozenset({"up", "process_resident_memory_bytes"})
 _RUNBOOKS: Final = "https://runbooks.example.com/namesrv-stream"
 _DEPRECATED: Final = frozenset(name for name, metric in METRICS.items() if metric.text.startswith("Deprecated: "))

@@ -1,4 +1,4 @@
-"""Which addresses the clients of a view are told, and which view a client has."""
+"""Which addresses the clients of a view receive, and which view a client has."""
 
 import json
 from typing import Any

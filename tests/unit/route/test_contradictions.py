@@ -142,7 +142,7 @@ def test_a_full_registration_after_the_registration_of_one_topic_is_not_a_contra
 def test_a_lost_registration_of_one_topic_is_a_contradiction() -> None:
     log = Log()
     log.register(a_broker())
-    log.register(a_broker(topics={"baseTopic": FOUR}, data_version=V2))  # that of TopicTest, before it, got lost
+    log.register(a_broker(topics={"baseTopic": FOUR}, data_version=V2))  # that of TopicTest was lost
 
     rows = log.register(a_broker(topics={"TopicTest": FOUR, "baseTopic": FOUR}, data_version=V2))
 

@@ -41,7 +41,7 @@ def test_the_order_of_arrival_does_not_matter(entries: list[Entry], random: Rand
     for entry in entries:
         log.append(entry.value, entry.after_ms)
     newest = {_key(row): row for row in log.output.changes if row.kind not in STATELESS_KINDS}
-    rows = [row for row in newest.values() if not row.gone]  # as route_state has them
+    rows = [row for row in newest.values() if not row.gone]  # in the order of route_state
     random.shuffle(rows)
     assert digest_of(_table(rows), PARTITIONS) == digest_of(_table(log.output.changes), PARTITIONS)
 
@@ -66,7 +66,7 @@ def test_an_empty_table_has_a_digest_of_every_partition() -> None:
         lambda log: log.register(a_registration(), S1, 2),
         lambda log: log.stopped(S1),
     ],
-    ids=["a topic", "a KV entry", "a setting", "a connection", "a server's standing"],
+    ids=["a topic", "a KV entry", "a setting", "a connection", "the state of a server"],
 )
 def test_every_kind_of_change_changes_the_digest_of_one_part(change: Callable[[Log], list[RouteChange]]) -> None:
     log = _a_log()

@@ -21,7 +21,7 @@ from tests.support.builders import BEGIN_MS, Log
 @given(st.text(), st.none() | st.sampled_from(("1", "true", "[]")))
 def test_source_and_old_value_are_read_back(source: str, old: str | None) -> None:
     if old is None and ", was " in source:
-        return  # rows from before old values were kept look so; no source has such a name
+        return  # such a row is read as one from before old values were stored; no source has such a name
     assert read_detail(change_detail(source, old)) == (source, old)
 
 

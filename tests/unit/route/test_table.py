@@ -164,5 +164,5 @@ def test_adding_a_broker_name_to_a_topic_does_not_sort_all_its_names_again() -> 
     for number in range(count):
         name = _Name(f"broker-{number * 7_919 % count:04}")
         table.replace_group(replace(BrokerGroup(name), topics={"TopicOfAll": RW}))
-    assert _Name.compared <= count * 12  # a look-up by halves, each
+    assert _Name.compared <= count * 12  # a binary search for each name
     assert list(table.names_offering("TopicOfAll")) == [f"broker-{number:04}" for number in range(count)]

@@ -23,7 +23,7 @@ from namesrv_stream.streaming.spark_session import (
     [
         ("/srv/data/scratch", "/srv/data/scratch"),
         ("/home/Ada/data/scratch", "/tmp"),  # pyspark would look for it below /home/ada
-        ("/srv/" + "long/" * 12 + "scratch", "/tmp"),  # sockets' paths have a limit
+        ("/srv/" + "long/" * 12 + "scratch", "/tmp"),  # the path of a socket has a limited length
     ],
 )
 def test_sockets_are_in_the_scratch_folder_unless_workers_would_not_find_them(scratch: str, expected: str) -> None:
@@ -38,8 +38,8 @@ def test_no_socket_is_created_where_workers_would_not_find_it() -> None:
     ("jar", "master", "is_used"),
     [
         ("hadoop-bare-naked-local-fs-0.1.0.jar", "local[2]", True),
-        ("hadoop-bare-naked-local-fs-0.1.0.jar", "spark://host:7077", False),  # workers have jars of their own
-        ("kafka-clients-3.9.2.jar", "local[2]", False),  # fetched before there was one
+        ("hadoop-bare-naked-local-fs-0.1.0.jar", "spark://host:7077", False),  # workers have their own jars
+        ("kafka-clients-3.9.2.jar", "local[2]", False),  # jars were downloaded before this one was required
     ],
 )
 def test_local_spark_creates_files_without_chmod_if_the_jar_for_it_exists(

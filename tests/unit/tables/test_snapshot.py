@@ -30,7 +30,7 @@ from tests.support.builders import READ_ONLY, RW, S1, a_registration
 from tests.support.strategies_route import groups
 from tests.support.tables import TOPIC_ID, TablesOfLog, settings_in
 
-_AHEAD = 1_000_000  # records by which partition 0 is ahead of partition 1
+_AHEAD = 1_000_000  # number of records that partition 0 has more than partition 1
 
 
 def _rows(number: int) -> pa.Table:

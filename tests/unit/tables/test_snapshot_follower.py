@@ -262,7 +262,7 @@ def test_figures_of_the_job_are_reported_with_its_commits(follow: Follow, tmp_pa
     received.wait_for(tables.log)
     assert follower.job == figures
     tables.log.tick()
-    tables.commit()  # by a job that says nothing of itself
+    tables.commit()  # by a job that writes no figures
     received.wait_for(tables.log)
     assert follower.job == figures
 

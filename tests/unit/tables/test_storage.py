@@ -259,7 +259,7 @@ def test_waking_the_watch_ends_all_waits(tmp_path: Path) -> None:
     with CommitWatch(tmp_path, _LONG_S) as watch:
         watch.wake()
         assert _waits(watch) + _waits(watch) < _SOON_S
-    watch.wake()  # one that has ended
+    watch.wake()  # after the watch was closed
 
 
 def test_without_inotify_the_watch_waits_for_its_interval(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

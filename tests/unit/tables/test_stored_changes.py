@@ -16,7 +16,7 @@ from tests.support.tables import TablesOfLog
 
 @pytest.fixture(scope="module")
 def written(tmp_path_factory: pytest.TempPathFactory) -> TablesOfLog:
-    """Five registrations, each committed and covered by a version of ``route_state``: those of offsets 1 to 5."""
+    """Five registrations, each committed and covered by a version of ``route_state`` (offsets 1 to 5)."""
     tables = TablesOfLog(tmp_path_factory.mktemp("written"))
     for number in range(5):
         tables.log.register(a_registration(f"10.0.0.{number}:1", number), after_ms=1_000)

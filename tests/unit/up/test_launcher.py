@@ -1,4 +1,4 @@
-"""What `up` says if a start fails."""
+"""The messages of `up` when a start fails."""
 
 from pathlib import Path
 

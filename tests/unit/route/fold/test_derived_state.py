@@ -61,7 +61,7 @@ class _Topic:
 
 
 def _life(random: Random) -> Iterator[tuple[int, Event]]:
-    """Random events: two servers tick every half second; brokers register, send heartbeats, fall silent or end."""
+    """Random events: two servers tick every half second; brokers register, are heard, fall silent or are removed."""
     silent: set[int] = set()
     for beat in range(_BEATS):
         at_ms = BEGIN_MS + 500 * beat

@@ -274,10 +274,13 @@ def test_changed_minimum_applies_to_brokers_with_a_shorter_timeout() -> None:
         ((2_001,) * 5 + (1,), False),
         ((86_400_000,) * 5, True),
         ((86_400_000,) * 5 + (0,), True),
-        ((-86_400_000, 86_400_000) * 5, True),  # back, then forward: 2,000 each time
+        (
+            (-86_400_000, 86_400_000) * 5,
+            True,
+        ),  # each step back counts as 0, each step forward as 2,000
         ((-86_400_000, 86_400_000) * 5 + (-1,), True),
         ((-86_400_000, 86_400_000) * 5 + (1,), False),
-        ((10_000, -10_000, 0, 500) * 4, True),  # 2,000 and 500 each
+        ((10_000, -10_000, 0, 500) * 4, True),  # every four steps count as 2,000 and 500
         ((10_000, -10_000, 0, 500) * 4 + (1,), False),
     ],
 )

@@ -282,7 +282,7 @@ def test_settings_of_an_operator_have_a_name_and_keep_the_configuration() -> Non
     assert [(r.namespace, r.value, r.detail) for r in rows] == [("effective", "true", "by ada, was false")]
 
 
-# ---- poison ----
+# ---- invalid records ----
 
 
 def poison() -> Iterator[tuple[str, bytes]]:

@@ -1,4 +1,4 @@
-"""Liveness with several servers: holders, silent and lost servers, restarts, and direct producers."""
+"""Liveness with several servers: holders, silent and lost servers, restarts, and direct publishers."""
 
 from collections.abc import Callable
 
@@ -277,7 +277,7 @@ def test_the_time_before_a_server_starts_again_or_resumes_is_not_observed_time(
     log = Log()
     log.register(a_registration())
     log.pass_time(119_900)
-    # Else the first fact behind it would end a broker whose own fact is the second.
+    # Otherwise the next event would expire a broker whose own heartbeat is the event after it.
     came_back(log, S1, after_ms=30_000)
     log.register(a_registration("10.0.0.9:1", broker_name="other"))
     assert log.heard(a_registration()) == []
@@ -316,7 +316,7 @@ def test_a_stopped_server_does_not_remove_its_brokers() -> None:
     assert ADDR in log.alive()
 
 
-# ---- direct producers ----
+# ---- direct publishers ----
 
 
 def test_brokers_of_direct_publishers_age_only_by_ticks_of_the_job() -> None:

@@ -251,7 +251,7 @@ def test_offsets_of_other_partitions_cover_nothing() -> None:
 
 
 def test_covered_event_that_the_fold_refused_is_removed_from_the_view() -> None:
-    # The fold had another server's later registration of the same id before it, say: its rows are what counts.
+    # For example because another server's registration of the same id is before it in the log.
     view = RouteView()
     [pending] = view.accept(registered())
     pending.position = (0, 0)

@@ -180,7 +180,7 @@ def test_deletion_has_a_ticket_for_each_partition_and_each_is_covered_separately
     assert len(tickets) == 3
     assert [topics(view, name) for name in names] == [{"baseTopic"}] * 3
     assert view.pending_count == 2
-    # In partition 1 it is history: who offers the topic there from now on, offers it.
+    # In partition 1 the deletion is committed: a broker that registers the topic there from now on offers it.
     again = logs[1].register(a_registration(broker_name=names[1], data_version=DataVersion(2, 2, 0)))
     view.commit(again, {1: 3})
     assert "TopicTest" in topics(view, names[1])

@@ -22,7 +22,7 @@ UNREGISTER = RequestCode.UNREGISTER_BROKER
 async def running(
     *servers: ScriptedNameServer, clock: ManualClock | None = None, **changes: Any
 ) -> AsyncIterator[BrokerAgent]:
-    """Run an agent that registers once, and later only for a reason."""
+    """Run an agent whose brokers register once, and again only because of a change or a new connection."""
     defaults: dict[str, Any] = {"heartbeat_interval_ms": 3_600_000, "max_back_off_ms": 20, "unregister_timeout_ms": 500}
     addrs = ";".join(server.addr for server in servers)
     agent = BrokerAgent(AgentConfig(addrs, **{**defaults, **changes}), clock)
@@ -50,7 +50,7 @@ async def test_unreachable_name_server_does_not_delay_others() -> None:
     async with ScriptedNameServer() as good, ScriptedNameServer() as gone:
         await gone.stop()
         async with running(good, gone, brokers=2, heartbeat_interval_ms=20) as agent:
-            await until(lambda: len(good.requests) >= 10, "ten registrations at the one that is there")
+            await until(lambda: len(good.requests) >= 10, "ten registrations at the server that runs")
             assert (agent.tally.connected, agent.tally.registered) == (2, 2)
         await gone.start()
 
@@ -61,7 +61,7 @@ async def test_silent_name_server_does_not_delay_others() -> None:
         ScriptedNameServer(say_nothing) as silent,
         running(good, silent, heartbeat_interval_ms=20),
     ):
-        await until(lambda: len(good.requests) >= 10, "ten registrations at the one that answers")
+        await until(lambda: len(good.requests) >= 10, "ten registrations at the server that answers")
         assert len(silent.requests) == 1
 
 

@@ -20,7 +20,7 @@ from tests.support.tables import TOPIC_ID
 
 @pytest.fixture(scope="module")
 def history(tmp_path_factory: pytest.TempPathFactory) -> HistoryOfLogs:
-    """Two partitions with each kind of event, poison and a clock that jumps over days."""
+    """Two partitions with each kind of event, invalid records and a clock that jumps over days."""
     logs = [Log(partition=partition, partitions=2) for partition in (0, 1)]
     for log in logs:
         append_random_events(log, Random(log.state.partition), 400)

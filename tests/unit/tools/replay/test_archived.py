@@ -27,7 +27,7 @@ from tests.support.random_events import append_random_events
 from tests.support.table_edits import rewrite_rows
 
 RECORDS: Final = 600
-COMPACTED: Final = 400  # where route_state was written
+COMPACTED: Final = 400  # offset at which route_state was written
 
 
 @pytest.fixture(scope="module")
@@ -85,7 +85,7 @@ def _facts(outcome: Replay) -> list[tuple[object, ...]]:
 def test_replay_of_the_archive_equals_a_replay_of_kafka(tables: HistoryOfLogs, kafka_begin: int) -> None:
     expected = _replay(tables, Source.KAFKA)
     assert expected.is_equal
-    assert all(part.dead_letters for part in expected.partitions)  # poison is among the records
+    assert all(part.dead_letters for part in expected.partitions)  # the records contain invalid ones
     _archive(tables, (0, 500) if kafka_begin < 500 else (0, RECORDS))
     outcome = _replay(tables, Source.ARCHIVE, kafka_begin)
     assert outcome.is_equal

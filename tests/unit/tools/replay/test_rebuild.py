@@ -170,7 +170,7 @@ def test_a_gap_between_the_tables_and_the_log_needs_consent_and_leaves_brokers_a
     loaded = load_snapshot(tables.storage)
     assert loaded.next_offsets == {0: len(tables.log.records)}
     assert loaded.table.groups == before.groups
-    assert loaded.table.kv == {"ns": {"key": "value"}}  # what was put in the gap, nobody knows
+    assert loaded.table.kv == {"ns": {"key": "value"}}  # entries that were written in the gap are not known
     rows = _rows(tables)
     assert rows == [row for row in tables.log.output.changes if row.offset < covered]
     state = decode_state(read_newest_state(tables.storage).fold_states[0].content)
@@ -271,7 +271,7 @@ def test_a_swap_that_was_killed_after_its_last_move_repeats_no_move(
     unlink = Path.unlink
 
     def killed(self: Path, missing_ok: bool = False) -> None:
-        if self.name == _PLAN:  # when all is in its place
+        if self.name == _PLAN:  # after all moves
             raise KeyboardInterrupt
         unlink(self, missing_ok)
 
@@ -280,7 +280,7 @@ def test_a_swap_that_was_killed_after_its_last_move_repeats_no_move(
         with pytest.raises(KeyboardInterrupt):
             _rebuild(tables)
     for path in tables.dir.glob("*.20*"):
-        shutil.rmtree(path)  # the operator has no use for the old ones
+        shutil.rmtree(path)  # the operator deletes the old tables
     assert settle_swap(tables.storage)
     _assert_as_the_log(tables)
 

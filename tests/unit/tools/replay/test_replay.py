@@ -151,7 +151,7 @@ def test_a_partition_that_the_topic_does_not_have_is_refused(tables: TablesOfLog
 
 
 def test_an_end_time_before_the_log_is_refused(tables: TablesOfLog) -> None:
-    seconds = tables.log.records[-1].at_ms // 1_000  # a Unix time where milliseconds are asked for
+    seconds = tables.log.records[-1].at_ms // 1_000  # Unix time in seconds instead of milliseconds
     with pytest.raises(ConfigError, match=r"--to-time: the log has no record from before 1970-01-"):
         _replay(tables, end_ms=seconds)
 

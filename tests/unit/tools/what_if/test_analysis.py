@@ -143,7 +143,7 @@ def test_gaps_are_counted_by_the_servers_observed_clock(proof: Proof) -> None:
     broker = a_registration()
     log.register(broker)
     log.pass_time(10_000)
-    log.now_ms += 300_000  # nobody could hear: the clock moves by max_gap_ms
+    log.now_ms += 300_000  # the server could receive nothing: the observed time advances by max_gap_ms
     digest = broker.registration_hash if proof is Proof.REGISTRATION else ""
     log.say(BrokerHeartbeat(over(S1, 1), NAME, broker.live_key, proof, digest))
     analysis = PartitionAnalysis(0, 1, [])

@@ -25,7 +25,7 @@ OWN = a_registration("10.0.0.9:1", broker_name="own", timeout_ms=200_000)
 BEAT_MS = 10_000
 MINUTES = 20
 FROZEN, DEAD, RESTARTED = FLEET[0], FLEET[1], FLEET[2]
-#: Address → beats (from 0, one each 10 s) at which it is silent.
+#: Address → beats (from 0, one every 10 s) at which it is silent.
 SILENT = {
     FROZEN.broker_addr: range(30, 34),
     DEAD.broker_addr: range(60, 1_000),
@@ -63,7 +63,7 @@ def _report() -> ClusterReport:
 
 def test_false_expiries_are_distinguished_from_real_ones() -> None:
     assert [(r.timeout_ms, r.expiries, r.false, r.unclear, r.real) for r in _report().runs] == [
-        (None, 1, 0, 0, 1),  # the dead one, after 120 s
+        (None, 1, 0, 0, 1),  # the dead broker, after 120 s
         (20_000, 3, 1, 0, 2),
         (60_000, 2, 0, 0, 2),
         (90_000, 1, 0, 0, 1),
@@ -73,7 +73,7 @@ def test_false_expiries_are_distinguished_from_real_ones() -> None:
 def test_failures_are_detected_earlier_by_the_difference_of_the_timeouts() -> None:
     of_timeout = {run.timeout_ms: run.sooner for run in _report().runs}
     assert of_timeout[None] is None
-    # The dead broker 100 s sooner; the one that restarted when it was away for 20 s and not when it came back.
+    # The dead broker is detected 100 s earlier; the restarted one after 20 s of absence instead of at its return.
     assert of_timeout[20_000] == EarlierDetection(2, 0, 49_500, 100_000)
     assert of_timeout[60_000] == EarlierDetection(2, 0, 9_500, 60_000)
     assert of_timeout[90_000] == EarlierDetection(1, 0, 30_000, 30_000)
