@@ -90,7 +90,7 @@ def a_broker_that_came_and_went() -> Log:
     return log
 
 
-def test_a_route_comes_with_the_reason_of_its_last_change(tmp_path: Path) -> None:
+def test_a_route_is_shown_with_the_reason_of_its_last_change(tmp_path: Path) -> None:
     tables = HistoryOfLogs(tmp_path, a_broker_that_came_and_went())
     tables.write_all()
     found = route_as_of(Past(tables.settings), "TopicTest", BEGIN_MS + 60_000)

@@ -66,7 +66,7 @@ def test_flags_of_a_topic_are_optional() -> None:
 
 
 @given(events())
-def test_each_kind_of_event_has_a_partition_or_goes_to_all(event: Event) -> None:
+def test_each_kind_of_event_has_a_partition_or_is_written_to_all(event: Event) -> None:
     everywhere = {"topic_deleted", "settings_changed", "guard_released", "tick"}
     everywhere |= {"server_started", "server_resumed", "server_stopped"}
     kind = "heartbeat" if isinstance(event, BrokerHeartbeat) else KIND_OF[type(event)]

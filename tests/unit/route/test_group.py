@@ -217,7 +217,7 @@ def test_state_version_of_an_address_that_is_not_live_does_not_count() -> None:
     assert group_after(a_registration(THIRD), group=group).broker_addrs == {0: THIRD}
 
 
-def test_the_smallest_slave_offers_topics_while_there_is_no_master() -> None:
+def test_the_slave_with_the_smallest_id_offers_topics_while_there_is_no_master() -> None:
     group = group_after(a_registration(SLAVE, 2), a_registration(THIRD, 1, topics={"of prime": RW, **BASE}))
 
     assert topics_of(group) == {"TopicTest": RW, "of prime": RW}

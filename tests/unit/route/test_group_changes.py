@@ -92,7 +92,7 @@ def test_a_replaced_address_may_outlive_the_route() -> None:
 # ---- holders ----
 
 
-def test_two_servers_hold_one_broker() -> None:
+def test_a_broker_can_have_two_servers_as_holders() -> None:
     group = register(group_after(a_registration()), a_registration(), "s2", Holder(3, 9)).group
 
     assert group.live_brokers[a_key()].holders == {"s1": HOLDER, "s2": Holder(3, 9)}

@@ -48,7 +48,7 @@ def change_of(before: BrokerGroup, after: BrokerGroup) -> MinBrokerIdChange:
         pytest.param({}, A, -1, (A,), id="node before its election is the first of its group"),
     ],
 )
-def test_the_others_are_notified_of_a_smaller_id(
+def test_the_other_brokers_are_notified_of_a_smaller_id(
     before: dict[int, str], addr: str, broker_id: int, recipients: tuple[str, ...]
 ) -> None:
     group = a_group(before)

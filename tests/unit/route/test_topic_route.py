@@ -180,7 +180,7 @@ def test_without_the_setting_no_slave_acts_as_master() -> None:
     assert broker.broker_addrs == {1: SLAVE, 2: THIRD}
 
 
-def test_group_that_did_not_enable_it_has_no_acting_master() -> None:
+def test_group_that_did_not_enable_acting_master_has_none() -> None:
     (broker,) = route_of(masterless(enable_acting_master=False), acting=True).broker_datas
 
     assert broker.broker_addrs == {1: SLAVE, 2: THIRD}

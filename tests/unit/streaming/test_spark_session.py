@@ -85,7 +85,7 @@ def test_spark_is_one_process_only_with_a_local_master(master: str, expected: bo
     assert is_one_process(master) == expected
 
 
-def test_local_master_ships_nothing_and_accepts_no_connection(settings: Settings, tmp_path: Path) -> None:
+def test_local_spark_ships_no_jars_and_listens_only_on_the_loopback_address(settings: Settings, tmp_path: Path) -> None:
     config = session_config(settings, "local[2]", tmp_path)
     assert "spark.jars" not in config
     assert config["spark.driver.bindAddress"] == "127.0.0.1"

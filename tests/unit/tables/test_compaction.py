@@ -57,7 +57,7 @@ def _tables_with_history(folder: Path) -> TablesOfLog:
     return tables
 
 
-def test_route_state_has_one_row_a_live_key_and_the_fold_state(tmp_path: Path) -> None:
+def test_route_state_has_one_row_for_each_existing_key_and_the_fold_state(tmp_path: Path) -> None:
     tables = _tables_with_history(tmp_path)
     tables.compact()
     rows = read_tables(tables.storage)

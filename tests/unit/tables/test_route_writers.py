@@ -77,7 +77,7 @@ def test_commits_continue_during_a_compaction(tmp_path: Path) -> None:
     assert rows.next_offsets == {0: 6}
 
 
-def test_first_of_two_jobs_to_commit_continues_and_the_other_writes_nothing(tmp_path: Path) -> None:
+def test_the_first_of_two_jobs_to_commit_continues_and_the_other_writes_nothing(tmp_path: Path) -> None:
     tables = TablesOfLog(tmp_path)
     tables.log.register(a_registration())
     other = tables.new_writer()
@@ -103,7 +103,7 @@ def test_a_job_that_was_frozen_before_its_commit_writes_no_row_twice(tmp_path: P
     assert decode_changes(read_tables(tables.storage).changes) == tables.log.output.changes
 
 
-def test_one_of_two_jobs_that_fold_the_same_records_ends(tmp_path: Path) -> None:
+def test_one_of_two_jobs_that_fold_the_same_records_exits(tmp_path: Path) -> None:
     """Their offsets are equal, so the progress alone does not distinguish them."""
     tables = TablesOfLog(tmp_path)
     tables.log.tick()

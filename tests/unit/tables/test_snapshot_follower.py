@@ -109,7 +109,7 @@ def test_a_commit_of_this_machine_is_reported_at_once_at_any_interval(tmp_path: 
         tables.log.register(a_registration(f"10.0.0.{number}:1", broker_name=f"b{number}"))
         tables.commit()
         received.wait_for(tables.log)
-    assert time.monotonic() - began_s < interval_s, "otherwise each would have taken an interval"
+    assert time.monotonic() - began_s < interval_s, "the follower waited for an interval"
 
 
 def test_progress_without_rows_is_reported(tmp_path: Path, follow: Follow) -> None:
@@ -121,7 +121,7 @@ def test_progress_without_rows_is_reported(tmp_path: Path, follow: Follow) -> No
     assert received.changes == []
 
 
-def test_tables_made_after_the_start_are_found(tmp_path: Path, follow: Follow) -> None:
+def test_tables_created_after_the_start_are_found(tmp_path: Path, follow: Follow) -> None:
     follower, received = follow(tmp_path / "tables")
     received.wait(lambda: received.reloads == 1)
     assert follower.version == -1
@@ -268,7 +268,7 @@ def test_figures_of_the_job_are_reported_with_its_commits(follow: Follow, tmp_pa
 
 
 def test_a_commit_of_another_table_makes_the_follower_reload(tmp_path: Path, follow: Follow) -> None:
-    """Nothing else shows it in an object store, which has no inodes."""
+    """In an object store, which has no inodes, only the id shows that it is another table."""
     tables = TablesOfLog(tmp_path)
     tables.log.register(a_registration())
     tables.commit()

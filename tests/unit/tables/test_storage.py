@@ -74,7 +74,7 @@ def test_a_name_is_appended_to_the_place_of_the_tables() -> None:
     assert str(Folder(Path("tables")) / "x") == "tables/x"
 
 
-def test_options_have_names_in_capitals_and_text_as_values_in_one_order() -> None:
+def test_options_have_upper_case_names_and_text_values_and_are_sorted() -> None:
     found = _store("s3://tables", aws_region="eu", AWS_ALLOW_HTTP=True, aws_max=5)
     assert found.options == (("AWS_ALLOW_HTTP", "true"), ("AWS_MAX", "5"), ("AWS_REGION", "eu"))
 
@@ -220,7 +220,7 @@ def test_one_file_ends_only_one_wait(tmp_path: Path) -> None:
         assert _waits(watch) >= 0.05
 
 
-def test_a_folder_that_is_made_later_is_watched_from_then_on(tmp_path: Path) -> None:
+def test_a_folder_that_is_created_later_is_watched_from_then_on(tmp_path: Path) -> None:
     folder = tmp_path / "log"
     with CommitWatch(folder, _LONG_S) as watch:
         watch.begin()

@@ -28,7 +28,7 @@ def test_single_close_takes_effect_at_once() -> None:
     assert removals(log.disconnect(fleet[0])) == [(fleet[0].broker_addr, "disconnected")]
 
 
-def test_close_that_exceeds_the_share_restores_the_earlier_ones() -> None:
+def test_close_that_exceeds_the_share_restores_the_brokers_that_closed_before_it() -> None:
     fleet = a_fleet(9)
     log = a_fleet_log(fleet)
     before = dict(log.groups.groups)
@@ -67,7 +67,7 @@ def test_closes_at_two_servers_do_not_count_together() -> None:
     assert log.alive() == held_addrs(log) == set()
 
 
-def test_brokers_held_by_another_server_do_not_count_as_closed() -> None:
+def test_brokers_with_another_holder_do_not_count_as_closed() -> None:
     fleet = a_fleet(8)
     log = a_fleet_log(fleet)
     for registration in fleet:

@@ -28,7 +28,7 @@ from tests.support.fold_scenarios import (
 # ---- two servers ----
 
 
-def test_a_broker_held_by_two_servers_lives_while_one_hears_it() -> None:
+def test_a_broker_with_two_holders_is_alive_while_one_hears_it() -> None:
     log = hold_at_both(a_liveness_log())
     for _ in range(8):
         log.pass_time(5_000, S1, S2)
@@ -107,7 +107,7 @@ def test_silent_server_that_writes_again_is_no_longer_silent() -> None:
     assert [(r.server_id, r.cause, r.value) for r in log.tick(server=S2)] == [("s2", "server_heard", "talking")]
 
 
-def test_ticks_of_the_job_make_no_server_silent() -> None:
+def test_ticks_of_the_job_do_not_make_a_server_silent() -> None:
     log = a_liveness_log()
     log.register(broker)
 
@@ -258,7 +258,7 @@ def test_a_resumed_server_resets_the_ages_of_its_brokers() -> None:
     assert ADDR not in log.alive()
 
 
-def test_the_record_by_which_a_server_resumes_expires_no_broker() -> None:
+def test_the_record_with_which_a_server_resumes_does_not_expire_brokers() -> None:
     """The server lost records, which may have contained heartbeats of the broker."""
     log = a_liveness_log()
     log.register(broker)

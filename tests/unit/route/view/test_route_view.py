@@ -154,7 +154,7 @@ def test_absent_topics_are_removed_if_the_committed_setting_says_so() -> None:
 # ---- holders ----
 
 
-def test_broker_stays_while_another_server_holds_it() -> None:
+def test_broker_stays_while_another_server_is_its_holder() -> None:
     view = committed(registered(), registered(server=S2))
 
     view.accept(unregistered())
@@ -341,7 +341,7 @@ def test_dropped_event_is_removed_from_the_view() -> None:
     assert view.pending_count == 0
 
 
-def test_drop_leaves_the_other_events_in_order() -> None:
+def test_drop_keeps_the_other_events_in_order() -> None:
     view = view_of(registered())
     [pending] = view.accept(WritePermChanged(S1, NAME, writable=False))
     view.accept(TopicRegistered(S1, NAME, "side", RW))

@@ -193,8 +193,8 @@ def test_topic_registered_after_its_deletion_stays() -> None:
     assert "TopicTest" in topics(view)
 
 
-def test_deletion_hides_a_topic_that_others_logged_before_it() -> None:
-    """Their rows arrive while the deletion is still being written after them."""
+def test_pending_deletion_removes_a_topic_from_rows_that_are_earlier_in_the_log() -> None:
+    """Rows of another server arrive while the deletion, which is later in the log, is not committed yet."""
     view, log = RouteView(), Log()
     tickets = view.accept(DELETE)
     rows = log.register(a_registration(), server=S2)

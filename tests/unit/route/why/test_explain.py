@@ -38,7 +38,7 @@ def why(
     zone: str | None = None,
     **more: Any,
 ) -> Explanation:
-    """Answer from all rows of the log, as if the tables had been asked now."""
+    """Answer from all rows of the log, as if they had just been read from the tables."""
     table = RouteTable()
     reducer.apply(table, log.output.changes)
     has_brokers = any(True for _ in table.registered_groups())

@@ -30,7 +30,7 @@ def test_partition_without_direct_publishers_is_ticked_only_without_other_record
     assert 0 in needs.at(102.0)
 
 
-def test_a_partition_with_a_direct_publishers_broker_is_ticked_each_time() -> None:
+def test_a_partition_with_a_broker_of_a_direct_publisher_is_ticked_every_time() -> None:
     needs = _needs()
     needs.folded(0, has_direct=False, now_s=100.0)
     needs.folded(0, has_direct=True, now_s=100.2)

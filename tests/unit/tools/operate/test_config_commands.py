@@ -112,7 +112,9 @@ def test_history_of_a_fixed_setting_is_a_usage_error(run: Run, tables: TablesOfL
         (("liveness.default_timeout_ms",), 2, "VALUE"),
     ],
 )
-def test_a_refusal_is_one_line(run: Run, arguments: tuple[str, ...], code: int, words: str) -> None:
+def test_the_error_about_a_refused_setting_is_one_line(
+    run: Run, arguments: tuple[str, ...], code: int, words: str
+) -> None:
     found, out, err = run("config", "set", *arguments, "--set", "kafka.connect_timeout_ms=300")
     assert (found, out, err.count("\n")) == (code, "", 1)
     assert words in err

@@ -102,7 +102,7 @@ async def test_skew_waits_for_a_server_that_catches_up() -> None:
     async with _serving() as (a, b):
         a.commit_to(log.output.changes, 3)
         skew = asyncio.ensure_future(find_skew([a.url, b.url], 30))
-        await get(a.url, "/state", ServerState)  # by now it has been asked, or will be right away
+        await get(a.url, "/state", ServerState)  # by now skew has queried the server, or will at once
         b.commit_to(log.output.changes, 3)
         assert (await skew).is_none
 

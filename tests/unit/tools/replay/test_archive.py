@@ -70,7 +70,7 @@ def test_offset_of_an_instant_is_found_as_by_kafka(history: HistoryOfLogs, archi
     assert archive.offset_at(0, max(record.at_ms for record in log.records) + 1) is None
 
 
-def test_archive_knows_its_topic_and_offsets(history: HistoryOfLogs, archive: ArchivedEvents) -> None:
+def test_archive_has_its_topic_and_offsets(history: HistoryOfLogs, archive: ArchivedEvents) -> None:
     assert archive.topic_id == TOPIC_ID
     assert [archive.spans(p) for p in (0, 1, 2)] == [[(0, len(log.records))] for log in history.logs] + [[]]
 

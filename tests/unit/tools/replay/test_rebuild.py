@@ -123,14 +123,14 @@ def test_old_tables_are_kept_under_a_dated_name(tables: TablesOfLog) -> None:
 
 
 @pytest.mark.parametrize("lost", [(ROUTE_CHANGES,), (ROUTE_STATE,), (ROUTE_CHANGES, ROUTE_STATE)])
-def test_lost_tables_are_made_from_the_log_alone(tables: TablesOfLog, lost: tuple[str, ...]) -> None:
+def test_lost_tables_are_rebuilt_from_the_log_alone(tables: TablesOfLog, lost: tuple[str, ...]) -> None:
     for name in lost:
         shutil.rmtree(tables.dir / name)
     _rebuild(tables)
     _assert_as_the_log(tables)
 
 
-def test_damaged_tables_are_made_from_the_log_alone(tables: TablesOfLog) -> None:
+def test_damaged_tables_are_rebuilt_from_the_log_alone(tables: TablesOfLog) -> None:
     for name in (ROUTE_CHANGES, ROUTE_STATE):
         for path in (tables.dir / name).rglob("*.json"):
             path.write_text("damaged")

@@ -77,7 +77,7 @@ def test_tables_that_the_job_wrote_are_equal(tables: TablesOfLog) -> None:
     assert part.is_state_compared
 
 
-def test_the_digest_is_the_one_that_a_server_has(tables: TablesOfLog) -> None:
+def test_the_digest_equals_that_of_a_server(tables: TablesOfLog) -> None:
     served = digest_of(load_snapshot(tables.storage).table, 1)
     outcome = _replay(tables)
     assert outcome.digest == served.total
@@ -293,7 +293,9 @@ def test_json_shows_equality_or_the_difference(tables: TablesOfLog) -> None:
 
 
 @pytest.mark.parametrize(("texts", "expected"), [((), [None, None]), (("5",), [5, 5]), (("5", "1:7"), [5, 7])])
-def test_offsets_are_of_all_partitions_or_of_one(texts: tuple[str, ...], expected: list[int | None]) -> None:
+def test_an_offset_applies_to_all_partitions_or_to_the_named_one(
+    texts: tuple[str, ...], expected: list[int | None]
+) -> None:
     offsets = parse_offsets("--from-offset", texts)
     assert [offsets.get(partition) for partition in (0, 1)] == expected
 

@@ -111,7 +111,7 @@ def test_what_if_keeps_no_topics_of_registrations(entries: list[Entry]) -> None:
         assert all(len(r.read().topics) <= 1 for g in run.groups.groups.values() for r in g.registrations.values())
 
 
-def test_registration_before_the_begin_of_the_log_comes_from_the_tables() -> None:
+def test_a_registration_from_before_the_start_of_the_log_is_read_from_the_tables() -> None:
     known = a_registration(registration_hash="older", timeout_ms=3_000)
     key = LeaseKey(NAME, known.live_key)
     log = Log()

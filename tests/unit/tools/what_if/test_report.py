@@ -159,7 +159,7 @@ def test_the_suggestion_leaves_a_margin(
     assert words in found.reason
 
 
-def test_a_suggestion_does_not_depend_on_the_timeouts_asked_for() -> None:
+def test_a_suggestion_does_not_depend_on_the_requested_timeouts() -> None:
     """A broker moves to another server 70 s after its last heartbeat at the first."""
     log = Log()
     log.register(FLEET[0])

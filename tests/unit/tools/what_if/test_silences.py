@@ -42,21 +42,21 @@ def _registered() -> Log:
     return log
 
 
-def test_heard_again_over_the_same_connection_is_alive() -> None:
+def test_a_broker_heard_again_over_the_same_connection_is_alive() -> None:
     log = _registered()
     log.pass_time(30_000)
     log.heard(_BROKER, connection=1)
     assert _verdicts(log) == [Verdict.ALIVE]
 
 
-def test_heard_again_over_another_connection_while_the_first_was_open_is_restarted() -> None:
+def test_a_broker_heard_again_over_another_connection_while_the_first_was_open_is_restarted() -> None:
     log = _registered()
     log.pass_time(30_000)
     log.heard(_BROKER, connection=2)
     assert _verdicts(log) == [Verdict.RESTARTED]
 
 
-def test_heard_again_over_another_connection_after_it_expired_is_unclear() -> None:
+def test_a_broker_heard_again_over_another_connection_after_it_expired_is_unclear() -> None:
     log = _registered()
     log.pass_time(130_000)  # its server has closed the connection
     log.heard(_BROKER, connection=2)
@@ -112,7 +112,7 @@ def test_a_broker_that_had_unregistered_was_not_silent() -> None:
     assert "c0" not in _analysed(log).gaps.tallies
 
 
-def test_unregistration_and_return_is_restarted() -> None:
+def test_a_broker_that_unregistered_and_returned_is_restarted() -> None:
     log = _registered()
     log.unregister(_BROKER)
     log.pass_time(1_000)
