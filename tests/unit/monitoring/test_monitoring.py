@@ -140,8 +140,10 @@ def test_every_metric_is_documented() -> None:
     rows = re.findall(r"^\| `(rocketmq_\w+)` .* \| (.*) \|$", _HTTP.read_text(encoding="utf-8"), re.MULTILINE)
     names = [name for name, _ in rows]
     assert set(names) ^ METRICS.keys() == set(), "in docs/http.md or in METRICS, but not in both"
-    assert names == list(METRICS), "docs/http.md has the order of METRICS"
-    assert [(name, text) for name, text in rows if METRICS[name].text != text] == [], "texts are those of METRICS"
+    assert names == list(METRICS), "docs/http.md must list the metrics in the order of METRICS"
+    assert [(name, text) for name, text in rows if METRICS[name].text != text] == [], (
+        "docs/http.md must have the texts of METRICS"
+    )
 
 
 def test_every_help_text_is_a_complete_sentence() -> None:

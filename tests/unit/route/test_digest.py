@@ -1,4 +1,4 @@
-"""The digest of a route table is equal exactly for equal tables, whatever their history."""
+"""The digests of two route tables are equal if and only if the tables are, whatever their history."""
 
 from collections.abc import Callable
 from random import Random

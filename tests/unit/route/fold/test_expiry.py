@@ -1,4 +1,4 @@
-"""Expiry of brokers held by one server: the timeout, observed time, and settings of the timeout."""
+"""Expiry of brokers with one holder: the timeout, observed time, and settings of the timeout."""
 
 from collections.abc import Callable
 

@@ -1,4 +1,4 @@
-"""Fencing: which connection may end a broker, and which registration takes an address or a brokerId."""
+"""Fencing: over which connection a broker can be removed, and which registration takes an address or a brokerId."""
 
 from collections.abc import Callable
 

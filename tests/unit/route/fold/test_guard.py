@@ -335,7 +335,7 @@ def test_disabled_guard_releases_all_brokers(change: dict[str, SettingValue]) ->
 # ---- restarts ----
 
 
-@pytest.mark.parametrize("closed", [4, 5], ids=["before they are too many", "held"])
+@pytest.mark.parametrize("closed", [4, 5], ids=["before the limit is exceeded", "held"])
 def test_a_restart_changes_nothing(closed: int) -> None:
     fleet = a_fleet(5)
     log = a_fleet_log(fleet)

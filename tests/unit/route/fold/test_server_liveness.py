@@ -178,7 +178,7 @@ def test_a_lost_server_stops_being_holder_once_and_other_holders_stay() -> None:
 
 
 def test_silent_server_keeps_brokers_that_a_lost_server_also_held() -> None:
-    """A server that restarts for half a minute must not lose brokers that a dead server also held."""
+    """A server that restarts for half a minute must not lose brokers of which a dead server was a holder too."""
     s3 = a_server("s3")
     log = hold_at_both(a_liveness_log())
     for _ in range(8):

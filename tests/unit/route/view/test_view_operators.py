@@ -59,7 +59,7 @@ def a_log_with_a_broker() -> Log:
 # ---- KV ----
 
 
-def test_put_and_delete_are_seen_at_once_and_touch_the_topic_of_their_key() -> None:
+def test_put_and_delete_are_visible_at_once() -> None:
     view = RouteView()
 
     for event in (PUT, KvPut(S1, ORDER, "other", "x"), KvDeleted(S1, ORDER, "other")):

@@ -1,4 +1,4 @@
-"""Every cause of ``why``, from logs that make it."""
+"""Every cause that ``why`` reports, from a log that produces it."""
 
 import json
 from collections.abc import Sequence

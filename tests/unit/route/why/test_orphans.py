@@ -1,4 +1,4 @@
-"""Orphans, from logs that make them."""
+"""Orphans of small logs, one test for every kind."""
 
 from namesrv_stream.route import reducer
 from namesrv_stream.route.changes import Cause, ChangeKind

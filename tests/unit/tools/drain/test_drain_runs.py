@@ -83,14 +83,14 @@ def _no_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def a_cluster() -> Cluster:
-    """Two brokers of two topics; a third topic is read-only at a."""
+    """Two brokers of two topics; a third topic is read-only at broker a."""
     return Cluster({"T": {"a": 6, "b": 6}, "U": {"a": 7, "b": 6}, "Old": {"a": 4, "b": 6}})
 
 
 async def drain(
     server: ScriptedNameServer, *more: str, broker: str = "a", limits: Limits = LIMITS, **flags: bool
 ) -> tuple[DrainState, DrainRun]:
-    """Drain a broker; all brokers without an address are at the server's."""
+    """Drain a broker; brokers without an address get the address of the server."""
     if isinstance(server.script, Cluster):
         for name in {name for perms in server.script.perms.values() for name in perms}:
             server.script.addrs.setdefault(name, {"0": server.addr})
