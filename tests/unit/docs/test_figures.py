@@ -148,7 +148,7 @@ def _summary_differences(text: str) -> list[str]:
     found = []
     for label, (row, names) in _SUMMARY_ROWS.items():
         for contender, cell in zip(_CONTENDERS, _cells(text, label), strict=True):
-            scale = 0.001 if " GB" in cell.split("(")[0] else 1  # the results have MB
+            scale = 0.001 if " GB" in cell.split("(")[0] else 1  # the results are in MB
             wanted = [_measured(row, name, contender) * scale for name in names]
             quoted = _NUMBER.findall(cell)[: len(wanted)]
             if not all(_is_rounded(*pair) for pair in zip(quoted, wanted, strict=True)):

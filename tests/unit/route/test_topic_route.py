@@ -48,7 +48,7 @@ def masterless(perm: int = 4, *, enable_acting_master: bool = True, topic: str =
     return table
 
 
-# ---- what a route has ----
+# ---- contents of a route ----
 
 
 def test_route_names_brokers_and_queues() -> None:

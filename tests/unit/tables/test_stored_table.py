@@ -54,14 +54,14 @@ def names(table: StoredTable, *conditions: pl.Expr) -> list[str]:
     return sorted(table.rows(*conditions, columns=["name"])["name"].to_list())
 
 
-def held_at(at_ms: int) -> pl.Expr:
+def valid_at(at_ms: int) -> pl.Expr:
     return (pl.col("valid_from") <= utc(at_ms)) & (pl.col("valid_to").is_null() | (pl.col("valid_to") > utc(at_ms)))
 
 
 @pytest.mark.parametrize(
     ("condition", "found"),
     [
-        (held_at(DAY_MS + 5), ["short-1"]),
+        (valid_at(DAY_MS + 5), ["short-1"]),
         (pl.col("name") == "short-1", ["short-1"]),
         (pl.col("day") == date(1970, 1, 2), ["short-1"]),
         (pl.col("name").is_in(["short-1", "absent"]), ["short-1"]),
@@ -86,7 +86,7 @@ def test_another_engine_opens_only_files_that_may_have_its_rows(tmp_path: Path) 
 
 def test_an_open_interval_is_found_at_a_much_later_instant(tmp_path: Path) -> None:
     a_table(tmp_path)
-    assert names(opened(tmp_path), held_at(100 * DAY_MS)) == ["lasting"]
+    assert names(opened(tmp_path), valid_at(100 * DAY_MS)) == ["lasting"]
 
 
 def test_a_column_that_the_table_does_not_have_yet_is_null(tmp_path: Path) -> None:

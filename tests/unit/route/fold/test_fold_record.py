@@ -50,7 +50,7 @@ def expired(log: Log) -> Log:
     return log
 
 
-# ---- small registrations ----
+# ---- unchanged registrations ----
 
 
 def test_an_unchanged_registration_writes_no_row() -> None:

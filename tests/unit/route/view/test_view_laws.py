@@ -137,7 +137,7 @@ def order_conf(table: RouteTable, topic: str) -> str | None:
 
 
 @dataclass(eq=False)
-class OnItsWay:
+class InFlightEvent:
     """An event that is being written to one partition.
 
     Attributes:
@@ -154,7 +154,7 @@ class Simulation:
     def __init__(self) -> None:
         self.view = RouteView(partitions=PARTITIONS)
         self.logs = [a_log(p) for p in range(PARTITIONS)]
-        self._outboxes: list[deque[OnItsWay]] = [deque() for _ in range(PARTITIONS)]
+        self._outboxes: list[deque[InFlightEvent]] = [deque() for _ in range(PARTITIONS)]
         self._tickets: list[list[Pending]] = [[] for _ in range(PARTITIONS)]
         self._logged: list[dict[int, Pending]] = [{} for _ in range(PARTITIONS)]  # by offset
         self._committed = [0] * PARTITIONS
@@ -208,7 +208,7 @@ class Simulation:
         is_close = isinstance(event, BrokerDisconnected)
         tickets: Sequence[Pending | None] = [None] if is_close else self.view.accept(event)
         for partition, pending in zip(partitions, tickets, strict=True):
-            self._outboxes[partition].append(OnItsWay(event, pending))
+            self._outboxes[partition].append(InFlightEvent(event, pending))
             if pending is not None:
                 self._tickets[partition].append(pending)
 

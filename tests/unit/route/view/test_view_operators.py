@@ -152,7 +152,7 @@ def test_deletion_in_one_cluster_keeps_the_topic_in_other_clusters(cluster: str 
 
 @pytest.mark.parametrize(("cluster", "is_deleted"), [("c0", True), ("c1", False), ("", True)])
 def test_deletion_by_another_producer_is_the_same_in_the_view_as_in_the_fold(cluster: str, is_deleted: bool) -> None:
-    # RocketMQ 5.3.3 takes an empty clusterName for none (DefaultRequestProcessor.deleteTopicInNamesrv).
+    # RocketMQ 5.3.3 treats an empty clusterName as absent (DefaultRequestProcessor.deleteTopicInNamesrv).
     fields = {"schema_version": 1, "kind": "topic_deleted", "topic": "TopicTest", "cluster": cluster}
     log = a_log_with_a_broker()
     view = committed(log)
@@ -261,7 +261,7 @@ def test_changed_setting_applies_only_to_later_registrations() -> None:
         if not is_before:
             view.accept(drops_absent(True))
         assert ("TopicTest" in topics(view)) is not is_before
-        # Not even when the group is created again.
+        # This remains so when the group is created again.
         view.commit(a_log_with_a_broker().output.changes, {0: 1})
         assert ("TopicTest" in topics(view)) is not is_before
 

@@ -80,7 +80,7 @@ def test_missing_directory_is_checked_at_its_parent(tmp_path: Path) -> None:
 
 
 def test_a_directory_that_cannot_be_written_is_a_fault(tmp_path: Path) -> None:
-    (tmp_path / "file").touch()  # below it not even root can make one
+    (tmp_path / "file").touch()  # not even root can create a directory below a file
     (found,) = machine.disk(_settings(tmp_path / "file" / "data"))
     assert found.grade is Grade.FAULT
 

@@ -20,10 +20,10 @@ from tests.support.strategies_route import Entry, logs
 _SETTINGS = FoldSettings(default_timeout_ms=4_000, server_silent_ms=5_000, server_lost_ms=20_000)
 _TIMEOUTS = ("default_timeout_ms", "min_timeout_ms", "max_timeout_ms", "registration_retention_ms")
 
-Gone = list[tuple[int, str, str, str]]
+Removals = list[tuple[int, str, str, str]]
 
 
-def _folded(entries: list[Entry], settings: FoldSettings, without: Collection[str] = ()) -> tuple[Log, Gone]:
+def _folded(entries: list[Entry], settings: FoldSettings, without: Collection[str] = ()) -> tuple[Log, Removals]:
     """Fold the whole log without some settings; returns the removals with time and cause."""
     log = Log(settings)
     for entry in entries:
@@ -55,7 +55,7 @@ def _analysed(
     return analysis, over + analysis.silences.open
 
 
-def _gone_in(silences: Iterable[Silence], run: int) -> Gone:
+def _removals_in(silences: Iterable[Silence], run: int) -> Removals:
     return sorted(
         (end.at_ms, silence.key.broker_name, silence.key.live_key.broker_addr, end.cause)
         for silence in silences
@@ -65,9 +65,9 @@ def _gone_in(silences: Iterable[Silence], run: int) -> Gone:
 
 @given(logs())
 def test_the_first_run_is_the_fold_of_the_log_as_it_is(entries: list[Entry]) -> None:
-    log, gone = _folded(entries, _SETTINGS)
+    log, removals = _folded(entries, _SETTINGS)
     analysis, silences = _analysed(log, [], _SETTINGS)
-    assert _gone_in(silences, 0) == gone
+    assert _removals_in(silences, 0) == removals
     assert analysis.observed_ms == log.state.observed_ms
 
 
@@ -77,7 +77,7 @@ def test_run_with_one_timeout_equals_a_fold_with_it(entries: list[Entry], timeou
     _, silences = _analysed(log, [Override(ms, of_every_broker=True) for ms in timeouts], _SETTINGS)
     for run, ms in enumerate(timeouts, 1):
         settings = Override(ms, of_every_broker=True).apply(_SETTINGS)
-        assert _gone_in(silences, run) == _folded(entries, settings, _TIMEOUTS)[1]
+        assert _removals_in(silences, run) == _folded(entries, settings, _TIMEOUTS)[1]
 
 
 @given(logs())
@@ -86,7 +86,7 @@ def test_other_default_does_not_affect_brokers_with_their_own_timeout(entries: l
     log, _ = _folded(entries, _SETTINGS)
     _, silences = _analysed(log, [Override(2_500)], _SETTINGS)
     settings = Override(2_500).apply(_SETTINGS)
-    assert _gone_in(silences, 1) == _folded(entries, settings, _TIMEOUTS)[1]
+    assert _removals_in(silences, 1) == _folded(entries, settings, _TIMEOUTS)[1]
 
 
 @given(logs())
