@@ -36,7 +36,7 @@ def test_a_duration_has_a_unit_or_is_milliseconds(text: str, ms: int) -> None:
 
 
 @pytest.mark.parametrize("text", ["", "s", "-1s", "1y", "1s2", "x", f"{'9' * 400}d"])
-def test_anything_else_is_refused(text: str) -> None:
+def test_a_text_that_is_not_a_duration_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match="duration"):
         parse_duration_ms(text)
 

@@ -164,7 +164,7 @@ def test_outages_are_those_of_brokers_or_of_a_topic(ask: Run) -> None:
     assert [o["cause"] for o in of_topic if o["scope"] == "topic"] == ["unregistered", "topic_deleted"]
 
 
-def test_availability_is_the_default_question(ask: Run) -> None:
+def test_history_without_an_option_shows_availability(ask: Run) -> None:
     brokers = json.loads(ask("--json")[1])["brokers"]
     assert [b["broker_name"] for b in brokers] == ["broker-a", "broker-a", "broker-b", "loner"]
     assert all(0.9 < b["availability"] < 1 for b in brokers)

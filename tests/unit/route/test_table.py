@@ -142,7 +142,7 @@ def test_a_static_mapping_is_found_although_its_broker_was_removed() -> None:
     assert [g.broker_name for g in table.groups_mapping("static")] == ["a"]
 
 
-def test_an_unknown_name_is_an_empty_group() -> None:
+def test_an_unknown_broker_name_has_an_empty_group() -> None:
     assert RouteTable().group("x") == BrokerGroup("x")
 
 

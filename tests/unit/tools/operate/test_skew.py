@@ -249,7 +249,7 @@ def test_addresses_are_http(text: str, addrs: tuple[str, ...]) -> None:
 
 
 @pytest.mark.parametrize("text", ["", ";", "a", "http://a", "ftp://a:1", "a:x", "http://a b:1"])
-def test_anything_else_is_refused(text: str) -> None:
+def test_a_text_that_is_not_an_http_address_is_refused(text: str) -> None:
     with pytest.raises(ConfigError, match="--http"):
         parse_http_addrs(text)
 
