@@ -88,7 +88,7 @@ def test_config_show_prints_the_same_warnings(run: Run, tmp_path: Path) -> None:
 def test_a_command_that_runs_logs_the_warnings_of_its_file(
     run: Run, tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("JAVA_HOME", str(tmp_path))  # ends it at its first step
+    monkeypatch.setenv("JAVA_HOME", str(tmp_path))  # ends `up` at its first step
     conf = tmp_path / "namesrv.properties"
     conf.write_text("serverWorkerThreads=16\n")
     assert run("up", "-c", str(conf), "--data-dir", str(tmp_path / "data"))[0] == 3

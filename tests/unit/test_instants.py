@@ -36,7 +36,7 @@ def test_a_duration_has_a_unit_or_is_milliseconds(text: str, ms: int) -> None:
 
 
 @pytest.mark.parametrize("text", ["", "s", "-1s", "1y", "1s2", "x", f"{'9' * 400}d"])
-def test_anything_else_is_refused(text: str) -> None:
+def test_a_text_that_is_not_a_duration_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match="duration"):
         parse_duration_ms(text)
 
@@ -77,7 +77,7 @@ def test_text_without_a_zone_uses_the_zone_of_the_machine() -> None:
     assert parse_instant("--as-of", "2026-11-21 18:00Z", NOW_MS, PLUS_ONE) == NOW_MS
 
 
-def test_a_time_of_today_is_of_the_day_in_the_zone_that_it_names() -> None:
+def test_a_time_of_day_is_of_the_current_day_in_the_named_zone() -> None:
     # In Kiribati, at UTC+14, it is the 22nd.
     assert parse_instant("--as-of", "03:12+14:00", NOW_MS, UTC) == NOW_MS - 5 * HOUR_MS + 12 * 60_000
 
@@ -89,13 +89,13 @@ def test_only_thirteen_digits_are_epoch_milliseconds(text: str) -> None:
 
 
 @pytest.mark.parametrize("text", ["x" * 5_000, "9" * 5_000, f"-{'9' * 400}d"])
-def test_error_repeats_only_the_begin_of_a_long_text(text: str) -> None:
+def test_error_repeats_only_the_start_of_a_long_text(text: str) -> None:
     with pytest.raises(ConfigError, match=r"…' is not a point in time") as error:
         parse_instant("--as-of", text, NOW_MS, UTC)
     assert len(str(error.value)) < 400
 
 
-def test_first_of_two_ambiguous_hours_is_used() -> None:
+def test_the_first_of_two_ambiguous_hours_is_used() -> None:
     berlin = ZoneInfo("Europe/Berlin")  # back from UTC+2 to UTC+1 at 01:00 UTC
     found_ms = parse_instant("--as-of", "2026-10-25 02:30", NOW_MS, berlin)
     assert instant(found_ms, with_ms=True) == "2026-10-25 00:30:00.000Z"
@@ -132,7 +132,7 @@ def test_invalid_instant_is_refused_with_examples(text: str) -> None:
 
 
 @pytest.mark.parametrize(("text", "ago_ms"), [("7d", 7 * DAY_MS), ("-30m", 1_800_000), ("2026-11-21", 18 * HOUR_MS)])
-def test_begin_of_a_period_is_a_duration_or_an_instant(text: str, ago_ms: int) -> None:
+def test_start_of_a_period_is_a_duration_or_an_instant(text: str, ago_ms: int) -> None:
     assert parse_since("--since", text, NOW_MS, UTC) == NOW_MS - ago_ms
 
 
@@ -142,7 +142,7 @@ def test_an_instant_is_shown_in_utc() -> None:
     assert iso_instant(NOW_MS + 7) == "2026-11-21T18:00:00.007Z"
 
 
-def test_an_instant_of_the_past_may_not_lie_in_the_future() -> None:
+def test_a_past_instant_that_is_in_the_future_is_refused() -> None:
     assert parse_past_instant("--as-of", "-2h", NOW_MS) == NOW_MS - 2 * HOUR_MS
     expected = "--as-of: 2026-11-21 19:00:00Z is in the future; now it is 2026-11-21 18:00:00Z"
     with pytest.raises(ConfigError, match=expected):

@@ -35,7 +35,7 @@ def test_text_lines_are_utc_with_milliseconds(capsys: pytest.CaptureFixture[str]
     assert capsys.readouterr().err == "1970-01-01T00:00:00.012Z INFO  namesrv_stream.x up\n"
 
 
-def test_json_lines_hold_one_object_each(capsys: pytest.CaptureFixture[str]) -> None:
+def test_json_lines_contain_one_object_each(capsys: pytest.CaptureFixture[str]) -> None:
     with bare_root():
         configure_logging(line_format="json")
         try:

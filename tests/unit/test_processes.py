@@ -44,17 +44,17 @@ def test_process_gets_its_niceness() -> None:
     assert _run(start_new_session=False)[0] == str(min(19, os.nice(0) + 10))
 
 
-def test_a_session_of_its_own_is_niced() -> None:
-    # Linux takes one such change in 100 ms from those who are not root, of the whole machine.
+def test_a_session_that_the_process_leads_gets_the_nice_value() -> None:
+    # Linux accepts such a change from users other than root only once in 100 ms on the whole machine.
     wait_until(lambda: _run(start_new_session=True)[2] in ("10", "none"), 60, "the session is niced")
 
 
-def test_a_session_of_others_stays_as_it_is() -> None:
+def test_a_session_that_another_process_leads_keeps_its_nice_value() -> None:
     _, before, after = _run(start_new_session=False)
     assert after == before
 
 
-def test_ended_process_is_no_error() -> None:
+def test_lowering_the_priority_of_an_ended_process_is_not_an_error() -> None:
     gone = subprocess.Popen([sys.executable, "-c", ""])
     gone.wait()
 
@@ -106,7 +106,7 @@ def test_child_whose_parent_ended_before_its_start_ends() -> None:
     assert outcome.returncode == -signal.SIGTERM
 
 
-def test_a_process_without_the_mark_is_left_alone() -> None:
+def test_a_process_without_the_parent_variable_is_not_ended() -> None:
     environ = {name: value for name, value in os.environ.items() if name != PARENT_PID_VARIABLE}
     code = _CHILD.replace("time.sleep(600)", "")
     outcome = subprocess.run(

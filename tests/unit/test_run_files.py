@@ -26,7 +26,7 @@ def test_missing_or_invalid_run_file_is_none(tmp_path: Path) -> None:
         assert read_run_file(tmp_path / "bad.json") is None
 
 
-def test_a_starting_process_replaces_the_run_file_of_the_last_one_by_one_that_does_not_count_as_ready(
+def test_a_starting_process_replaces_the_previous_run_file_and_is_not_yet_ready(
     tmp_path: Path,
 ) -> None:
     path = tmp_path / "run" / "job.json"

@@ -60,7 +60,7 @@ def test_events_that_the_fold_refuses_are_invalid(record: dict[str, Any]) -> Non
 
 
 @pytest.mark.parametrize("vector", _VECTORS, ids=lambda v: v["key"][:12])
-def test_partitioner_vectors_hold_here_and_in_kafka_python(vector: dict[str, Any]) -> None:
+def test_partitioner_vectors_match_this_product_and_kafka_python(vector: dict[str, Any]) -> None:
     key = vector["key"].encode()
     assert murmur2(key) == vector["murmur2"] == kafka_murmur2(key) & 0xFFFFFFFF
     for partitions in (4, 7):

@@ -160,7 +160,7 @@ def test_a_lone_address_is_a_network_of_one() -> None:
 
 
 @pytest.mark.parametrize("text", ["", "[]"])
-def test_an_empty_list_of_networks_trusts_nobody(text: str) -> None:
+def test_an_empty_list_of_networks_trusts_no_address(text: str) -> None:
     environ = {"NAMESRV_STREAM__ADMIN__TRUSTED_NETWORKS": text}
     assert load_settings(None, environ).settings.admin.trusted_networks == ()
 
@@ -191,7 +191,7 @@ def test_set_flag_needs_section_key_and_value() -> None:
         parse_set_flag("listen_port=1")
 
 
-def test_options_passed_through_keep_dots_case_and_type(tmp_path: Path) -> None:
+def test_extra_options_for_spark_and_kafka_keep_dots_case_and_type(tmp_path: Path) -> None:
     conf = _conf(tmp_path, '[streaming.extra]\nspark.ui.enabled = true\n"spark.x.maxY" = "5"\n')
     flags = [parse_set_flag("kafka.extra.request_timeout_ms=5000"), parse_set_flag("kafka.extra.client_id=5.x")]
     settings = load_settings(conf, {"NAMESRV_STREAM__STREAMING__EXTRA__spark__someName": "2.5"}, flags).settings
@@ -234,7 +234,7 @@ def test_settings_cannot_be_changed() -> None:
 
 @pytest.mark.parametrize("timeout_s", [5, 10, 15, 20, 30, 45, 60, 90, 120, 180, 300])
 def test_ticks_do_not_coincide_with_usual_timeouts(timeout_s: int) -> None:
-    # A tick a millisecond too early would leave the broker to the next one (ADR 0042).
+    # If a tick were a millisecond too early, the broker would expire only at the next tick (ADR 0042).
     liveness = Settings().liveness
     slack_ms = -timeout_s * 1000 % liveness.tick_interval_ms
     assert 20 <= slack_ms <= liveness.tick_interval_ms - 20
@@ -258,7 +258,7 @@ def test_a_renamed_key_works_by_its_old_name_in_every_layer_with_a_warning(tmp_p
         assert advanced.endswith(": advanced.remoting.native_lane")
 
 
-def test_layers_win_over_each_other_whichever_names_they_use(tmp_path: Path) -> None:
+def test_a_later_layer_wins_whether_it_uses_old_or_new_names(tmp_path: Path) -> None:
     old = "[remoting]\nnative_lane = 'on'\nexpress_answers_bytes = 1\n"
     conf = _conf(tmp_path, f"{old}[advanced.remoting]\nnative_lane_answers_bytes = 2\n")
     environ = {"NAMESRV_STREAM__REMOTING__EXPRESS_LANE": "off"}

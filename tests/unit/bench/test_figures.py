@@ -13,7 +13,7 @@ def test_spread_is_median_minimum_and_maximum() -> None:
     assert Spread.of([3, 1, 10]) == Spread(3, 1, 10)
 
 
-def test_quotients_are_of_the_same_round() -> None:
+def test_quotients_are_computed_from_figures_of_the_same_round() -> None:
     """In the second round the machine was twice as slow for both contenders."""
     assert Spread.of_quotients([20, 10], [10, 5]) == Spread(2, 2, 2)
 
@@ -27,7 +27,7 @@ def test_quotients_of_unequal_rounds_are_refused() -> None:
         Spread.of_quotients([1, 2], [1])
 
 
-def test_goal_is_judged_by_our_figure_and_the_quotients() -> None:
+def test_whether_a_goal_is_met_depends_on_the_measured_figure_and_the_quotients() -> None:
     runs = {"ours": [30.0, 40.0], "java": [10.0, 10.0]}
     figure = compared(
         "row", "queries", runs, "ours", ["java"], goal="≥ 3", is_met=lambda _, quotients: quotients[0].median >= 3

@@ -50,7 +50,7 @@ def test_header_has_the_fields_of_a_captured_request(framed: frames.Framed, more
     command = _command(framed)
     real = _captured(command.code)
     assert set(command.ext_fields or {}) - set(real.ext_fields or {}) <= more_than_captured
-    # Brokers send some of these oneway; the load generator wants answers.
+    # Brokers send some of these oneway; the load generator needs answers.
     assert (command.version, command.language, command.is_oneway) == (real.version, real.language, False)
 
 
@@ -78,7 +78,7 @@ def test_every_change_has_a_new_version_and_more_queues_of_one_topic() -> None:
         assert [name for name in body.topics if body.topics[name] != before.topics[name]] == [f"bench-topic-{number}"]
 
 
-def test_unchanged_registrations_differ_in_their_stamp_only() -> None:
+def test_unchanged_registrations_differ_only_in_their_time_stamp() -> None:
     one, other = frames.registrations(Shape(topics=3, brokers=1, width=1), stamps=range(2))
     wrappers: list[dict[str, Any]] = [
         orjson.loads(_body(framed))["topicConfigSerializeWrapper"] for framed in (one, other)

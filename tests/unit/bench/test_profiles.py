@@ -3,7 +3,7 @@
 from tests.bench.profiles import hottest
 
 
-def test_functions_are_ranked_by_samples_of_their_own() -> None:
+def test_functions_are_ranked_by_their_own_samples() -> None:
     folded = "main;read;parse 30\nmain;read 60\nmain;write;parse 10"
     assert hottest(folded) == [(0.6, "read"), (0.4, "parse")]
 

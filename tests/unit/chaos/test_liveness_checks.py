@@ -35,7 +35,7 @@ def an_ending(at_ms: int = NOW_MS, cause: str = Cause.EXPIRED, server: str = "s1
 
 
 def false_expiries(ending: Ending, life: Lifetime, *spans: Span, also: Log | None = None) -> tuple[int, int]:
-    """Return (false, excused) for a broker heard 6.1 s before its end; ``also`` is another log of the same time."""
+    """Return (false, excused) for a broker heard 6.1 s before its end; ``also`` replaces the log."""
     texts, excused = liveness.false_expiries(
         Truth((life,), {}, spans), ObservedLog((also or heard_once()).records, GAP_MS), [ending]
     )
@@ -43,7 +43,7 @@ def false_expiries(ending: Ending, life: Lifetime, *spans: Span, also: Log | Non
 
 
 def heard_once(*also: str) -> Log:
-    """s1 hears the broker at 93.9 s; both servers tick until 100 s. ``also`` sets when s2 hears it."""
+    """s1 hears the broker at 93.9 s; both servers tick until 100 s. With "recently" in ``also``, s2 hears it later."""
     log = Log(_SETTINGS, begin_ms=NOW_MS - 6_100)
     log.say(BrokerRegistered(S1._replace(connection_id=1), a_registration(ADDR)))
     log.say(BrokerRegistered(S2._replace(connection_id=1), a_registration(ADDR)))
@@ -91,11 +91,11 @@ def cut(server: str, from_ms: int, to_ms: int, cluster: str = "") -> Span:
         pytest.param([cut("s1", 94_000, 96_000)], (1, 0), id="the other server was not cut off"),
         pytest.param([cut("s1", 94_000, 96_000), cut("s2", 94_000, 96_000)], (0, 1), id="cut off from both"),
         pytest.param([cut(s, 94_000, 96_000, "c0") for s in ("s1", "s2")], (0, 1), id="its cluster is cut off"),
-        pytest.param([cut(s, 94_000, 96_000, "c1") for s in ("s1", "s2")], (1, 0), id="another cluster is"),
-        pytest.param([cut("s1", 10, 20), cut("s2", 94_000, 99_000)], (1, 0), id="long mended"),
-        pytest.param([Span("stall", "fleet", 94_000, 95_000)], (0, 1), id="the fleet stood still"),
-        pytest.param([Span("stall", "fleet", 94_000, 94_050)], (1, 0), id="the fleet stood still for a moment"),
-        pytest.param([Span("stall", "direct", 94_000, 95_000)], (1, 0), id="somebody else stood still"),
+        pytest.param([cut(s, 94_000, 96_000, "c1") for s in ("s1", "s2")], (1, 0), id="another cluster is cut off"),
+        pytest.param([cut("s1", 10, 20), cut("s2", 94_000, 99_000)], (1, 0), id="the cut was repaired long before"),
+        pytest.param([Span("stall", "fleet", 94_000, 95_000)], (0, 1), id="the fleet was stalled"),
+        pytest.param([Span("stall", "fleet", 94_000, 94_050)], (1, 0), id="the fleet was stalled for a moment"),
+        pytest.param([Span("stall", "direct", 94_000, 95_000)], (1, 0), id="another process was stalled"),
     ],
 )
 def test_only_a_broken_network_excuses_an_expiry(spans: list[Span], expected: tuple[int, int]) -> None:
@@ -103,7 +103,7 @@ def test_only_a_broken_network_excuses_an_expiry(spans: list[Span], expected: tu
 
 
 def test_network_cut_during_part_of_the_silence_does_not_excuse_an_expiry() -> None:
-    # Silent for 20 s of which it was cut off for 2 s and needed 2.5 s to come back.
+    # It was silent for 20 s. For 2 s of these it was cut off, and it needed 2.5 s to reconnect.
     log = Log(_SETTINGS, begin_ms=NOW_MS - 20_000)
     log.say(BrokerRegistered(S1._replace(connection_id=1), a_registration(ADDR)))
     for _ in range(200):
@@ -120,7 +120,7 @@ def test_broker_cut_off_from_one_server_is_kept_alive_by_the_other() -> None:
     assert false_expiries(an_ending(), life, span, away, also=heard_once("recently")) == (0, 1)
 
 
-# ---- early, by the fleet's own record ----
+# ---- expiry too early according to the fleet's journal ----
 
 
 @pytest.mark.parametrize(("ago_ms", "lies"), [(TIMEOUT_MS - 1, 1), (TIMEOUT_MS, 0), (TIMEOUT_MS + 500, 0)])
@@ -150,7 +150,7 @@ def test_broker_that_disconnected_from_one_server_may_expire_at_the_other() -> N
     assert len(list(liveness.early_expiries(Truth((life,), acks), [an_ending()]))) == 1
 
 
-# ---- by the log ----
+# ---- expiry checked against the log ----
 
 
 def silent_after_ms(dead_ms: int, server: str = "s1") -> Log:
@@ -222,7 +222,7 @@ def test_lags_count_only_while_all_parts_ran() -> None:
     assert liveness.while_all_ran(broken, observed, lags) == []
 
 
-# ---- the end, and the whole verdict ----
+# ---- the state at the end, and the whole verdict ----
 
 
 @pytest.mark.parametrize(("brokers", "lies"), [({KEY}, 0), (set(), 1), ({KEY, KEY._replace(broker_addr="x")}, 1)])
@@ -267,7 +267,7 @@ def test_the_verdict_finds_a_late_job() -> None:
     assert [f.check for f in judge(evidence, log.now_ms).findings] == ["expiries are seen in time"]
 
 
-def test_the_verdict_finds_a_server_that_ended() -> None:
+def test_the_verdict_finds_a_server_that_exited() -> None:
     log = silent_after_ms(500)
     found = judge(evidence_of(log, a_lifetime(BEGIN_MS)), log.now_ms, {"server-a": [1], "job": [1]}).findings
     assert [f.check for f in found] == ["no server ends by itself"]
@@ -276,7 +276,9 @@ def test_the_verdict_finds_a_server_that_ended() -> None:
 @pytest.mark.parametrize(
     ("values", "percent", "expected"), [([], 99, -1), ([5], 99, 5), ([1, 2, 3, 4], 50, 2), (list(range(100)), 99, 98)]
 )
-def test_percentile(values: list[int], percent: int, expected: int) -> None:
+def test_percentile_is_the_nearest_rank_and_minus_one_without_values(
+    values: list[int], percent: int, expected: int
+) -> None:
     assert percentile(values, percent) == expected
 
 

@@ -95,7 +95,7 @@ def test_duplicate_row_is_found(honest: Evidence) -> None:
     assert [f.check for f in check_log(replace(honest, stored=doubled))] == ["no row twice"]
 
 
-def test_a_record_of_which_a_row_is_missing_is_found(honest: Evidence) -> None:
+def test_a_record_that_lacks_one_of_its_rows_is_found(honest: Evidence) -> None:
     place = next(i for i, row in enumerate(honest.stored) if row.seq == 1)
     assert list(seq_gaps(_without(honest.stored, place)))
 
@@ -103,12 +103,12 @@ def test_a_record_of_which_a_row_is_missing_is_found(honest: Evidence) -> None:
 @pytest.mark.parametrize(
     "commits",
     [
-        pytest.param((Commit(1, 0, {0: 2}), Commit(2, 0, {0: 1}), Commit(3, 0, {0: 5})), id="progress goes back"),
+        pytest.param((Commit(1, 0, {0: 2}), Commit(2, 0, {0: 1}), Commit(3, 0, {0: 5})), id="progress decreases"),
         pytest.param((Commit(1, 0, {0: 2}, (Rows(0, 0, 2),)), Commit(2, 0, {0: 5})), id="rows beyond the progress"),
-        pytest.param((Commit(1, 0, {0: 2}), Commit(2, 0, {0: 5}, (Rows(0, 1, 3),))), id="rows of before"),
+        pytest.param((Commit(1, 0, {0: 2}), Commit(2, 0, {0: 5}, (Rows(0, 1, 3),))), id="rows of earlier progress"),
         pytest.param((Commit(1, 0, {0: 2}), Commit(2, 0, {}, (Rows(0, 3, 3),))), id="rows without progress"),
-        pytest.param((Commit(1, 0, {0: 2}), Commit(2, 0, {0: 4})), id="less than the table says"),
-        pytest.param((), id="none at all"),
+        pytest.param((Commit(1, 0, {0: 2}), Commit(2, 0, {0: 4})), id="less progress than the table has"),
+        pytest.param((), id="no commits"),
     ],
 )
 def test_a_skipped_offset_is_found(commits: tuple[Commit, ...]) -> None:

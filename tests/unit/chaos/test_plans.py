@@ -20,7 +20,7 @@ SERVERS = ("a", "b")
 
 
 @pytest.mark.parametrize("seed", range(20))
-def test_a_short_plan_has_every_kind_of_fault_that_needs_no_restart_of_its_own(seed: int) -> None:
+def test_a_short_plan_has_every_kind_of_fault_that_does_not_need_a_restart_of_its_own(seed: int) -> None:
     plan = short_plan(seed, 5.0)
     kinds = Counter(fault.kind for fault in plan)
     assert set(kinds) == {fault_plan.KILL, fault_plan.FREEZE, fault_plan.CUT, *fault_plan.LIES}
@@ -35,7 +35,7 @@ def test_different_seeds_make_different_plans() -> None:
     assert len({long_plan(seed, 20, 10.0) for seed in range(10)}) == 10
 
 
-def test_long_plans_have_the_wanted_kills_and_every_kind_of_fault() -> None:
+def test_long_plans_have_the_requested_kills_and_every_kind_of_fault() -> None:
     plans = [long_plan(seed, 20, 10.0) for seed in range(10)]
     assert all(sum(fault.kills for fault in plan) >= 20 for plan in plans)
     assert {fault.kind for plan in plans for fault in plan} == {
@@ -69,7 +69,7 @@ def test_no_two_broker_processes_share_an_address() -> None:
     assert len(addrs) == len(set(addrs))
 
 
-def test_fates_follow_from_the_seed() -> None:
+def test_the_events_of_a_brokers_life_are_determined_by_the_seed() -> None:
     slot = next(slots(FleetSize(), SERVERS, 1))
 
     def draws(seed: int) -> list[object]:
@@ -83,7 +83,7 @@ def test_fleet_size_survives_serialisation() -> None:
     assert FleetSize.from_json(json.loads(json.dumps(asdict(FleetSize())))) == FleetSize()
 
 
-def test_the_truth_is_read_from_journals(tmp_path: Path) -> None:
+def test_the_actual_lives_of_brokers_are_read_from_journals(tmp_path: Path) -> None:
     journal = Journal(tmp_path / "j.jsonl")
     fields = {"broker_name": "n", "cluster": "c", "broker_addr": "x", "broker_id": 1, "timeout_ms": 5, "servers": ["a"]}
     journal.write("up", life=1, at=100, **fields)
@@ -101,7 +101,7 @@ def test_the_truth_is_read_from_journals(tmp_path: Path) -> None:
     assert truth.broken(200, 300, "fleet") == [Span("stall", "fleet", 200, 900)]
 
 
-# ---- the guard's scene ----
+# ---- the check of the guard ----
 
 
 def _row(offset: int, kind: ChangeKind, cause: Cause, *, gone: bool = False, addr: str = "x") -> RouteChange:
@@ -128,13 +128,15 @@ _GONE = _row(4, ChangeKind.BROKER_LIVE, Cause.EXPIRED, gone=True)
 @pytest.mark.parametrize(
     ("rows", "wrong"),
     [
-        pytest.param([_SWITCH, _HELD, _HEARD], 0, id="kept and heard again"),
-        pytest.param([_HELD, _HEARD], 1, id="never switched on"),
-        pytest.param([_SWITCH], 1, id="nobody was held"),
-        pytest.param([_SWITCH, _HELD], 1, id="held for good"),
-        pytest.param([_SWITCH, _HELD, _HEARD, _GONE], 1, id="gone"),
-        pytest.param([_SWITCH, _HELD._replace(offset=9), _HEARD._replace(offset=10), _GONE], 0, id="gone before"),
+        pytest.param([_SWITCH, _HELD, _HEARD], 0, id="held and heard again"),
+        pytest.param([_HELD, _HEARD], 1, id="the guard was not enabled"),
+        pytest.param([_SWITCH], 1, id="no broker was held"),
+        pytest.param([_SWITCH, _HELD], 1, id="held forever"),
+        pytest.param([_SWITCH, _HELD, _HEARD, _GONE], 1, id="removed after the hold"),
+        pytest.param(
+            [_SWITCH, _HELD._replace(offset=9), _HEARD._replace(offset=10), _GONE], 0, id="removed before the hold"
+        ),
     ],
 )
-def test_guard_check_finds_removed_brokers(rows: list[RouteChange], wrong: int) -> None:
+def test_guard_check_finds_runs_in_which_brokers_were_not_held_and_kept(rows: list[RouteChange], wrong: int) -> None:
     assert len(check_guard(Evidence(Truth(()), 1_000, stored=rows), 1)) == wrong

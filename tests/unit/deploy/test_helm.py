@@ -18,9 +18,9 @@ def _by_name(objects: list[dict[str, Any]]) -> dict[str, dict[str, Any]]:
 
 
 def _plain() -> dict[str, dict[str, Any]]:
-    """The objects of the base, with what Kustomize and Helm do differently as in the chart."""
+    """The objects of the Kustomize base. Where Kustomize and Helm have to differ, they are changed as in the chart."""
     found = _by_name(deepcopy(kubernetes_objects()))
-    del found["Namespace/namesrv-stream"]  # `helm install --create-namespace` makes it
+    del found["Namespace/namesrv-stream"]  # `helm install --create-namespace` creates it
     (image,) = kustomization()["images"]
     for workload in ("StatefulSet/namesrv", "Deployment/job", "Deployment/history"):
         template = found[workload]["spec"]["template"]
@@ -48,7 +48,7 @@ def test_the_objects_conform_to_the_schemas_of_kubernetes(found: dict[str, Any])
     kubernetes_validate.validate(found, "1.37", strict=True)
 
 
-def test_another_number_of_servers_needs_no_other_value() -> None:
+def test_changing_the_number_of_servers_requires_only_one_value() -> None:
     made = _by_name(helm_objects(servers={"replicas": 5}))
     assert made["StatefulSet/namesrv"]["spec"]["replicas"] == 5
     assert {f"Service/namesrv-{number}" for number in range(5)} <= made.keys()

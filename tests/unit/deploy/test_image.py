@@ -15,7 +15,7 @@ from tests.support.deployment import (
     settings_with,
 )
 
-_HOME = PurePosixPath("/opt/namesrv-stream/share/namesrv-stream")  # where a wheel puts what is no module
+_HOME = PurePosixPath("/opt/namesrv-stream/share/namesrv-stream")  # where a wheel installs files that are not modules
 
 
 def _arguments(name: str) -> list[str]:

@@ -121,7 +121,7 @@ def test_probes_use_existing_commands_and_pages() -> None:
         assert probe == ["test", "-f", str(settings.data.run_dir / run_file)]
 
 
-def test_grace_period_is_longer_than_a_stop() -> None:
+def test_grace_period_is_longer_than_the_timeout_for_stopping() -> None:
     for workload in _WORKLOADS.values():
         assert _pod(workload)["terminationGracePeriodSeconds"] * 1000 > Settings().server.stop_timeout_ms
 
@@ -153,7 +153,7 @@ def test_servers_answer_for_the_names_that_their_services_give_them() -> None:
     assert not hosts.allows("attacker.example")
 
 
-def test_services_lead_to_ports_of_servers() -> None:
+def test_services_forward_to_ports_of_servers() -> None:
     named = {port["name"]: port["containerPort"] for port in _container(_SERVERS)["ports"]}
     for service in _of_kind("Service").values():
         for port in service["spec"]["ports"]:

@@ -37,27 +37,27 @@ def test_every_service_conforms_to_the_schema_of_kubernetes(service: str) -> Non
     kubernetes_validate.validate(yaml.safe_load(service), "1.32", strict=True)
 
 
-def test_the_settings_are_settings() -> None:
+def test_the_example_settings_are_loaded() -> None:
     (text,) = _blocks("toml")
     (listener,) = tomllib.loads(text)["advanced"]["remoting"]["view_listeners"]
     environ = {"NAMESRV_STREAM__ADVANCED__REMOTING__VIEW_LISTENERS": listener}
     assert load_settings(environ=environ).settings.remoting.port_of_view_listener == {"outside": 9877}
 
 
-def test_the_load_balancer_has_the_address_that_clients_are_told() -> None:
+def test_the_load_balancer_has_the_address_that_clients_receive() -> None:
     service, view = _example("LoadBalancer")
     host = service["metadata"]["annotations"]["external-dns.alpha.kubernetes.io/hostname"]
     assert view.mapped(_BROKER) == f"{host}:{service['spec']['ports'][0]['port']}"
 
 
-def test_the_node_port_is_the_one_that_clients_are_told() -> None:
+def test_the_node_port_is_the_one_that_clients_receive() -> None:
     service, view = _example("NodePort")
     assert view.mapped(_BROKER) == f"nodes.example.org:{service['spec']['ports'][0]['nodePort']}"
     assert view.mapped(_BROKER._replace(broker_id=1)) == "nodes.example.org:30911"
     assert view.mapped(_BROKER._replace(broker_name="broker-2")) == "nodes.example.org:30920"
 
 
-def test_the_cluster_ip_has_the_name_that_clients_are_told() -> None:
+def test_the_cluster_ip_has_the_name_that_clients_receive() -> None:
     service, view = _example("ClusterIP")
     names = service["metadata"]
     port = service["spec"]["ports"][0]["port"]

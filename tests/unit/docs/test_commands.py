@@ -28,7 +28,7 @@ def _commands(text: str) -> Iterator[list[str]]:
 
 
 def _problem(words: list[str]) -> str:
-    """Return what the command line does not know of a command; "" if nothing."""
+    """Return the words of a command that the command line does not know; "" if it knows all."""
     command: Any = typer.main.get_command(app)
     path: list[str] = []
     while words and hasattr(command, "commands") and not words[0].startswith("-"):

@@ -95,7 +95,7 @@ _RESULTS: Final[list[dict[str, Any]]] = json.loads((_ROOT / "bench/results.json"
 _NUMBER: Final = re.compile(r"[0-9][0-9,]*(?:\.[0-9]+)?")
 _CONTENDERS: Final = ("ours", "Java 5.3.3", "Java 5.5.0")
 _READS: Final = ("queries a second", "p99, ms")
-#: Begin of a row in the summary of docs/performance.md → row of the results, and the figures that its cells begin with.
+#: Start of a row in the summary of docs/performance.md → row of the results, and the figures that its cells begin with.
 _SUMMARY_ROWS: Final = {
     "route queries per second, 2,000 topics on 4 brokers, 16 connections": ("route reads, 16 connections", _READS),
     "the same, 64 connections": ("route reads, 64 connections", _READS),
@@ -110,7 +110,7 @@ _SUMMARY_ROWS: Final = {
 }
 _PROPAGATION: Final = "a change in Kafka to the memory of another server, 1,000 brokers"
 _AT_REST: Final = "memory at rest, 1,000 brokers, 20,000 topics on 4 each"
-#: Sentences elsewhere: document, pattern with one group a figure, the figures.
+#: Sentences elsewhere: document, pattern with one group for each figure, the figures.
 _SENTENCES: Final = [
     (
         "docs/performance.md",
@@ -148,7 +148,7 @@ def _summary_differences(text: str) -> list[str]:
     found = []
     for label, (row, names) in _SUMMARY_ROWS.items():
         for contender, cell in zip(_CONTENDERS, _cells(text, label), strict=True):
-            scale = 0.001 if " GB" in cell.split("(")[0] else 1  # the results have MB
+            scale = 0.001 if " GB" in cell.split("(")[0] else 1  # the results are in MB
             wanted = [_measured(row, name, contender) * scale for name in names]
             quoted = _NUMBER.findall(cell)[: len(wanted)]
             if not all(_is_rounded(*pair) for pair in zip(quoted, wanted, strict=True)):

@@ -42,7 +42,7 @@ def _anchors(text: str) -> set[str]:
     return found
 
 
-def _leads_nowhere(document: Path, link: str) -> str:
+def _is_broken(document: Path, link: str) -> str:
     name, _, anchor = link.partition("#")
     target = (_ROOT / document).parent / name if name else _ROOT / document
     if not target.exists():
@@ -54,7 +54,7 @@ def _leads_nowhere(document: Path, link: str) -> str:
 
 @pytest.mark.parametrize("run_book", RunBook)
 def test_run_books_that_the_product_names_exist(run_book: RunBook) -> None:
-    assert _leads_nowhere(Path("README.md"), run_book) == ""
+    assert _is_broken(Path("README.md"), run_book) == ""
 
 
 def test_documents_are_found() -> None:
@@ -76,7 +76,7 @@ def test_index_of_the_decisions_has_every_record_with_its_heading() -> None:
 @pytest.mark.parametrize("document", _DOCUMENTS, ids=str)
 def test_links_lead_to_files_and_headings(document: Path) -> None:
     links = _links((_ROOT / document).read_text(encoding="utf-8"))
-    assert [why for link in links if (why := _leads_nowhere(document, link))] == []
+    assert [why for link in links if (why := _is_broken(document, link))] == []
 
 
 @pytest.mark.parametrize(
@@ -93,4 +93,4 @@ def test_links_lead_to_files_and_headings(document: Path) -> None:
     ],
 )
 def test_wrong_link_is_detected(text: str, wrong: bool) -> None:
-    assert any(_leads_nowhere(Path("README.md"), link) for link in _links(text)) is wrong
+    assert any(_is_broken(Path("README.md"), link) for link in _links(text)) is wrong

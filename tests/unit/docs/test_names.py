@@ -14,7 +14,7 @@ _QUOTED: Final = re.compile(r"(`+)([\w./]+)(?:\(\))?\1")
 _FILE: Final = re.compile(r"[\w./]*\w\.(?:py|sql|c|h|md)")
 _NAME: Final = re.compile(r"[A-Za-z_]\w*(?:\.\w+)+")
 _OF_OTHERS: Final = "org|sys|ssl|pathlib|kafka|KafkaProducer|DeltaTable|Properties|kvConfig"
-_OTHERS: Final = re.compile(rf"({_OF_OTHERS}|NAME|path|major|(\w+\.)?section)\.")  # and placeholders
+_OTHERS: Final = re.compile(rf"({_OF_OTHERS}|NAME|path|major|(\w+\.)?section)\.")  # and placeholders such as NAME
 
 
 def _code() -> dict[str, ast.Module]:

@@ -82,7 +82,7 @@ def test_all_artifacts_of_rocketmq_and_kafka_are_on_the_page() -> None:
     assert len(pinned) == 7
 
 
-def test_the_java_and_the_python_of_the_page_are_those_that_are_required() -> None:
+def test_the_page_names_the_required_versions_of_java_and_python() -> None:
     versions = {row.what: row.version for row in _rows(_PAGE)}
     assert f"JAVA_MAJOR: Final = {versions['Java']} " in (_ROOT / "namesrv_stream/prerequisites.py").read_text("utf-8")
     assert f'requires-python = ">={versions["Python"]}"' in (_ROOT / "pyproject.toml").read_text("utf-8")

@@ -83,7 +83,7 @@ def test_a_past_route_as_json_is_rocketmqs_with_the_reason(
         (minutes(30), "nope", 1, "the history does not contain this topic"),
     ],
 )
-def test_missing_past_route_is_one_line(
+def test_the_message_about_a_missing_past_route_is_one_line(
     run: Run, morning: HistoryOfLogs, as_of: str, topic: str, code: int, words: str
 ) -> None:
     found = run("route", topic, "--as-of", as_of, "--data-dir", str(morning.settings.data.dir))
@@ -164,7 +164,7 @@ def test_outages_are_those_of_brokers_or_of_a_topic(ask: Run) -> None:
     assert [o["cause"] for o in of_topic if o["scope"] == "topic"] == ["unregistered", "topic_deleted"]
 
 
-def test_availability_is_the_default_question(ask: Run) -> None:
+def test_history_without_an_option_shows_availability(ask: Run) -> None:
     brokers = json.loads(ask("--json")[1])["brokers"]
     assert [b["broker_name"] for b in brokers] == ["broker-a", "broker-a", "broker-b", "loner"]
     assert all(0.9 < b["availability"] < 1 for b in brokers)
@@ -195,7 +195,9 @@ def test_every_question_has_a_plot(ask: Run, tmp_path: Path, question: list[str]
         (["broker-b", "--plot", "/no/such/folder/x.html"], 2, "--plot: /no/such/folder is not a directory"),
     ],
 )
-def test_unanswerable_question_is_one_line(ask: Run, question: list[str], code: int, words: str) -> None:
+def test_the_error_about_a_question_without_answer_is_one_line(
+    ask: Run, question: list[str], code: int, words: str
+) -> None:
     found = ask(*question)
     assert found[:2] == (code, "")
     assert words in found[2]

@@ -23,7 +23,7 @@ def test_time_of_the_first_heartbeat_figures_is_reported(tmp_path: Path) -> None
     assert "does the history process run?" in no_figures_text(settings, FROM_MS, FROM_MS + 600_000)
 
 
-def test_a_reason_is_short_at_a_terminal() -> None:
+def test_the_reason_of_a_removal_is_shortened_for_the_terminal() -> None:
     detail = "not heard for 27269 ms of observed time at ns-747c689afa1b, timeout 9000 ms; the guard held it until now"
     assert short_detail(detail) == "silent 27.3 s > 9 s, held"
     assert short_detail("10.0.0.1:4711 closed it") == "10.0.0.1:4711 closed it"

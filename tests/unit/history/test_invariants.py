@@ -36,7 +36,7 @@ def test_rows_valid_at_an_instant_equal_a_fold_to_that_instant(entries: list[Ent
     for record, at_ms, next_ms in zip(log.records, times, [*times[1:], None], strict=True):
         fold.fold([record])
         if next_ms == at_ms:
-            continue  # all of the same millisecond counts
+            continue  # all changes of a millisecond belong together
         found = RouteTable()
         reducer.apply(found, (c for c, end_ms in rows if c.at_ms <= at_ms and (end_ms is None or at_ms < end_ms)))
         expected = fold.table()

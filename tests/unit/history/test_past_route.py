@@ -26,7 +26,7 @@ from tests.support.strategies_route import Entry, logs
 from tests.support.tables import TOPIC_ID
 
 BROKER = a_registration()
-#: Each example writes and reads tables: a smaller one is not worth the minutes.
+#: Each example writes and reads tables: finding a smaller one would take minutes.
 WITHOUT_SHRINKING = (Phase.explicit, Phase.reuse, Phase.generate)
 TOPICS = ("t1", "t2", "t3", "t4", "TopicTest")
 
@@ -39,7 +39,7 @@ def folded_until(log: Log, at_ms: int) -> RouteTable:
             break
         again.append(record.value, record.at_ms - again.now_ms)
     table = RouteTable()
-    # Registrations are what the fold remembers of the gone: no client is told them.
+    # Registrations are what the fold keeps of removed brokers; no route contains them.
     reducer.apply(table, (c for c in again.output.changes if c.kind != ChangeKind.REGISTRATION))
     return table
 
@@ -90,7 +90,7 @@ def a_broker_that_came_and_went() -> Log:
     return log
 
 
-def test_a_route_comes_with_the_reason_of_its_last_change(tmp_path: Path) -> None:
+def test_a_route_is_shown_with_the_reason_of_its_last_change(tmp_path: Path) -> None:
     tables = HistoryOfLogs(tmp_path, a_broker_that_came_and_went())
     tables.write_all()
     found = route_as_of(Past(tables.settings), "TopicTest", BEGIN_MS + 60_000)
@@ -213,10 +213,10 @@ def test_changes_removed_before_the_history_read_them_are_reported_as_lost(tmp_p
     extent = Past(tables.settings).extent
     assert extent.lost_until_ms == log.now_ms
     assert extent.notes(log.now_ms)[0].startswith("changes between 2023-11-14 22:15:30Z and")
-    assert extent.notes(BEGIN_MS) == []  # of before the loss all is known
+    assert extent.notes(BEGIN_MS) == []  # everything before the loss is known
 
 
-def test_a_past_route_in_an_address_view_has_the_addresses_that_the_view_told_then(tmp_path: Path) -> None:
+def test_a_past_route_in_an_address_view_has_the_addresses_of_the_view_at_that_time(tmp_path: Path) -> None:
     log = Log()
     log.register(BROKER)
     for port, after_ms in ((1, 1_000), (2, 60_000)):

@@ -40,7 +40,7 @@ def sessions(morning: HistoryOfLogs) -> list[Row]:
     return sessions_of(morning, BEGIN_MS, END_MS)
 
 
-def test_a_session_has_its_begin_its_end_and_its_heartbeats(sessions: list[Row]) -> None:
+def test_a_session_has_its_start_its_end_and_its_heartbeats(sessions: list[Row]) -> None:
     first, second, third = (s for s in sessions if s["broker_name"] == "broker-b")
     assert (minutes_of(first["up_ms"]), minutes_of(first["down_ms"])) == (0, 61)
     assert values(first, "up_cause", "down_cause", "heartbeats", "longest_gap_ms") == [
@@ -111,7 +111,7 @@ def test_broker_flaps_after_three_ends_in_half_an_hour_or_repeated_ends(
     looping = [first | {"up_ms": up_ms, "down_ms": up_ms + step_ms - 1_000} for up_ms in begins]
     (found,) = ask("flaps", looping, BEGIN_MS, BEGIN_MS + (times + 24) * step_ms)
     assert found["has_flapped"] == has_flapped
-    assert not found["flapping"]  # not any more
+    assert not found["flapping"]  # no longer
 
 
 def test_flap_score_halves_every_hour(sessions: list[Row]) -> None:
@@ -122,7 +122,7 @@ def test_flap_score_halves_every_hour(sessions: list[Row]) -> None:
     assert later["peak_score"] == at_first["peak_score"]
 
 
-def test_outages_are_of_processes_names_and_clusters(sessions: list[Row]) -> None:
+def test_outages_are_listed_for_processes_broker_names_and_clusters(sessions: list[Row]) -> None:
     found = ask("outages", sessions, BEGIN_MS, END_MS)
     (of_cluster,) = (o for o in found if o["scope"] == "cluster")
     assert values(of_cluster, "name", "brokers", "cause", "duration_ms") == ["c0", 3, "unregistered", 242_500]
@@ -168,7 +168,7 @@ def test_broker_that_unregistered_for_good_is_not_missed(tmp_path: Path) -> None
     assert values(outage, "end_ms", "for_good") == [None, True]
 
 
-def test_brokers_of_one_name_in_two_clusters_are_two(tmp_path: Path) -> None:
+def test_brokers_with_the_same_name_in_two_clusters_are_different_brokers(tmp_path: Path) -> None:
     log = Log()
     other = a_registration("10.1.0.1:10911", cluster="c9")
     log.register(BROKER)
@@ -266,24 +266,24 @@ def test_crash_loop_with_overlapping_processes_flaps_though_never_down() -> None
     assert [o["begin_ms"] for o in outages_of(looping)] == [looping[-1]["down_ms"]]
 
 
-def test_a_broker_with_another_id_replaces_no_broker() -> None:
+def test_a_broker_with_another_id_does_not_replace_a_broker() -> None:
     sessions = [a_pod(1, 0, 10, broker_id=1), a_pod(2, 14, broker_id=2)]
     assert hosts(sessions) == [[1], [2]]
     assert [o["end_ms"] for o in outages_of(sessions)] == [None]
 
 
-def test_a_broker_of_another_name_or_cluster_replaces_no_broker() -> None:
+def test_a_broker_of_another_name_or_cluster_does_not_replace_a_broker() -> None:
     sessions = [a_pod(1, 0, 10), a_session(at(14), name="broker-b", addr="10.0.0.2:10911")]
     sessions.append(a_session(at(14), cluster="c9", addr="10.0.0.3:10911"))
     assert hosts(sessions) == [[1], [2], [3]]
 
 
-def test_a_broker_without_id_is_its_address() -> None:
+def test_a_broker_without_id_is_identified_by_its_address() -> None:
     sessions = [a_session(at(0), at(1), broker_id=None), a_session(at(2), broker_id=None, addr="10.0.0.2:10911")]
     assert hosts(sessions) == [[1], [2]]
 
 
-def test_ids_that_change_with_a_fail_over_do_not_matter_where_addresses_stay() -> None:
+def test_ids_that_change_in_a_failover_do_not_matter_while_addresses_stay_the_same() -> None:
     # The master at 1 fails; the slave at 2 becomes master as it is; 1 comes back as slave; 2 restarts as master.
     sessions = [a_pod(1, 0, 10), a_pod(2, 0, 40, broker_id=2), a_pod(1, 20, broker_id=1), a_pod(2, 41)]
     assert hosts(sessions) == [[1, 1], [2, 2]]
@@ -293,7 +293,7 @@ def test_ids_that_change_with_a_fail_over_do_not_matter_where_addresses_stay() -
     ]
 
 
-def test_a_master_that_failed_over_comes_back_at_another_address_as_slave() -> None:
+def test_a_master_returns_as_slave_at_another_address_after_a_failover() -> None:
     sessions = [a_pod(1, 0, 10), a_pod(2, 0, broker_id=2), a_pod(3, 20, broker_id=1)]
     assert hosts(sessions) == [[2], [1, 3]]
 
@@ -308,7 +308,7 @@ def test_a_slave_that_is_up_is_not_replaced_by_a_master() -> None:
     assert hosts([a_pod(1, 0, broker_id=1), a_pod(2, 14)]) == [[1], [2]]
 
 
-def test_a_name_has_an_outage_only_where_it_has_several_replicas() -> None:
+def test_a_broker_name_has_outages_only_if_it_has_several_replicas() -> None:
     alone = [a_pod(1, 0, 10), a_pod(2, 14, 20), a_pod(3, 21)]
     assert outages_of(alone, "broker_name") == []
     two = [*alone, a_pod(8, 0, 12, broker_id=1), a_pod(9, 13, broker_id=1)]
@@ -322,7 +322,7 @@ def test_broker_replaced_before_the_period_is_not_down() -> None:
     assert [row["earlier_addrs"] for row in brokers_of(sessions)] == [None]
 
 
-def test_absence_that_reaches_into_the_period_ends_with_the_replacement() -> None:
+def test_absence_that_began_before_the_period_ends_with_the_replacement() -> None:
     sessions = [a_pod(1, -20, -10), a_pod(2, 5)]
     (found,) = brokers_of(sessions)
     assert values(found, "availability", "downs", "mttr_ms") == [0.95, 0, 15 * HOUR_MS]

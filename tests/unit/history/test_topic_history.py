@@ -31,14 +31,14 @@ def _sections(tables: HistoryOfLogs, topic: str, since_ms: int, until_ms: int = 
 
 
 @pytest.fixture(scope="module")
-def story(morning: HistoryOfLogs) -> dict[str, list[Row]]:
+def topic_history(morning: HistoryOfLogs) -> dict[str, list[Row]]:
     return _sections(morning, "TopicTest", BEGIN_MS - MINUTE_MS)
 
 
-def test_every_change_has_its_cause(story: dict[str, list[Row]]) -> None:
+def test_every_change_has_its_cause(topic_history: dict[str, list[Row]]) -> None:
     changes = [
         ((c["at_ms"] - BEGIN_MS) // MINUTE_MS, list(map(describe, c["offers"])), c["reason"]["cause"])
-        for c in story["changes"]
+        for c in topic_history["changes"]
     ]
     assert (0, ["+broker-a 8/8 RW-"], "registered") in changes
     assert (61, ["-broker-b"], "expired") in changes
@@ -47,20 +47,20 @@ def test_every_change_has_its_cause(story: dict[str, list[Row]]) -> None:
     assert (170, ["-broker-a", "-broker-b"], "topic_deleted") in changes
 
 
-def test_queues_are_counted_where_they_may_be_used(story: dict[str, list[Row]]) -> None:
-    wiped = next(c for c in story["changes"] if c["reason"]["cause"] == "write_perm_wiped")
+def test_queues_are_counted_only_with_the_permission_to_use_them(topic_history: dict[str, list[Row]]) -> None:
+    wiped = next(c for c in topic_history["changes"] if c["reason"]["cause"] == "write_perm_wiped")
     assert (wiped["brokers"], wiped["write_queues"], wiped["read_queues"]) == (2, 8, 16)
 
 
-def test_topic_has_an_outage_when_no_broker_serves_it(story: dict[str, list[Row]]) -> None:
-    found = [o for o in story["outages"] if o["scope"] == "topic"]
+def test_topic_has_an_outage_when_no_broker_serves_it(topic_history: dict[str, list[Row]]) -> None:
+    found = [o for o in topic_history["outages"] if o["scope"] == "topic"]
     assert [((o["begin_ms"] - BEGIN_MS) // MINUTE_MS, o["cause"]) for o in found] == [
         (150, "unregistered"),
         (170, "topic_deleted"),
     ]
 
 
-def test_outage_that_began_earlier_has_its_real_begin(morning: HistoryOfLogs) -> None:
+def test_outage_that_began_before_the_period_has_its_real_start(morning: HistoryOfLogs) -> None:
     (outage,) = _sections(morning, "TopicTest", BEGIN_MS + 171 * MINUTE_MS)["outages"]
     assert ((outage["begin_ms"] - BEGIN_MS) // MINUTE_MS, outage["cause"]) == (170, "topic_deleted")
 

@@ -1,4 +1,4 @@
-"""What ``why`` reads from the tables, now and at a moment of the past; and how long that takes."""
+"""What ``why`` reads from the tables, for now and for a past moment."""
 
 import time
 from collections.abc import Sequence
@@ -22,7 +22,7 @@ OTHER = a_registration("10.0.0.2:10911", broker_name="broker-b", topics={"Other"
 
 
 def a_log() -> Log:
-    """A topic that is there from second 1 on, deleted at 61, and whose broker unregisters at 121."""
+    """A topic that exists from second 1 on and is deleted at 61; its broker unregisters at 121."""
     log = Log()
     log.say(KvPut(S1, "ns", "key", "value"))  # the history begins with its first row
     log.register(BROKER, after_ms=1_000)
@@ -60,7 +60,7 @@ def causes(answer: Explanation) -> Sequence[str]:
         ("broker", "broker-c", 60_000, [Why.NEAR_MISS, Why.BROKER_NEVER_REGISTERED]),
     ],
 )
-def test_an_answer_about_the_past(
+def test_why_answers_for_a_past_moment_from_the_state_of_that_moment(
     tables: HistoryOfLogs, subject: Literal["topic", "broker"], name: str, after_ms: int, expected: list[Why]
 ) -> None:
     at = str(BEGIN_MS + after_ms)
@@ -94,7 +94,7 @@ def test_a_wiped_permission_is_known_although_a_topic_was_deleted_later(tmp_path
     assert causes(answer) == [Why.WRITE_PERM_WIPED]
 
 
-def test_the_evidence_of_a_deletion(tables: HistoryOfLogs) -> None:
+def test_the_evidence_of_a_deletion_is_its_row(tables: HistoryOfLogs) -> None:
     now_ms = tables.logs[0].now_ms
     answer = explain_past(tables.settings, Question("topic", "TopicTest"), "now", now_ms, flag="--at")
     (found,) = answer.findings
@@ -103,7 +103,7 @@ def test_the_evidence_of_a_deletion(tables: HistoryOfLogs) -> None:
     assert (row.partition, row.offset, row.cause, row.detail) == (0, 3, "topic_deleted", "by 10.1.1.1 at s1")
 
 
-def test_a_time_outside_the_history_or_no_time_is_refused(tables: HistoryOfLogs) -> None:
+def test_a_time_outside_the_history_and_an_invalid_time_are_refused(tables: HistoryOfLogs) -> None:
     question, now_ms = Question("topic", "TopicTest"), tables.logs[0].now_ms
     with pytest.raises(NotInHistory, match="before the start of the history"):
         explain_past(tables.settings, question, str(BEGIN_MS - 1), now_ms, flag="--at")
@@ -111,7 +111,7 @@ def test_a_time_outside_the_history_or_no_time_is_refused(tables: HistoryOfLogs)
         explain_past(tables.settings, question, "yesterdayish", now_ms, flag="--at")
 
 
-def test_rows_of_now_need_no_history(tmp_path: Path) -> None:
+def test_the_newest_rows_are_read_without_history_tables(tmp_path: Path) -> None:
     tables = TablesOfLog(tmp_path)
     tables.log.register(BROKER)
     tables.log.unregister(BROKER)
@@ -124,7 +124,7 @@ def test_rows_of_now_need_no_history(tmp_path: Path) -> None:
         explain_past(tables.settings, Question("topic", "TopicTest"), "now", tables.log.now_ms, flag="--at")
 
 
-def test_reading_ten_thousand_topics_takes_less_than_a_second(tmp_path: Path) -> None:
+def test_a_topic_and_a_misspelt_name_are_found_among_ten_thousand_topics(tmp_path: Path) -> None:
     tables = TablesOfLog(tmp_path)
     many = {f"topic-{number}": RW for number in range(10_000)} | BASE
     for number in range(4):

@@ -14,7 +14,7 @@ from tests.support.kafka import REPOSITORY
 _FOLDER: Final = REPOSITORY / "conf" / "monitoring"
 _OPERATIONS: Final = REPOSITORY / "docs" / "operations.md"
 _HTTP: Final = REPOSITORY / "docs" / "http.md"
-#: Of Prometheus itself, and of its client library.
+#: Metrics of Prometheus itself, and of its client library.
 _FOREIGN: Final = frozenset({"up", "process_resident_memory_bytes"})
 _RUNBOOKS: Final = "https://runbooks.example.com/namesrv-stream"
 _DEPRECATED: Final = frozenset(name for name, metric in METRICS.items() if metric.text.startswith("Deprecated: "))
@@ -140,8 +140,10 @@ def test_every_metric_is_documented() -> None:
     rows = re.findall(r"^\| `(rocketmq_\w+)` .* \| (.*) \|$", _HTTP.read_text(encoding="utf-8"), re.MULTILINE)
     names = [name for name, _ in rows]
     assert set(names) ^ METRICS.keys() == set(), "in docs/http.md or in METRICS, but not in both"
-    assert names == list(METRICS), "docs/http.md has the order of METRICS"
-    assert [(name, text) for name, text in rows if METRICS[name].text != text] == [], "texts are those of METRICS"
+    assert names == list(METRICS), "docs/http.md must list the metrics in the order of METRICS"
+    assert [(name, text) for name, text in rows if METRICS[name].text != text] == [], (
+        "docs/http.md must have the texts of METRICS"
+    )
 
 
 def test_every_help_text_is_a_complete_sentence() -> None:
@@ -194,6 +196,6 @@ def test_every_panel_has_a_description() -> None:
         assert all(target["legendFormat"] or panel["type"] == "stat" for target in panel["targets"])
 
 
-def test_commands_call_the_history_late_at_the_age_of_the_alert() -> None:
+def test_commands_report_the_history_as_late_at_the_same_age_as_the_alert() -> None:
     (rule,) = (rule for rule in _rules() if rule.name == "NamesrvHistoryBehind")
     assert rule.expr.endswith(f"(rocketmq_namesrv_history_age_seconds) > {HISTORY_BEHIND_MS // 1_000}")

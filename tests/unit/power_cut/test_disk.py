@@ -64,7 +64,7 @@ def test_syncing_a_directory_keeps_its_names_but_not_the_data() -> None:
     assert all("f" in image for image in images)
 
 
-def test_names_survive_in_their_order() -> None:
+def test_new_names_survive_in_the_order_of_their_creation() -> None:
     operations = [_BEGIN, *(_create(f"f{n}", 10 + n) for n in range(4))]
     counts = {tuple(image) for image in _images(operations)}
     assert counts == {tuple(f"f{n}" for n in range(size)) for size in range(5)}
@@ -98,7 +98,7 @@ def test_a_replaced_file_is_the_old_or_the_new_one() -> None:
     assert {image["f"] for image in _images(operations)} == {b"old", b"new"}
 
 
-def test_a_truncation_may_survive_what_was_written_after_it() -> None:
+def test_a_truncation_may_survive_without_the_data_written_after_it() -> None:
     truncate = Operation(Kind.TRUNCATE, _FILE, 0)
     operations = [_BEGIN, _create("f"), _write(b"old"), _SYNC_FILE, _SYNC_ROOT, truncate, _write(b"newer")]
     assert {b"", b"old", b"newer"} < {image["f"] for image in _images(operations)}
@@ -142,7 +142,7 @@ def test_the_same_cut_leaves_the_same_directory(position: int) -> None:
     assert image_after(operations, draw_cut(position, 7)) == image_after(operations, draw_cut(position, 7))
 
 
-def test_an_image_is_written_as_it_is_read(tmp_path: Path) -> None:
+def test_an_image_is_read_back_as_it_was_written(tmp_path: Path) -> None:
     image: Image = {"d": None, "d/f": b"abc", "empty": b""}
     write_image(image, tmp_path)
     assert read_image(tmp_path) == image

@@ -96,7 +96,7 @@ def _synced(operations: list[Operation]) -> list[str]:
     return [names[o.inode] for o in operations if o.kind is Kind.SYNC]
 
 
-def test_system_calls_of_every_kind(tmp_path: Path) -> None:
+def test_system_calls_of_every_kind_are_recorded(tmp_path: Path) -> None:
     operations = _recorded(tmp_path, _SYSTEM_CALLS)
     assert _synced(operations) == ["d/a", "synchronous", "d", "ranged"]
     assert read_image(tmp_path / "root").keys() == {"c", "g", "g/a", "ranged", "synchronous", "text"}

@@ -96,6 +96,6 @@ def test_a_job_that_does_not_start_is_found(settings: Settings) -> None:
     assert finding.kind == "the job does not start"
 
 
-def test_expected_rows_are_not_empty() -> None:
+def test_the_expected_rows_are_many_and_of_two_partitions() -> None:
     assert len(_TRUTH.rows) > 50
     assert pa.array([row.partition for row in _TRUTH.rows]).unique().to_pylist() == [0, 1]

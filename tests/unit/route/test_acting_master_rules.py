@@ -31,7 +31,7 @@ class Registers:
 
 
 @dataclass(frozen=True)
-class Leaves:
+class Unregisters:
     addr: str
     broker_id: int
 
@@ -43,10 +43,10 @@ class Operator:
     adds_write: bool
 
 
-Step = Registers | Leaves | Operator
+Step = Registers | Unregisters | Operator
 
 ADD_WRITE, WIPE_WRITE = Operator(True), Operator(False)
-MASTERLESS = (Registers(A, 0), Registers(B, 1), Registers(C, 2), Leaves(A, 0))
+MASTERLESS = (Registers(A, 0), Registers(B, 1), Registers(C, 2), Unregisters(A, 0))
 
 
 @dataclass(frozen=True)
@@ -68,9 +68,9 @@ CASES = [
         BOTH,
         {0: A, 1: B},
     ),
-    Case("master leaves", MASTERLESS, {"t": 4, "u": 4}, {0: B, 2: C}),
+    Case("master unregisters", MASTERLESS, {"t": 4, "u": 4}, {0: B, 2: C}),
     Case(
-        "master leaves, and the same slave registers again",
+        "master unregisters, and the same slave registers again",
         (*MASTERLESS, Registers(B, 1)),
         {"t": 4, "u": 4},
         {0: B, 2: C},
@@ -93,22 +93,22 @@ CASES = [
         {"t": 4, "u": 4},
         {0: B, 2: C},
     ),
-    Case("prime slave leaves", (*MASTERLESS, Leaves(B, 1)), {"t": 4, "u": 4}, {0: C}),
+    Case("prime slave unregisters", (*MASTERLESS, Unregisters(B, 1)), {"t": 4, "u": 4}, {0: C}),
     Case(
-        "next in line of a known version only adds topics",
-        (*MASTERLESS, Leaves(B, 1), Registers(C, 2, 1, {"t": 2, "v": 6})),
+        "next slave of a known version only adds topics",
+        (*MASTERLESS, Unregisters(B, 1), Registers(C, 2, 1, {"t": 2, "v": 6})),
         {"t": 4, "u": 4, "v": 4},
         {0: C},
     ),
     Case(
-        "next in line of another version rewrites topics",
-        (*MASTERLESS, Leaves(B, 1), Registers(C, 2, 2, {"t": 3, "v": 6})),
+        "next slave of another version rewrites topics",
+        (*MASTERLESS, Unregisters(B, 1), Registers(C, 2, 2, {"t": 3, "v": 6})),
         {"t": 1, "u": 4, "v": 4},
         {0: C},
     ),
-    Case("master comes back with its version", (*MASTERLESS, Registers(A, 0)), BOTH, {0: A, 1: B, 2: C}),
+    Case("master returns with its version", (*MASTERLESS, Registers(A, 0)), BOTH, {0: A, 1: B, 2: C}),
     Case(
-        "slaves register after the master came back",
+        "slaves register after the master returned",
         (*MASTERLESS, Registers(A, 0), Registers(B, 1, 2), Registers(C, 2, 2)),
         BOTH,
         {0: A, 1: B, 2: C},
@@ -122,52 +122,52 @@ CASES = [
         "master becomes slave, nobody has left", (Registers(A, 0), Registers(B, 1), Registers(A, 2)), BOTH, {1: B, 2: A}
     ),
     Case(
-        "master becomes slave, and the prime slave brings another version",
+        "master becomes slave, and the prime slave registers with another version",
         (Registers(A, 0), Registers(B, 1), Registers(A, 2), Registers(B, 1, 2)),
         {"t": 4, "u": 4},
         {0: B, 2: A},
     ),
     Case(
-        "master becomes slave, then leaves",
-        (Registers(A, 0), Registers(B, 1), Registers(A, 2), Leaves(A, 2)),
+        "master becomes slave, then unregisters",
+        (Registers(A, 0), Registers(B, 1), Registers(A, 2), Unregisters(A, 2)),
         {"t": 4, "u": 4},
         {0: B},
     ),
     Case(
-        "master of another address takes over",
+        "master at another address replaces the master",
         (Registers(A, 0), Registers(B, 1), Registers(C, 0)),
         BOTH,
         {0: C, 1: B},
     ),
     Case(
-        "replaced master leaves",
-        (Registers(A, 0), Registers(B, 1), Registers(C, 0), Leaves(A, 0)),
+        "replaced master unregisters",
+        (Registers(A, 0), Registers(B, 1), Registers(C, 0), Unregisters(A, 0)),
         BOTH,
         {0: C, 1: B},
     ),
-    Case("slave leaves", (Registers(A, 0), Registers(B, 1), Leaves(B, 1)), BOTH, {0: A}),
+    Case("slave unregisters", (Registers(A, 0), Registers(B, 1), Unregisters(B, 1)), BOTH, {0: A}),
     Case(
-        "master leaves a group whose last registration is without acting master",
-        (Registers(A, 0), Registers(B, 1, acting=False), Leaves(A, 0)),
+        "master of a group whose last registration is without acting master unregisters",
+        (Registers(A, 0), Registers(B, 1, acting=False), Unregisters(A, 0)),
         BOTH,
         {1: B},
     ),
     Case(
-        "master leaves a group whose last registration is of a 4.x broker",
-        (Registers(A, 0), Registers(B, 1, acting=None), Leaves(A, 0)),
+        "master of a group whose last registration is of a 4.x broker unregisters",
+        (Registers(A, 0), Registers(B, 1, acting=None), Unregisters(A, 0)),
         BOTH,
         {1: B},
     ),
     Case(
-        "acting master is switched off after the master has left",
+        "acting master is disabled after the master unregistered",
         (*MASTERLESS, Registers(B, 1, 2, acting=False)),
         BOTH,
         {1: B, 2: C},
     ),
     Case("operator adds write to a masterless group", (*MASTERLESS, ADD_WRITE), BOTH, {1: B, 2: C}),
     Case(
-        "operator adds write, then a slave leaves",
-        (*MASTERLESS, ADD_WRITE, Leaves(C, 2)),
+        "operator adds write, then a slave unregisters",
+        (*MASTERLESS, ADD_WRITE, Unregisters(C, 2)),
         {"t": 4, "u": 4},
         {0: B},
     ),
@@ -178,21 +178,21 @@ CASES = [
         {0: A, 1: B, 2: C},
     ),
     Case(
-        "operator wiped write of a master that re-registers",
+        "master registers again after an operator wiped write",
         (Registers(A, 0), WIPE_WRITE, Registers(A, 0)),
         {"t": 4, "u": 4},
         {0: A},
     ),
     Case(
-        "all leave and a slave comes",
-        (*MASTERLESS, Leaves(B, 1), Leaves(C, 2), Registers(C, 2)),
+        "slave registers after all unregistered",
+        (*MASTERLESS, Unregisters(B, 1), Unregisters(C, 2), Registers(C, 2)),
         {"t": 4, "u": 4},
         {0: C},
     ),
     # rocketmq #7626: a node without an id yet is the smallest, and takes write from the topics of its master.
     Case(
-        "node before its election joins and leaves its master",
-        (Registers(A, 0), Registers(B, -1), Leaves(B, -1)),
+        "node before its election registers next to its master and unregisters",
+        (Registers(A, 0), Registers(B, -1), Unregisters(B, -1)),
         {"t": 4, "u": 4},
         {0: A},
     ),
@@ -200,7 +200,7 @@ CASES = [
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
-def test_a_group_with_acting_master(case: Case) -> None:
+def test_permissions_and_addresses_of_a_group_with_acting_master_are_those_of_java(case: Case) -> None:
     table = RouteTable()
     for step in case.steps:
         table.replace_group(_after(table.group(NAME), step))
@@ -223,7 +223,7 @@ def _after(group: BrokerGroup, step: Step) -> BrokerGroup:
                 enable_acting_master=step.acting,
             )
             return register(group, registration, "s1", HOLDER).group
-        case Leaves():
+        case Unregisters():
             return unregister(group, a_key(step.addr))
         case Operator():
             return add_write_perm(group) if step.adds_write else wipe_write_perm(group)

@@ -1,4 +1,4 @@
-"""Which addresses the clients of a view are told, and which view a client has."""
+"""Which addresses the clients of a view receive, and which view a client has."""
 
 import json
 from typing import Any
@@ -66,7 +66,7 @@ def test_an_invalid_document_is_refused_with_view_key_and_problem(document: str,
         parse_view("outside", document)
 
 
-def test_a_name_that_is_no_name_is_refused() -> None:
+def test_an_invalid_view_name_is_refused() -> None:
     with pytest.raises(ValueError, match=r"^address view 'no name': expected a name"):
         parse_view("no name", "{}")
 
@@ -85,7 +85,7 @@ def test_the_first_mapping_that_applies_wins() -> None:
     assert view.mapped(Broker("other", 0, "10.0.0.7:10911")) is None
 
 
-def test_an_address_without_mapping_is_kept_or_left_out() -> None:
+def test_an_address_without_mapping_is_kept_or_omitted() -> None:
     addrs = {0: "10.0.0.5:10911", 1: "10.0.0.6:10911"}
     mappings = [{"broker_addr": "10.0.0.5:10911", "to": "a:1"}]
     keeping, omitting = a_view(mappings=mappings), a_view(mappings=mappings, unmapped="omit")
@@ -126,7 +126,7 @@ def test_two_views_cannot_have_the_same_listener_or_network() -> None:
     assert views.conflict(a_view("other", networks=["192.0.2.0/24"])) is not None
 
 
-def test_an_invalid_entry_is_no_view_and_leaves_the_others() -> None:
+def test_an_invalid_entry_is_reported_and_does_not_affect_other_views() -> None:
     views = AddressViews({"outside": "{}", "later": '{"of_a_later_release": 1}'})
     assert list(views.by_name) == ["outside"]
     assert "unknown key" in views.faults["later"]
@@ -140,7 +140,7 @@ def test_every_version_of_every_view_has_its_own_number() -> None:
 
 
 @given(st.text(), st.text())
-def test_no_document_and_no_name_is_more_than_refused(name: str, document: str) -> None:
+def test_any_invalid_name_or_document_is_refused_with_an_address_view_error(name: str, document: str) -> None:
     with pytest.raises(ValueError, match=r"^address view "):
         parse_view(name, document)
 

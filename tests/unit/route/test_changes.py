@@ -34,7 +34,7 @@ def test_rows_of_a_difference_turn_the_old_group_into_the_new(old: BrokerGroup, 
 
 @settings(max_examples=examples(60))
 @given(_OF_ONE_NAME, _OF_ONE_NAME)
-def test_rows_applied_twice_are_as_rows_applied_once(old: BrokerGroup, new: BrokerGroup) -> None:
+def test_rows_applied_twice_have_the_same_effect_as_once(old: BrokerGroup, new: BrokerGroup) -> None:
     rows = rows_of(old, new)
 
     assert apply_to_group(apply_to_group(old, rows), rows) == new

@@ -101,7 +101,7 @@ def test_a_new_data_version_ends_a_contradiction() -> None:
     assert contradictions(log) == ()
 
 
-def test_a_broker_that_was_away_may_return_with_other_content() -> None:
+def test_a_broker_that_unregistered_may_return_with_other_content() -> None:
     log = Log()
     log.register(a_broker())
     log.unregister(a_broker())
@@ -111,7 +111,7 @@ def test_a_broker_that_was_away_may_return_with_other_content() -> None:
 
 
 @pytest.mark.parametrize("topics", [{**BASE}, {"TopicTest": RW, **BASE, "new": FOUR}])
-def test_topics_that_are_added_or_left_out_are_none(topics: dict[str, QueueData]) -> None:
+def test_added_or_omitted_topics_are_not_a_contradiction(topics: dict[str, QueueData]) -> None:
     log = Log()
     log.register(a_broker())
 
@@ -119,7 +119,7 @@ def test_topics_that_are_added_or_left_out_are_none(topics: dict[str, QueueData]
     assert contradictions(log) == ()
 
 
-def test_what_operators_changed_is_none() -> None:
+def test_changes_by_operators_are_not_a_contradiction() -> None:
     log = Log()
     log.register(a_broker())
     log.say(WritePermChanged(S1, NAME, False))
@@ -130,7 +130,7 @@ def test_what_operators_changed_is_none() -> None:
     assert log.group().topics["TopicTest"] == READ_ONLY
 
 
-def test_a_full_registration_after_a_single_topic_is_none() -> None:
+def test_a_full_registration_after_the_registration_of_one_topic_is_not_a_contradiction() -> None:
     log = Log()
     log.register(a_broker())
     log.register(a_broker(topics={"TopicTest": FOUR}, data_version=V2))
@@ -139,10 +139,10 @@ def test_a_full_registration_after_a_single_topic_is_none() -> None:
     assert contradictions(log) == ()
 
 
-def test_a_lost_registration_of_a_single_topic_is_one() -> None:
+def test_a_lost_registration_of_one_topic_is_a_contradiction() -> None:
     log = Log()
     log.register(a_broker())
-    log.register(a_broker(topics={"baseTopic": FOUR}, data_version=V2))  # that of TopicTest, before it, got lost
+    log.register(a_broker(topics={"baseTopic": FOUR}, data_version=V2))  # that of TopicTest was lost
 
     rows = log.register(a_broker(topics={"TopicTest": FOUR, "baseTopic": FOUR}, data_version=V2))
 
@@ -150,7 +150,7 @@ def test_a_lost_registration_of_a_single_topic_is_one() -> None:
     assert contradictions(log) == ("TopicTest",)
 
 
-def test_static_mappings_contradict_too() -> None:
+def test_other_static_mappings_are_a_contradiction() -> None:
     log = Log()
     static = {"static": RW, **BASE}
     log.register(a_broker(topics=static, topic_mappings={"static": a_mapping()}))
@@ -162,7 +162,7 @@ def test_static_mappings_contradict_too() -> None:
     assert log.group().topic_mappings["static"].epoch == 7
 
 
-def test_slaves_whose_topics_do_not_count_contradict_nothing() -> None:
+def test_other_topics_of_a_slave_are_not_a_contradiction() -> None:
     log = Log()
     log.register(a_broker())
     log.register(a_registration("10.0.0.2:10911", 1, registration_hash="1"))
@@ -170,7 +170,7 @@ def test_slaves_whose_topics_do_not_count_contradict_nothing() -> None:
     assert of_cause(log.register(a_registration("10.0.0.2:10911", 1, topics={"TopicTest": FOUR, **BASE}))) == []
 
 
-def test_the_setting_takes_the_content_over() -> None:
+def test_other_content_takes_effect_if_the_setting_says_so() -> None:
     log = Log()
     log.change_settings(take_over_contradictions=True)
     log.register(a_broker())
@@ -184,7 +184,7 @@ def test_the_setting_takes_the_content_over() -> None:
     assert of_cause(log.heard(a_broker(FOUR))) == []
 
 
-def test_the_setting_takes_over_what_was_ignored_with_the_next_heartbeat() -> None:
+def test_ignored_content_takes_effect_with_the_next_heartbeat_after_the_setting_changed() -> None:
     log = Log()
     log.register(a_broker())
     log.register(a_broker(FOUR))

@@ -1,4 +1,4 @@
-"""The digest of a route table is equal exactly for equal tables, whatever their history."""
+"""The digests of two route tables are equal if and only if the tables are, whatever their history."""
 
 from collections.abc import Callable
 from random import Random
@@ -41,7 +41,7 @@ def test_the_order_of_arrival_does_not_matter(entries: list[Entry], random: Rand
     for entry in entries:
         log.append(entry.value, entry.after_ms)
     newest = {_key(row): row for row in log.output.changes if row.kind not in STATELESS_KINDS}
-    rows = [row for row in newest.values() if not row.gone]  # as route_state has them
+    rows = [row for row in newest.values() if not row.gone]  # in the order of route_state
     random.shuffle(rows)
     assert digest_of(_table(rows), PARTITIONS) == digest_of(_table(log.output.changes), PARTITIONS)
 
@@ -66,9 +66,9 @@ def test_an_empty_table_has_a_digest_of_every_partition() -> None:
         lambda log: log.register(a_registration(), S1, 2),
         lambda log: log.stopped(S1),
     ],
-    ids=["a topic", "a KV entry", "a setting", "a connection", "a server's standing"],
+    ids=["a topic", "a KV entry", "a setting", "a connection", "the state of a server"],
 )
-def test_whatever_a_row_changes_changes_the_digest(change: Callable[[Log], list[RouteChange]]) -> None:
+def test_every_kind_of_change_changes_the_digest_of_one_part(change: Callable[[Log], list[RouteChange]]) -> None:
     log = _a_log()
     before = digest_of(_table(log.output.changes), PARTITIONS)
     assert change(log)
@@ -77,14 +77,14 @@ def test_whatever_a_row_changes_changes_the_digest(change: Callable[[Log], list[
     assert len({part for part, digest in after.parts.items() if before.parts.get(part) != digest}) == 1
 
 
-def test_time_that_passes_does_not_change_it() -> None:
+def test_the_digest_does_not_change_while_only_time_passes() -> None:
     log = _a_log()
     before = digest_of(_table(log.output.changes), PARTITIONS)
     log.pass_time(5_000, S1, S2)
     assert digest_of(_table(log.output.changes), PARTITIONS) == before
 
 
-def test_a_digester_that_is_kept_gives_the_same_digest_as_a_fresh_one() -> None:
+def test_a_reused_digester_returns_the_same_digest_as_a_new_one() -> None:
     log, digester = _a_log(), TableDigester(PARTITIONS)
     digester.digest(content_of(_table(log.output.changes), PARTITIONS))
     log.say(TopicDeleted(S1, "TopicTest", None))

@@ -38,7 +38,7 @@ def test_heartbeats_of_one_record_keep_their_order_and_connections(origin: Origi
     assert decode_record(encode_heartbeats(items)) == items
 
 
-def test_a_producer_that_names_no_server_is_direct() -> None:
+def test_a_producer_that_names_no_server_is_a_direct_publisher() -> None:
     record = {"schema_version": 1, "kind": "kv_put", "namespace": "n", "key": "k", "value": "v"}
 
     assert decode_record(orjson.dumps(record)) == [KvPut(Origin(DIRECT, 0), "n", "k", "v")]
@@ -66,7 +66,7 @@ def test_flags_of_a_topic_are_optional() -> None:
 
 
 @given(events())
-def test_each_kind_of_event_has_a_partition_or_goes_to_all(event: Event) -> None:
+def test_each_kind_of_event_has_a_partition_or_is_written_to_all(event: Event) -> None:
     everywhere = {"topic_deleted", "settings_changed", "guard_released", "tick"}
     everywhere |= {"server_started", "server_resumed", "server_stopped"}
     kind = "heartbeat" if isinstance(event, BrokerHeartbeat) else KIND_OF[type(event)]

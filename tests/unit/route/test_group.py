@@ -25,7 +25,7 @@ from tests.support.builders import BASE, HOLDER, NAME, READ_ONLY, RW, a_key, a_m
 # ---- the first registration ----
 
 
-def test_first_registration_of_a_master_brings_everything() -> None:
+def test_first_registration_of_a_master_adds_broker_and_topics() -> None:
     group = group_after(a_registration(MASTER, zone_name="z1", timeout_ms=10_000, filter_servers=("f:1",)))
 
     live = group.live_brokers[a_key(MASTER)]
@@ -43,7 +43,7 @@ def test_registering_the_same_again_changes_nothing() -> None:
     assert register_in(group, a_registration()).group is group
 
 
-def test_one_topic_before_any_registration_is_refused_and_leaves_nothing() -> None:
+def test_registering_one_topic_before_any_registration_is_refused_and_changes_nothing() -> None:
     empty = BrokerGroup(NAME)
 
     refused = register_in(empty, a_registration(topics={"TopicTest": RW}))
@@ -53,7 +53,7 @@ def test_one_topic_before_any_registration_is_refused_and_leaves_nothing() -> No
     assert refused.group is empty
 
 
-def test_one_topic_of_a_known_address_under_a_new_id_is_refused_and_the_old_id_stays() -> None:
+def test_registering_one_topic_with_a_new_id_of_a_known_address_is_refused_and_the_id_stays() -> None:
     group = group_after(a_registration(MASTER, 1))
 
     refused = register_in(group, a_registration(MASTER, 0, topics={"TopicTest": RW}))
@@ -62,17 +62,17 @@ def test_one_topic_of_a_known_address_under_a_new_id_is_refused_and_the_old_id_s
     assert refused.group.broker_addrs == {1: MASTER}
 
 
-def test_a_registration_without_topics_is_accepted_first() -> None:
+def test_a_first_registration_without_topics_is_accepted() -> None:
     assert group_after(a_registration(topics={})).broker_addrs == {0: "10.0.0.1:10911"}
 
 
-def test_one_topic_after_the_first_registration_is_merged() -> None:
+def test_registering_one_topic_after_the_first_registration_adds_it() -> None:
     group = group_after(a_registration(), a_registration(topics={"new": RW}, data_version=V2))
 
     assert topics_of(group) == {"TopicTest": RW, "new": RW}
 
 
-def test_one_topic_does_not_replace_the_retained_registration() -> None:
+def test_registering_one_topic_does_not_replace_the_retained_registration() -> None:
     full = a_registration()
 
     group = group_after(full, a_registration(topics={"new": RW}, data_version=V2))
@@ -117,7 +117,7 @@ def test_a_payload_that_omits_topics_keeps_them() -> None:
     assert topics_of(group) == {"TopicTest": RW}
 
 
-def test_an_old_address_is_not_compared_with_the_version_of_another() -> None:
+def test_a_new_address_is_not_compared_with_the_data_version_of_the_address_that_it_replaces() -> None:
     """Java compares with the live entry of the registering address, which a replacing address does not have."""
     replacing = a_registration(THIRD, topics={"TopicTest": QueueData(4, 4, 6), **BASE})
 
@@ -217,7 +217,7 @@ def test_state_version_of_an_address_that_is_not_live_does_not_count() -> None:
     assert group_after(a_registration(THIRD), group=group).broker_addrs == {0: THIRD}
 
 
-def test_the_smallest_slave_offers_topics_while_there_is_no_master() -> None:
+def test_the_slave_with_the_smallest_id_offers_topics_while_there_is_no_master() -> None:
     group = group_after(a_registration(SLAVE, 2), a_registration(THIRD, 1, topics={"of prime": RW, **BASE}))
 
     assert topics_of(group) == {"TopicTest": RW, "of prime": RW}
@@ -258,7 +258,7 @@ def test_acting_master_flag_and_zone_are_of_the_last_registration() -> None:
     assert group.zone_name is None
 
 
-def test_write_perm_lost_when_the_master_leaves_is_back_when_it_returns() -> None:
+def test_write_permission_removed_when_the_master_unregisters_is_restored_when_it_returns() -> None:
     group = unregister(group_after(acting(MASTER, 0), acting(SLAVE, 1)), a_key(MASTER))
     assert perms_of(group) == {4}
 
@@ -268,25 +268,25 @@ def test_write_perm_lost_when_the_master_leaves_is_back_when_it_returns() -> Non
 # ---- deleteTopicWithBrokerRegistration ----
 
 
-def test_with_the_flag_topics_absent_from_the_payload_are_removed() -> None:
+def test_with_topic_deletion_topics_absent_from_the_payload_are_removed() -> None:
     group = group_after(a_registration(), a_registration(topics={"new": RW, **BASE}), delete=True)
 
     assert topics_of(group) == {"new": RW}
 
 
-def test_with_the_flag_a_payload_of_static_topics_deletes_nothing() -> None:
+def test_with_topic_deletion_a_payload_of_static_topics_deletes_nothing() -> None:
     chunk = a_registration(topics={"new": RW, **BASE}, topic_mappings={"static": a_mapping()})
 
     assert topics_of(group_after(a_registration(), chunk, delete=True)) == {"TopicTest": RW, "new": RW}
 
 
-def test_with_the_flag_a_slave_deletes_nothing() -> None:
+def test_with_topic_deletion_a_slave_deletes_nothing() -> None:
     group = group_after(a_registration(MASTER), a_registration(SLAVE, 1, topics=dict(BASE)), delete=True)
 
     assert topics_of(group) == {"TopicTest": RW}
 
 
-def test_with_the_flag_kept_topics_are_not_rewritten_by_an_equal_version() -> None:
+def test_with_topic_deletion_kept_topics_are_not_rewritten_by_an_equal_version() -> None:
     group = wipe_write_perm(group_after(a_registration(topics={"a": RW, "b": RW, **BASE})))
 
     group = group_after(a_registration(topics={"a": RW, **BASE}), group=group, delete=True)

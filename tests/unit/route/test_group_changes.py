@@ -92,7 +92,7 @@ def test_a_replaced_address_may_outlive_the_route() -> None:
 # ---- holders ----
 
 
-def test_two_servers_hold_one_broker() -> None:
+def test_a_broker_can_have_two_servers_as_holders() -> None:
     group = register(group_after(a_registration()), a_registration(), "s2", Holder(3, 9)).group
 
     assert group.live_brokers[a_key()].holders == {"s1": HOLDER, "s2": Holder(3, 9)}
@@ -110,7 +110,9 @@ def test_ending_an_unknown_holder_changes_nothing(addr: str, server: str) -> Non
 
 
 @pytest.mark.parametrize(("before", "wiped", "added"), [(6, 4, 6), (4, 4, 6), (7, 5, 6), (2, 0, 6), (15, 13, 6)])
-def test_permissions(before: int, wiped: int, added: int) -> None:
+def test_wiping_removes_the_write_permission_and_adding_permits_reading_and_writing(
+    before: int, wiped: int, added: int
+) -> None:
     group = group_after(a_registration(topics={"t": QueueData(1, 1, before, 3), **BASE}))
 
     assert wipe_write_perm(group).topics["t"] == QueueData(1, 1, wiped, 3)
@@ -145,13 +147,13 @@ def test_deleting_a_topic_keeps_its_static_mapping() -> None:
     assert "TopicTest" in delete_topic(group, "TopicTest").topic_mappings
 
 
-def test_217_before_any_broker_is_ignored() -> None:
+def test_registering_a_topic_before_any_broker_is_ignored() -> None:
     empty = BrokerGroup(NAME)
 
     assert register_topic(empty, "t", RW) is empty
 
 
-def test_217_offers_a_topic_until_a_full_registration_with_the_flag() -> None:
+def test_a_registered_topic_is_offered_until_a_full_registration_that_deletes_absent_topics() -> None:
     group = register_topic(group_after(a_registration()), "t", RW)
 
     assert group.topics["t"] == RW

@@ -21,7 +21,7 @@ from tests.support.builders import BEGIN_MS, Log
 @given(st.text(), st.none() | st.sampled_from(("1", "true", "[]")))
 def test_source_and_old_value_are_read_back(source: str, old: str | None) -> None:
     if old is None and ", was " in source:
-        return  # rows from before old values were kept look so; no source has such a name
+        return  # such a row is read as one from before old values were stored; no source has such a name
     assert read_detail(change_detail(source, old)) == (source, old)
 
 
@@ -35,7 +35,7 @@ def test_a_change_has_its_old_value_from_the_fold() -> None:
     ]
 
 
-def test_one_change_in_several_partitions_is_one() -> None:
+def test_a_change_logged_in_several_partitions_is_reported_once() -> None:
     rows = []
     for partition in (0, 1):
         log = Log(partition=partition, partitions=2, begin_ms=BEGIN_MS + partition)
@@ -45,7 +45,7 @@ def test_one_change_in_several_partitions_is_one() -> None:
     assert (change.at_ms, change.partitions) == (BEGIN_MS, {0: 0, 1: 0})
 
 
-def test_the_same_change_made_twice_is_two() -> None:
+def test_the_same_change_made_twice_is_reported_twice() -> None:
     log = Log()
     log.change_settings(default_timeout_ms=60_000)
     log.change_settings(default_timeout_ms=120_000)
@@ -53,7 +53,7 @@ def test_the_same_change_made_twice_is_two() -> None:
     assert [c.new for c in setting_changes(log.output.changes)] == ["60000", "120000", "60000"]
 
 
-def test_value_of_the_configuration_alone_is_no_separate_change() -> None:
+def test_a_changed_value_of_the_configuration_is_reported_once() -> None:
     log = Log()
     log.change_settings(source="config", default_timeout_ms=60_000)
     assert [c.source for c in setting_changes(log.output.changes)] == ["config"]
@@ -131,7 +131,7 @@ def test_a_value_is_one_line_of_json_in_rows(value: SettingValue, text: str) -> 
     assert setting_value(text) == value
 
 
-def test_the_guard_is_off_for_clusters_named_and_for_a_share_of_all() -> None:
+def test_the_guard_is_off_for_the_named_clusters_and_with_a_share_of_100_percent() -> None:
     settings = FoldSettings(guard_off_clusters=("c1",))
 
     assert [settings.is_guarded(cluster) for cluster in ("c0", "c1")] == [True, False]

@@ -33,7 +33,7 @@ def change_of(before: BrokerGroup, after: BrokerGroup) -> MinBrokerIdChange:
     return change
 
 
-# ---- a broker of a smaller id registers ----
+# ---- a broker with a smaller id registers ----
 
 
 @pytest.mark.parametrize(
@@ -43,12 +43,12 @@ def change_of(before: BrokerGroup, after: BrokerGroup) -> MinBrokerIdChange:
         pytest.param({1: B, 2: C}, A, 0, (B, C), id="master joins its slaves"),
         pytest.param({2: C, 3: D}, B, 1, (C, D), id="smaller slave joins a group without master"),
         pytest.param({1: A, 2: B}, A, 0, (B,), id="slave becomes master"),
-        pytest.param({1: A}, A, 0, (A,), id="the only member becomes master, and is told itself"),
+        pytest.param({1: A}, A, 0, (A,), id="the only member becomes master, and is notified itself"),
         pytest.param({0: B}, A, -1, (B,), id="node before its election joins a master"),
         pytest.param({}, A, -1, (A,), id="node before its election is the first of its group"),
     ],
 )
-def test_the_others_are_notified_of_a_smaller_id(
+def test_the_other_brokers_are_notified_of_a_smaller_id(
     before: dict[int, str], addr: str, broker_id: int, recipients: tuple[str, ...]
 ) -> None:
     group = a_group(before)
@@ -70,7 +70,7 @@ def test_brokers_are_notified_of_a_smaller_id_of_a_broker_older_than_5() -> None
     assert change_of(before, registered(before, A, 0, enable_acting_master=None)).min_broker_addr == A
 
 
-def test_the_ha_address_is_found_where_the_broker_names_another_cluster_than_the_group() -> None:
+def test_the_ha_address_is_found_although_the_broker_names_another_cluster_than_its_group() -> None:
     before = a_group({1: B})
 
     assert change_of(before, registered(before, A, 0, cluster="c1")).ha_broker_addr == HA_OF_A
@@ -88,7 +88,7 @@ def test_notification_has_no_ha_address_if_the_broker_sent_none() -> None:
         pytest.param({}, A, 0, id="first master of a new group"),
         pytest.param({}, A, 1, id="first slave of a new group"),
         pytest.param({0: A}, B, 1, id="slave joins its master"),
-        pytest.param({0: A, 1: B}, A, 0, id="same again"),
+        pytest.param({0: A, 1: B}, A, 0, id="unchanged registration"),
         pytest.param({0: A, 1: B}, C, 0, id="address of the master replaced"),
         pytest.param({0: A, 1: B}, C, 1, id="address of a slave replaced"),
         pytest.param({0: A, 1: B}, A, 2, id="master becomes slave"),
@@ -110,7 +110,7 @@ def test_a_refused_registration_notifies_no_broker() -> None:
     assert min_broker_id_change(group, registered(group, A, 0, topics={"TopicTest": RW})) is None
 
 
-# ---- the broker of the smallest id leaves ----
+# ---- the broker with the smallest id unregisters or is removed ----
 
 
 @pytest.mark.parametrize(
@@ -150,7 +150,7 @@ def test_the_last_registration_says_whether_the_group_has_an_acting_master() -> 
     [
         pytest.param({0: A, 1: B}, B, id="slave"),
         pytest.param({0: A}, A, id="last member"),
-        pytest.param({0: A, 1: B}, D, id="nobody of the group"),
+        pytest.param({0: A, 1: B}, D, id="no member of the group"),
     ],
 )
 def test_a_departure_of_a_larger_id_notifies_no_broker(before: dict[int, str], leaves: str) -> None:
@@ -159,10 +159,10 @@ def test_a_departure_of_a_larger_id_notifies_no_broker(before: dict[int, str], l
     assert min_broker_id_change(group, unregister(group, a_key(leaves))) is None
 
 
-# ---- several steps in one, as rows of one commit bring them ----
+# ---- several changes at once, as in the rows of one commit ----
 
 
-def test_several_leave_at_once_and_the_former_smallest_id_is_named() -> None:
+def test_when_several_leave_at_once_the_notification_names_the_former_smallest_id() -> None:
     before = a_group({0: A, 1: B, 2: C, 3: D})
 
     after = unregister(unregister(before, a_key(A)), a_key(B))

@@ -102,7 +102,7 @@ def test_deleting_a_key_of_an_unknown_namespace_creates_no_namespace() -> None:
     assert rebuilt(log.output.changes).kv == {}
 
 
-def test_a_setting_is_that_of_the_lowest_partition_in_whatever_order() -> None:
+def test_a_setting_has_the_value_of_the_lowest_partition_whatever_the_order_of_rows() -> None:
     rows = [setting(2, "2"), setting(0, "1"), setting(1, "3"), setting(0, "4", offset=1)]
 
     for order in (rows, [rows[1], rows[3], rows[2], rows[0]]):

@@ -48,7 +48,7 @@ def test_a_missing_field_is_named(name: str) -> None:
 
 
 @pytest.mark.parametrize("queues", [{"a": 1}, {"0": 1.5}, {"0": "1"}, {"0": 2**31}, {str(2**31): 0}, {"0": None}])
-def test_queue_ids_are_small_numbers(queues: dict[str, object]) -> None:
+def test_queue_ids_that_are_not_32_bit_integers_are_refused(queues: dict[str, object]) -> None:
     with pytest.raises(EventDecodeError):
         mapping_from(mapping_fields(a_mapping()) | {"curr_id_map": queues})
 

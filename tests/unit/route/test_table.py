@@ -57,7 +57,7 @@ def test_indexes_equal_a_naive_recomputation(history: list[BrokerGroup]) -> None
 
 
 @given(_HISTORIES, _HISTORIES)
-def test_many_groups_at_once_make_the_same_table_as_one_by_one(
+def test_replacing_many_groups_at_once_makes_the_same_table_as_one_by_one(
     first: list[BrokerGroup], then: list[BrokerGroup]
 ) -> None:
     at_once, one_by_one = RouteTable(), RouteTable()
@@ -127,7 +127,7 @@ def test_replacing_a_group_by_itself_changes_nothing(history: list[BrokerGroup])
     assert reported == []
 
 
-def test_brokers_of_a_topic_come_by_name() -> None:
+def test_brokers_of_a_topic_are_sorted_by_name() -> None:
     table = RouteTable()
     for name in ("b", "a", "c"):
         table.replace_group(BrokerGroup(name, cluster="c0", broker_addrs={0: name}, topics={"t": RW}))
@@ -135,14 +135,14 @@ def test_brokers_of_a_topic_come_by_name() -> None:
     assert [g.broker_name for g, _ in table.queue_data_of("t")] == ["a", "b", "c"]
 
 
-def test_a_mapping_is_found_though_its_broker_is_gone() -> None:
+def test_a_static_mapping_is_found_although_its_broker_was_removed() -> None:
     table = RouteTable()
     table.replace_group(BrokerGroup("a", topic_mappings={"static": a_mapping()}))
 
     assert [g.broker_name for g in table.groups_mapping("static")] == ["a"]
 
 
-def test_an_unknown_name_is_an_empty_group() -> None:
+def test_an_unknown_broker_name_has_an_empty_group() -> None:
     assert RouteTable().group("x") == BrokerGroup("x")
 
 
@@ -158,11 +158,11 @@ class _Name(str):
         return str.__lt__(self, other)
 
 
-def test_a_topic_of_very_many_names_is_not_sorted_again_for_each() -> None:
+def test_adding_a_broker_name_to_a_topic_does_not_sort_all_its_names_again() -> None:
     table, count = RouteTable(), 1_000
     _Name.compared = 0
     for number in range(count):
         name = _Name(f"broker-{number * 7_919 % count:04}")
         table.replace_group(replace(BrokerGroup(name), topics={"TopicOfAll": RW}))
-    assert _Name.compared <= count * 12  # a look-up by halves, each
+    assert _Name.compared <= count * 12  # a binary search for each name
     assert list(table.names_offering("TopicOfAll")) == [f"broker-{number:04}" for number in range(count)]

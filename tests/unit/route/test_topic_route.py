@@ -48,7 +48,7 @@ def masterless(perm: int = 4, *, enable_acting_master: bool = True, topic: str =
     return table
 
 
-# ---- what a route has ----
+# ---- contents of a route ----
 
 
 def test_route_names_brokers_and_queues() -> None:
@@ -146,7 +146,7 @@ def test_share_of_a_broker_that_left_stays_in_the_route() -> None:
     assert route.topic_queue_mapping == {"broker-a": a_mapping(TOPIC)}
 
 
-def test_shares_alone_make_no_route() -> None:
+def test_static_shares_without_queues_are_not_a_route() -> None:
     table = table_of(a_registration(topic_mappings={"static": a_mapping()}))
 
     assert pickup_topic_route(table, "static") is None
@@ -161,13 +161,13 @@ def test_share_is_listed_under_the_name_that_it_states() -> None:
 # ---- acting master ----
 
 
-def test_lowest_id_acts_as_master_and_loses_its_own() -> None:
+def test_slave_with_the_lowest_id_is_listed_as_master_and_no_longer_with_its_own_id() -> None:
     (broker,) = route_of(masterless(), acting=True).broker_datas
 
     assert broker.broker_addrs == {MASTER_ID: SLAVE, 2: THIRD}
 
 
-def test_promotion_is_on_a_copy() -> None:
+def test_promotion_of_a_slave_does_not_change_the_table() -> None:
     table = masterless()
     route_of(table, acting=True)
 
@@ -180,13 +180,13 @@ def test_without_the_setting_no_slave_acts_as_master() -> None:
     assert broker.broker_addrs == {1: SLAVE, 2: THIRD}
 
 
-def test_group_that_did_not_enable_it_has_no_acting_master() -> None:
+def test_group_that_did_not_enable_acting_master_has_none() -> None:
     (broker,) = route_of(masterless(enable_acting_master=False), acting=True).broker_datas
 
     assert broker.broker_addrs == {1: SLAVE, 2: THIRD}
 
 
-def test_group_with_a_master_is_as_it_is() -> None:
+def test_addresses_of_a_group_with_a_master_are_unchanged() -> None:
     table = table_of(
         a_registration(enable_acting_master=True, topics={TOPIC: READ_ONLY, "x": RW}),
         a_registration(SLAVE, 1, enable_acting_master=True),
@@ -202,7 +202,7 @@ def test_writable_topic_has_no_acting_master() -> None:
     assert route_of(table, acting=True).broker_datas[0].broker_addrs == {1: SLAVE, 2: THIRD}
 
 
-def test_brokers_member_topic_shows_the_group_as_it_is() -> None:
+def test_the_member_topic_of_a_group_lists_no_acting_master() -> None:
     table = masterless(topic=MEMBER_TOPIC)
 
     assert route_of(table, MEMBER_TOPIC, acting=True).broker_datas[0].broker_addrs == {1: SLAVE, 2: THIRD}
@@ -275,7 +275,7 @@ def test_static_shares_and_order_conf_are_not_filtered() -> None:
     assert (route.order_topic_conf, route.topic_queue_mapping) == ("b1:4", mappings)
 
 
-def test_filter_is_on_a_copy() -> None:
+def test_the_zone_filter_does_not_change_the_route_that_it_filters() -> None:
     route = route_of(two_zones())
     in_zone(route, "z1")
 

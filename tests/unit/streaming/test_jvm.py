@@ -37,7 +37,7 @@ def test_first_line_of_spark_is_the_reason_without_its_preamble() -> None:
 
 
 def test_the_innermost_cause_of_a_java_exception_is_the_reason() -> None:
-    # As Spark 4.2 said it when the disk of the checkpoint was full.
+    # The text of Spark 4.2 when the disk with the checkpoint was full.
     text = """An error occurred while calling o120.start.
 : org.apache.hadoop.fs.FSError: java.io.IOException: No space left on device
 \tat org.apache.hadoop.fs.RawLocalFileSystem$LocalFSFileOutputStream.write(RawLocalFileSystem.java:549)
@@ -50,7 +50,7 @@ Caused by: java.io.IOException: No space left on device
 
 
 def test_the_innermost_cause_is_the_reason_if_a_call_from_python_to_java_failed() -> None:
-    # As Spark 4.2 said it when Kafka stopped during a batch, shortened.
+    # The text of Spark 4.2 when Kafka stopped during a batch, shortened.
     text = """[FOREACH_BATCH_USER_FUNCTION_ERROR] An error occurred in the user provided function. Reason: \
 An exception was raised by the Python Proxy. Return Message: Traceback (most recent call last):
   File "conversion.py", line 539, in _collect_as_arrow
@@ -100,7 +100,7 @@ def test_the_class_of_an_exception_of_spark_is_left_out() -> None:
     assert failure_reason(NamesrvStreamError("the log is another one")) == "the log is another one"
 
 
-def test_lines_without_a_word_are_no_reason() -> None:
+def test_lines_without_words_are_not_the_reason() -> None:
     assert failure_line("-----\nout of memory\n-----") == "out of memory"
     assert failure_line("-----") == "Spark gave no reason"
 

@@ -23,7 +23,7 @@ from namesrv_stream.streaming.spark_session import (
     [
         ("/srv/data/scratch", "/srv/data/scratch"),
         ("/home/Ada/data/scratch", "/tmp"),  # pyspark would look for it below /home/ada
-        ("/srv/" + "long/" * 12 + "scratch", "/tmp"),  # sockets' paths have a limit
+        ("/srv/" + "long/" * 12 + "scratch", "/tmp"),  # the path of a socket has a limited length
     ],
 )
 def test_sockets_are_in_the_scratch_folder_unless_workers_would_not_find_them(scratch: str, expected: str) -> None:
@@ -38,11 +38,11 @@ def test_no_socket_is_created_where_workers_would_not_find_it() -> None:
     ("jar", "master", "is_used"),
     [
         ("hadoop-bare-naked-local-fs-0.1.0.jar", "local[2]", True),
-        ("hadoop-bare-naked-local-fs-0.1.0.jar", "spark://host:7077", False),  # workers have jars of their own
-        ("kafka-clients-3.9.2.jar", "local[2]", False),  # fetched before there was one
+        ("hadoop-bare-naked-local-fs-0.1.0.jar", "spark://host:7077", False),  # workers have their own jars
+        ("kafka-clients-3.9.2.jar", "local[2]", False),  # jars were downloaded before this one was required
     ],
 )
-def test_files_are_made_without_chmod_where_the_jar_for_it_is_there(
+def test_local_spark_creates_files_without_chmod_if_the_jar_for_it_exists(
     jar: str, master: str, is_used: bool, tmp_path: Path
 ) -> None:
     (tmp_path / jar).touch()
@@ -81,11 +81,11 @@ def submitted(monkeypatch: pytest.MonkeyPatch) -> None:
         ("k8s://https://10.0.0.1:6443", False),
     ],
 )
-def test_only_local_masters_are_one_process(master: str, expected: bool) -> None:
+def test_spark_is_one_process_only_with_a_local_master(master: str, expected: bool) -> None:
     assert is_one_process(master) == expected
 
 
-def test_local_master_ships_nothing_and_accepts_no_connection(settings: Settings, tmp_path: Path) -> None:
+def test_local_spark_ships_no_jars_and_listens_only_on_the_loopback_address(settings: Settings, tmp_path: Path) -> None:
     config = session_config(settings, "local[2]", tmp_path)
     assert "spark.jars" not in config
     assert config["spark.driver.bindAddress"] == "127.0.0.1"
@@ -114,7 +114,7 @@ def test_jars_of_a_running_jvm_are_not_checked(settings: Settings, tmp_path: Pat
     assert not {"spark.jars", "spark.driver.extraClassPath"} & config.keys()
 
 
-def test_without_spark_submit_nothing_was_submitted(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_spark_submit_there_is_no_submitted_configuration(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("PYSPARK_GATEWAY_PORT", raising=False)
     assert submitted_config() == {}
 

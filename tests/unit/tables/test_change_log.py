@@ -33,7 +33,7 @@ def _log(*clusters: str) -> Log:
     return log
 
 
-def test_brokers_that_become_held_are_one_warning_a_cluster(lines: pytest.LogCaptureFixture) -> None:
+def test_brokers_that_become_held_cause_one_warning_for_each_cluster(lines: pytest.LogCaptureFixture) -> None:
     log_commit(_log("c0", "c1").pass_time(121_000))
     assert [record.levelname for record in lines.records] == ["WARNING", "WARNING"]
     for cluster, line in zip(("c0", "c1"), lines.messages, strict=True):
@@ -53,7 +53,7 @@ def test_brokers_that_stay_held_while_others_join_them_are_not_logged_again(line
     ]
 
 
-def test_brokers_no_longer_held_are_one_line_with_the_causes(lines: pytest.LogCaptureFixture) -> None:
+def test_brokers_that_are_no_longer_held_cause_one_line_with_the_causes(lines: pytest.LogCaptureFixture) -> None:
     log = _log("c0")
     log.pass_time(121_000)
     rows = log.beat(_fleet()[0]) + log.say(GuardReleased(_OPERATOR, "c0", "ada@desk"))
@@ -68,7 +68,7 @@ def test_changed_setting_is_logged_with_operator_and_old_value(lines: pytest.Log
     assert lines.messages == ["setting changed setting=default_timeout_ms old=120000 new=60000 by=ada@desk at=0:0"]
 
 
-def test_a_setting_of_several_partitions_is_one_line(lines: pytest.LogCaptureFixture) -> None:
+def test_a_setting_changed_in_several_partitions_causes_one_line(lines: pytest.LogCaptureFixture) -> None:
     event = SettingsChanged(_OPERATOR, "config", (("guard_share_percent", 60),))
     log_commit(row for p in range(2) for row in Log(partition=p, partitions=2).say(event))
     assert lines.messages == ["setting changed setting=guard_share_percent old=50 new=60 by=config at=0:0,1:0"]

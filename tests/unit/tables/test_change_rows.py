@@ -66,12 +66,12 @@ def test_last_row_of_a_topic_has_the_offer_of_a_broker_name(rows: list[Any], is_
 
 
 @given(groups())
-def test_columns_as_read_make_the_same_rows(group: BrokerGroup) -> None:
+def test_columns_with_the_types_of_a_read_table_are_decoded_to_the_same_rows(group: BrokerGroup) -> None:
     rows = _rows_of(group)
     assert decode_changes(pa.Table.from_batches([encode_changes(rows)]).cast(as_read(ROW_SCHEMA))) == rows
 
 
-def test_columns_of_the_table_itself_are_left_out() -> None:
+def test_columns_that_only_the_table_has_are_ignored_when_rows_are_decoded() -> None:
     row = RouteChange(0, 1, 0, 5, "kv", False, "kv_put", namespace="n", key="k", value="v")
     table = pa.Table.from_batches([encode_changes([row])]).append_column("batch_id", pa.array([7]))
     assert decode_changes(table) == [row]

@@ -61,7 +61,7 @@ def test_a_commit_of_another_program_has_no_identity() -> None:
     assert not commit.changes_rows
 
 
-def test_a_digest_is_of_a_set_of_files_and_of_all_their_figures() -> None:
+def test_the_digest_depends_on_files_and_their_figures_and_not_on_their_order() -> None:
     other = DataFile("rows-c.parquet", 10, 0, 3, (0, 5, 0, 9), (1, 8, 2, 10))
     larger = DataFile("rows-a.parquet", 10, 0, 3, (0, 5, 0, 9), (1, 9, 2, 10))
     assert digest_of([_FILE, other]) == digest_of([other, _FILE])

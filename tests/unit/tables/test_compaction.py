@@ -57,7 +57,7 @@ def _tables_with_history(folder: Path) -> TablesOfLog:
     return tables
 
 
-def test_route_state_has_one_row_a_live_key_and_the_fold_state(tmp_path: Path) -> None:
+def test_route_state_has_one_row_for_each_existing_key_and_the_fold_state(tmp_path: Path) -> None:
     tables = _tables_with_history(tmp_path)
     tables.compact()
     rows = read_tables(tables.storage)
@@ -113,7 +113,7 @@ def test_rows_that_the_history_has_not_read_are_kept(tmp_path: Path) -> None:
     assert _oldest_after_clean_up(tables, tables.settings, 36 * _DAY_MS) == BEGIN_MS
 
 
-def test_unread_rows_are_removed_after_a_while(tmp_path: Path) -> None:
+def test_rows_that_the_history_never_reads_are_removed_after_a_while(tmp_path: Path) -> None:
     tables = _tables_with_history(tmp_path)
     assert _oldest_after_clean_up(tables, tables.settings, 39 * _DAY_MS) == tables.log.now_ms
 

@@ -79,7 +79,7 @@ _DAMAGED = encode_mark(_MARK).replace(":7,", ":[7],")
 
 
 @pytest.mark.parametrize("text", ['{"history": 3}', '{"history": {"topic_id": "t"}}', _DAMAGED])
-def test_a_mark_that_cannot_be_read_is_refused_and_no_earlier_one_taken_instead(text: str, tmp_path: Path) -> None:
+def test_an_unreadable_mark_is_refused_and_not_replaced_by_an_earlier_one(text: str, tmp_path: Path) -> None:
     write_commit(tmp_path, 3, _OURS)
     write_commit(tmp_path, 4, {"commitInfo": {"userMetadata": text}})
     with pytest.raises(TableSchemaMismatch, match="is damaged"):

@@ -30,7 +30,7 @@ def test_the_history_tables_may_have_check_constraints() -> None:
         check_table(_PATH, (1, 4), [], ours, ours, HISTORY_PROTOCOL)
 
 
-def test_each_history_table_has_one_date_and_keeps_its_days_apart_by_it() -> None:
+def test_each_history_table_has_exactly_one_date_column() -> None:
     for table, schema in HISTORY_SCHEMAS.items():
         assert [field.name for field in schema if field.type == pa.date32()] == [DAY_COLUMNS[table]]
 
@@ -68,6 +68,6 @@ def test_other_columns_are_refused_by_name(found: pa.Schema, reason: str) -> Non
     assert refused.value.reason == reason
 
 
-def test_an_application_id_leads_back_to_its_partition() -> None:
+def test_the_partition_is_read_back_from_an_application_id() -> None:
     assert partition_of_app_id(app_id("4c6f-11", 12)) == 12
     assert partition_of_app_id("someone else's") is None

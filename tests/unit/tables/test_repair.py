@@ -107,7 +107,7 @@ def test_an_altered_checkpoint_is_set_aside_and_nothing_else(tmp_path: Path, lat
 
 
 @pytest.mark.parametrize("size", [0, 300])
-def test_truncated_data_file_removes_its_commit_and_later_ones(tmp_path: Path, size: int) -> None:
+def test_a_truncated_data_file_removes_its_commit_and_later_ones(tmp_path: Path, size: int) -> None:
     tables = _tables(tmp_path)
     newest = max((tables.dir / ROUTE_CHANGES).glob("*.parquet"), key=lambda path: path.stat().st_mtime_ns)
     with newest.open("r+b") as file:
@@ -150,7 +150,7 @@ def test_a_table_whose_first_commit_is_torn_is_created_again(tmp_path: Path) -> 
     _assert_whole(tables)
 
 
-def test_table_without_a_valid_version_is_left_to_a_rebuild(tmp_path: Path) -> None:
+def test_a_table_without_a_valid_version_is_not_repaired_and_needs_a_rebuild(tmp_path: Path) -> None:
     tables = _tables(tmp_path)
     tables.writer.table.checkpoint()
     for version in range(6):
@@ -162,7 +162,7 @@ def test_table_without_a_valid_version_is_left_to_a_rebuild(tmp_path: Path) -> N
     assert refused.value.exit_code == 2
 
 
-def test_a_damaged_route_state_goes_back_to_the_version_before(tmp_path: Path) -> None:
+def test_a_damaged_route_state_is_reset_to_its_previous_version(tmp_path: Path) -> None:
     tables = _tables(tmp_path, 2)
     tables.compact()
     _commit(tables, 2)
@@ -196,7 +196,7 @@ def _as_first_release(tables: TablesOfLog, name: str) -> None:
         write_deltalake(table, part, mode="append", commit_properties=properties)
 
 
-def test_tables_of_version_0_1_0_are_taken_over(tmp_path: Path) -> None:
+def test_tables_of_version_0_1_0_are_used_as_they_are(tmp_path: Path) -> None:
     tables = _tables(tmp_path, 2)
     tables.compact()
     for name in (ROUTE_CHANGES, ROUTE_STATE):

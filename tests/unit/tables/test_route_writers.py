@@ -35,7 +35,7 @@ def test_a_batch_delivered_twice_is_written_once(tmp_path: Path) -> None:
     assert decode_changes(read_tables(tables.storage).changes) == tables.log.output.changes
 
 
-def test_batch_with_other_limits_after_a_restart_adds_only_new_rows(tmp_path: Path) -> None:
+def test_a_batch_with_other_limits_after_a_restart_adds_only_new_rows(tmp_path: Path) -> None:
     tables = TablesOfLog(tmp_path)
     tables.log.register(a_registration())
     tables.commit()
@@ -55,7 +55,7 @@ def test_progress_without_rows_is_a_commit_without_files(tmp_path: Path) -> None
     assert read_tables(tables.storage).next_offsets == {0: 1}
 
 
-def test_progress_alone_is_committed_no_more_often_than_asked(tmp_path: Path) -> None:
+def test_progress_without_rows_is_committed_at_most_once_per_interval(tmp_path: Path) -> None:
     tables = TablesOfLog(tmp_path)
     writer = ChangesWriter(tables.storage, progress_interval_ms=3_600_000)
     tables.log.tick()
@@ -77,7 +77,7 @@ def test_commits_continue_during_a_compaction(tmp_path: Path) -> None:
     assert rows.next_offsets == {0: 6}
 
 
-def test_first_of_two_jobs_to_commit_continues_and_the_other_writes_nothing(tmp_path: Path) -> None:
+def test_the_first_of_two_jobs_to_commit_continues_and_the_other_writes_nothing(tmp_path: Path) -> None:
     tables = TablesOfLog(tmp_path)
     tables.log.register(a_registration())
     other = tables.new_writer()
@@ -103,7 +103,7 @@ def test_a_job_that_was_frozen_before_its_commit_writes_no_row_twice(tmp_path: P
     assert decode_changes(read_tables(tables.storage).changes) == tables.log.output.changes
 
 
-def test_one_of_two_jobs_that_fold_the_same_records_ends(tmp_path: Path) -> None:
+def test_one_of_two_jobs_that_fold_the_same_records_exits(tmp_path: Path) -> None:
     """Their offsets are equal, so the progress alone does not distinguish them."""
     tables = TablesOfLog(tmp_path)
     tables.log.tick()
@@ -192,7 +192,7 @@ def test_a_table_that_was_rebuilt_meanwhile_is_not_written(tmp_path: Path) -> No
     assert DeltaTable(tables.dir / ROUTE_CHANGES).version() == 0
 
 
-def test_a_table_whose_log_is_gone_is_not_written(tmp_path: Path) -> None:
+def test_a_table_whose_log_was_removed_is_not_written(tmp_path: Path) -> None:
     tables = TablesOfLog(tmp_path)
     log = tables.dir / ROUTE_CHANGES / "_delta_log"
     for file in log.iterdir():

@@ -30,7 +30,7 @@ from tests.support.builders import READ_ONLY, RW, S1, a_registration
 from tests.support.strategies_route import groups
 from tests.support.tables import TOPIC_ID, TablesOfLog, settings_in
 
-_AHEAD = 1_000_000  # records by which partition 0 is ahead of partition 1
+_AHEAD = 1_000_000  # number of records that partition 0 has more than partition 1
 
 
 def _rows(number: int) -> pa.Table:
@@ -42,7 +42,7 @@ def _rows(number: int) -> pa.Table:
     return pa.Table.from_batches([encode_changes(rows)])
 
 
-def test_covered_files_are_not_read_though_one_partition_is_far_ahead_of_another(tmp_path: Path) -> None:
+def test_covered_files_are_not_read_although_one_partition_is_far_ahead_of_another(tmp_path: Path) -> None:
     settings = settings_in(tmp_path)
     settings = settings.model_copy(update={"kafka": settings.kafka.model_copy(update={"partitions": 2})})
     prepare_tables(settings, TOPIC_ID)
@@ -151,7 +151,7 @@ def test_a_namespace_outlives_its_last_key(tmp_path: Path) -> None:
     assert load_snapshot(tables.storage).table.kv == {"ns": {}}
 
 
-def test_brokers_of_the_same_topics_share_them_and_one_that_lost_some_does_not(tmp_path: Path) -> None:
+def test_brokers_with_equal_topics_share_one_object_until_the_topics_of_one_change(tmp_path: Path) -> None:
     tables = TablesOfLog(tmp_path)
     topics = {f"orders-{n}": RW for n in range(5)}
     for name in ("broker-a", "broker-b", "broker-c"):

@@ -109,7 +109,7 @@ def test_a_commit_of_this_machine_is_reported_at_once_at_any_interval(tmp_path: 
         tables.log.register(a_registration(f"10.0.0.{number}:1", broker_name=f"b{number}"))
         tables.commit()
         received.wait_for(tables.log)
-    assert time.monotonic() - began_s < interval_s, "otherwise each would have taken an interval"
+    assert time.monotonic() - began_s < interval_s, "the follower waited for an interval"
 
 
 def test_progress_without_rows_is_reported(tmp_path: Path, follow: Follow) -> None:
@@ -121,7 +121,7 @@ def test_progress_without_rows_is_reported(tmp_path: Path, follow: Follow) -> No
     assert received.changes == []
 
 
-def test_tables_made_after_the_start_are_found(tmp_path: Path, follow: Follow) -> None:
+def test_tables_created_after_the_start_are_found(tmp_path: Path, follow: Follow) -> None:
     follower, received = follow(tmp_path / "tables")
     received.wait(lambda: received.reloads == 1)
     assert follower.version == -1
@@ -131,7 +131,7 @@ def test_tables_made_after_the_start_are_found(tmp_path: Path, follow: Follow) -
     received.wait_for(tables.log)
 
 
-def test_commits_that_the_caller_knows_are_not_reported_again(tmp_path: Path, follow: Follow) -> None:
+def test_commits_that_the_caller_already_has_are_not_reported_again(tmp_path: Path, follow: Follow) -> None:
     tables = TablesOfLog(tmp_path)
     tables.log.register(a_registration())
     tables.commit()
@@ -158,7 +158,7 @@ def test_joining_files_reports_no_change(tmp_path: Path, follow: Follow) -> None
     assert follower.version == 4
 
 
-def test_a_version_that_was_cleaned_up_makes_it_load_again(tmp_path: Path, follow: Follow) -> None:
+def test_a_version_that_was_cleaned_up_makes_the_follower_reload(tmp_path: Path, follow: Follow) -> None:
     tables = TablesOfLog(tmp_path)
     known = load_snapshot(tables.storage)
     for number in range(3):
@@ -172,7 +172,7 @@ def test_a_version_that_was_cleaned_up_makes_it_load_again(tmp_path: Path, follo
     assert received.reloads == 1
 
 
-def test_a_data_file_that_is_gone_makes_it_load_again(tmp_path: Path, follow: Follow) -> None:
+def test_a_missing_data_file_makes_the_follower_reload(tmp_path: Path, follow: Follow) -> None:
     tables = TablesOfLog(tmp_path)
     known = load_snapshot(tables.storage)
     tables.log.register(a_registration())
@@ -185,7 +185,7 @@ def test_a_data_file_that_is_gone_makes_it_load_again(tmp_path: Path, follow: Fo
     assert received.reloads == 1
 
 
-def test_rows_removed_by_retention_make_it_load_again(tmp_path: Path, follow: Follow) -> None:
+def test_rows_removed_by_retention_make_the_follower_reload(tmp_path: Path, follow: Follow) -> None:
     tables = TablesOfLog(tmp_path)
     tables.log.register(a_registration())
     tables.commit()
@@ -214,7 +214,7 @@ def test_invalid_commit_does_not_end_the_follower(tmp_path: Path, follow: Follow
 
 
 @pytest.mark.parametrize("commits", [0, 1, 5])
-def test_another_table_in_its_place_makes_it_load_again_whatever_its_versions(
+def test_another_table_at_the_same_place_makes_the_follower_reload_whatever_its_versions(
     tmp_path: Path, follow: Follow, commits: int
 ) -> None:
     tables, other = TablesOfLog(tmp_path / "a"), TablesOfLog(tmp_path / "b")
@@ -262,13 +262,13 @@ def test_figures_of_the_job_are_reported_with_its_commits(follow: Follow, tmp_pa
     received.wait_for(tables.log)
     assert follower.job == figures
     tables.log.tick()
-    tables.commit()  # by a job that says nothing of itself
+    tables.commit()  # by a job that writes no figures
     received.wait_for(tables.log)
     assert follower.job == figures
 
 
-def test_a_commit_of_another_table_makes_it_load_again(tmp_path: Path, follow: Follow) -> None:
-    """Nothing else shows it in an object store, which has no inodes."""
+def test_a_commit_of_another_table_makes_the_follower_reload(tmp_path: Path, follow: Follow) -> None:
+    """In an object store, which has no inodes, only the id shows that it is another table."""
     tables = TablesOfLog(tmp_path)
     tables.log.register(a_registration())
     tables.commit()
@@ -308,7 +308,7 @@ def _remove_and_copy(folder: Path, backup: Path) -> None:
 
 @pytest.mark.parametrize("restore", [_restore_in_place, _remove_and_copy])
 @pytest.mark.parametrize("cuts", [(3, 5, 6, 7), (2, 3, 4, 5, 6, 7), (7,)])
-def test_restored_table_with_other_commits_makes_it_load_again(
+def test_a_restored_table_with_other_commits_makes_the_follower_reload(
     tmp_path: Path, follow: Follow, restore: Callable[[Path, Path], None], cuts: tuple[int, ...]
 ) -> None:
     """The job folds the same log again in other batches, so the same versions have other content."""

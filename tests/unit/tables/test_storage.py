@@ -68,13 +68,13 @@ def test_invalid_place_is_refused_without_showing_it(address: str) -> None:
     assert "Tr0ub4dor" not in str(refusal.value)
 
 
-def test_places_below_it() -> None:
+def test_a_name_is_appended_to_the_place_of_the_tables() -> None:
     assert str(_store("s3://tables/a/fleet") / "route_changes") == "s3://tables/a/fleet/route_changes"
     assert str(_store("s3://tables") / "x") == "s3://tables/x"
     assert str(Folder(Path("tables")) / "x") == "tables/x"
 
 
-def test_options_have_names_in_capitals_and_text_as_values_in_one_order() -> None:
+def test_options_have_upper_case_names_and_text_values_and_are_sorted() -> None:
     found = _store("s3://tables", aws_region="eu", AWS_ALLOW_HTTP=True, aws_max=5)
     assert found.options == (("AWS_ALLOW_HTTP", "true"), ("AWS_MAX", "5"), ("AWS_REGION", "eu"))
 
@@ -104,7 +104,7 @@ _OBSTORE = (
 
 
 @pytest.mark.parametrize(("text", "code"), [(_DELTA_RS, "ExpiredToken"), (_OBSTORE, "InvalidAccessKeyId")])
-def test_text_of_a_failure_does_not_depend_on_its_duration(text: str, code: str) -> None:
+def test_the_text_of_a_failure_contains_no_duration_and_no_number_of_retries(text: str, code: str) -> None:
     once = one_line(OSError(text.format(elapsed="47.224946ms", retries=2)))
     assert once == one_line(OSError(text.format(elapsed="30.001s", retries=3)))
     assert once.endswith(f": {code}")
@@ -120,7 +120,7 @@ def test_text_of_a_failure_does_not_depend_on_its_duration(text: str, code: str)
         "Server returned non-2xx status code: 400 Bad Request: <Error><Token-0>Tr0ub4dor",
     ],
 )
-def test_no_secret_is_shown_that_an_address_or_an_answer_repeats(text: str) -> None:
+def test_secrets_in_an_address_or_an_answer_are_not_shown(text: str) -> None:
     assert "Tr0ub4dor" not in one_line(OSError(text))
 
 
@@ -169,7 +169,7 @@ def test_a_file_and_its_folder_are_synced_before_the_call_returns(
 
 
 @pytest.mark.parametrize("is_repeated", [False, True])
-def test_a_folder_moves_and_a_second_attempt_finds_it_moved(tmp_path: Path, is_repeated: bool) -> None:
+def test_a_folder_is_moved_and_a_repeated_move_changes_nothing(tmp_path: Path, is_repeated: bool) -> None:
     place = Folder(tmp_path)
     (place / "old").make()
     (place / "old").write("a", b"1")
@@ -205,14 +205,14 @@ def test_new_file_ends_the_wait(tmp_path: Path, put: Callable[[Path], None]) -> 
         later.join()
 
 
-def test_file_created_before_the_wait_ends_it(tmp_path: Path) -> None:
+def test_a_file_created_before_the_wait_ends_the_wait(tmp_path: Path) -> None:
     with CommitWatch(tmp_path, _LONG_S) as watch:
         watch.begin()
         _put(tmp_path)
         assert _waits(watch) < _SOON_S
 
 
-def test_one_file_ends_one_wait(tmp_path: Path) -> None:
+def test_one_file_ends_only_one_wait(tmp_path: Path) -> None:
     with CommitWatch(tmp_path, 0.05) as watch:
         watch.begin()
         _put(tmp_path)
@@ -220,7 +220,7 @@ def test_one_file_ends_one_wait(tmp_path: Path) -> None:
         assert _waits(watch) >= 0.05
 
 
-def test_a_folder_that_is_made_later_is_watched_from_then_on(tmp_path: Path) -> None:
+def test_a_folder_that_is_created_later_is_watched_from_then_on(tmp_path: Path) -> None:
     folder = tmp_path / "log"
     with CommitWatch(folder, _LONG_S) as watch:
         watch.begin()
@@ -230,7 +230,7 @@ def test_a_folder_that_is_made_later_is_watched_from_then_on(tmp_path: Path) -> 
         assert _waits(watch) < _SOON_S
 
 
-def test_another_folder_in_its_place_is_watched(tmp_path: Path) -> None:
+def test_another_folder_at_the_same_place_is_watched(tmp_path: Path) -> None:
     folder = tmp_path / "log"
     folder.mkdir()
     with CommitWatch(folder, _LONG_S) as watch:
@@ -242,7 +242,7 @@ def test_another_folder_in_its_place_is_watched(tmp_path: Path) -> None:
         assert _waits(watch) < _SOON_S
 
 
-def test_another_table_in_its_place_is_watched(tmp_path: Path) -> None:
+def test_another_table_at_the_same_place_is_watched(tmp_path: Path) -> None:
     """A rebuild renames the folder above; watches inside the folder do not notice that."""
     for name in ("table", "rebuilt"):
         (tmp_path / name / "log").mkdir(parents=True)
@@ -255,14 +255,14 @@ def test_another_table_in_its_place_is_watched(tmp_path: Path) -> None:
         assert _waits(watch) < _SOON_S
 
 
-def test_waking_it_ends_all_waits(tmp_path: Path) -> None:
+def test_waking_the_watch_ends_all_waits(tmp_path: Path) -> None:
     with CommitWatch(tmp_path, _LONG_S) as watch:
         watch.wake()
         assert _waits(watch) + _waits(watch) < _SOON_S
-    watch.wake()  # one that has ended
+    watch.wake()  # after the watch was closed
 
 
-def test_without_inotify_it_waits_its_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_inotify_the_watch_waits_for_its_interval(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(**_: bool) -> None:
         raise OSError(24, "too many open files")
 

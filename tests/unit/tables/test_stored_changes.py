@@ -16,7 +16,7 @@ from tests.support.tables import TablesOfLog
 
 @pytest.fixture(scope="module")
 def written(tmp_path_factory: pytest.TempPathFactory) -> TablesOfLog:
-    """Five registrations, each committed and covered by a version of ``route_state``: those of offsets 1 to 5."""
+    """Five registrations, each committed and covered by a version of ``route_state`` (offsets 1 to 5)."""
     tables = TablesOfLog(tmp_path_factory.mktemp("written"))
     for number in range(5):
         tables.log.register(a_registration(f"10.0.0.{number}:1", number), after_ms=1_000)
@@ -56,12 +56,16 @@ def test_missing_table_has_no_states(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("at_most", "expected"), [(0, None), (1, 1), (3, 3), (5, 5), (9, 5)])
-def test_the_newest_state_at_or_before_an_offset(tables: TablesOfLog, at_most: int, expected: int | None) -> None:
+def test_the_newest_state_at_or_before_an_offset_is_found(
+    tables: TablesOfLog, at_most: int, expected: int | None
+) -> None:
     assert _offset(KeptStates(tables.storage).newest(0, at_most)) == expected
 
 
 @pytest.mark.parametrize(("at_least", "expected"), [(0, 1), (1, 1), (3, 3), (5, 5), (6, None)])
-def test_the_oldest_state_at_or_behind_an_offset(tables: TablesOfLog, at_least: int, expected: int | None) -> None:
+def test_the_oldest_state_at_or_after_an_offset_is_found(
+    tables: TablesOfLog, at_least: int, expected: int | None
+) -> None:
     assert _offset(KeptStates(tables.storage).oldest(0, at_least)) == expected
 
 

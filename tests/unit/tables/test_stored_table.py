@@ -54,14 +54,14 @@ def names(table: StoredTable, *conditions: pl.Expr) -> list[str]:
     return sorted(table.rows(*conditions, columns=["name"])["name"].to_list())
 
 
-def held_at(at_ms: int) -> pl.Expr:
+def valid_at(at_ms: int) -> pl.Expr:
     return (pl.col("valid_from") <= utc(at_ms)) & (pl.col("valid_to").is_null() | (pl.col("valid_to") > utc(at_ms)))
 
 
 @pytest.mark.parametrize(
     ("condition", "found"),
     [
-        (held_at(DAY_MS + 5), ["short-1"]),
+        (valid_at(DAY_MS + 5), ["short-1"]),
         (pl.col("name") == "short-1", ["short-1"]),
         (pl.col("day") == date(1970, 1, 2), ["short-1"]),
         (pl.col("name").is_in(["short-1", "absent"]), ["short-1"]),
@@ -84,9 +84,9 @@ def test_another_engine_opens_only_files_that_may_have_its_rows(tmp_path: Path) 
     assert sorted(rows["name"].to_pylist()) == ["lasting", "short-1", "short-2", "short-3"]
 
 
-def test_an_interval_that_lasts_is_found_in_every_later_instant(tmp_path: Path) -> None:
+def test_an_open_interval_is_found_at_a_much_later_instant(tmp_path: Path) -> None:
     a_table(tmp_path)
-    assert names(opened(tmp_path), held_at(100 * DAY_MS)) == ["lasting"]
+    assert names(opened(tmp_path), valid_at(100 * DAY_MS)) == ["lasting"]
 
 
 def test_a_column_that_the_table_does_not_have_yet_is_null(tmp_path: Path) -> None:
@@ -115,7 +115,7 @@ def test_a_table_that_would_be_misread_is_refused(tmp_path: Path, column: pa.Fie
         StoredTable.open(Folder(tmp_path), "intervals", schema)
 
 
-def test_a_file_that_is_gone_is_an_error_that_names_the_table(tmp_path: Path) -> None:
+def test_a_missing_file_is_an_error_that_names_the_table(tmp_path: Path) -> None:
     path = a_table(tmp_path)
     table = opened(tmp_path)
     for file in path.glob("day=*/*.parquet"):
@@ -133,7 +133,7 @@ def test_an_error_of_delta_has_no_escapes_for_a_terminal(tmp_path: Path) -> None
     assert str(error.value).isprintable()
 
 
-def test_upkeep_does_not_change_the_progress_of_the_table(tmp_path: Path) -> None:
+def test_maintenance_does_not_change_the_progress_of_the_table(tmp_path: Path) -> None:
     path = a_table(tmp_path)
     before_ms = opened(tmp_path).committed_ms()
     DeltaTable(path).optimize.compact()

@@ -1,4 +1,4 @@
-"""What `up` says if a start fails."""
+"""The messages of `up` when a start fails."""
 
 from pathlib import Path
 
@@ -14,7 +14,7 @@ def _settings(tmp_path: Path, *sets: str) -> Settings:
     return load_settings(None, {}, [parse_set_flag(text) for text in (f"data.dir={tmp_path}", *sets)]).settings
 
 
-async def test_a_kafka_that_up_has_started_and_that_is_too_slow_is_explained_by_its_log(
+async def test_the_error_about_an_embedded_kafka_that_starts_too_slowly_quotes_its_log(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(launcher, "_KAFKA_START_S", 0.1)
@@ -29,7 +29,7 @@ async def test_a_kafka_that_up_has_started_and_that_is_too_slow_is_explained_by_
     )
 
 
-async def test_an_own_kafka_that_does_not_answer_is_named_by_its_setting(
+async def test_the_error_about_an_external_kafka_that_does_not_answer_names_its_setting(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def refuse(settings: Settings) -> None:

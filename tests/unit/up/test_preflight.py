@@ -103,13 +103,13 @@ def taken_port() -> Iterator[int]:
         yield int(listener.getsockname()[1])
 
 
-def test_ports_of_zero_become_free_ones_and_stay_the_same_at_the_next_start(tmp_path: Path) -> None:
+def test_port_0_is_replaced_by_a_free_port_that_stays_the_same_at_the_next_start(tmp_path: Path) -> None:
     first = _ports(with_fixed_ports(_settings(tmp_path)))
     assert len({*first, 0}) == 4
     assert _ports(with_fixed_ports(_settings(tmp_path))) == first
 
 
-def test_a_remembered_port_that_was_taken_meanwhile_is_replaced(tmp_path: Path) -> None:
+def test_a_stored_port_that_another_process_uses_now_is_replaced(tmp_path: Path) -> None:
     first = with_fixed_ports(_settings(tmp_path))
     with socket.create_server(("127.0.0.1", first.remoting.listen_port)):
         second = with_fixed_ports(_settings(tmp_path))
@@ -125,7 +125,9 @@ def test_a_port_in_use_is_named_with_its_key(tmp_path: Path, taken_port: int, se
     assert f"127.0.0.1:{taken_port}" in refusal.value.reason
 
 
-def test_all_ports_in_use_are_named_at_once_with_who_listens_and_the_flags(tmp_path: Path, taken_port: int) -> None:
+def test_all_ports_in_use_are_named_at_once_with_the_listening_process_and_the_flags(
+    tmp_path: Path, taken_port: int
+) -> None:
     with socket.create_server(("127.0.0.1", 0)) as listener:
         other = int(listener.getsockname()[1])
         flags = [f"remoting.listen_port={taken_port}", f"embedded_kafka.listen_port={other}"]
@@ -148,7 +150,7 @@ def test_no_kafka_port_is_chosen_with_an_external_kafka(tmp_path: Path, taken_po
     assert with_fixed_ports(_settings(tmp_path, *flags)).embedded_kafka.listen_port == taken_port
 
 
-def test_a_data_directory_is_made(tmp_path: Path) -> None:
+def test_a_missing_data_directory_is_created(tmp_path: Path) -> None:
     require_writable(tmp_path / "a" / "b")
     assert list((tmp_path / "a" / "b").iterdir()) == []
 

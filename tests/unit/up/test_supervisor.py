@@ -162,7 +162,9 @@ async def test_a_part_whose_prerequisite_is_missing_is_started_again(
     assert terminal.lines[1] == "job ended with exit code 3 (no Kafka); restarting it in 0.04 s"
 
 
-async def test_stop_ends_the_last_started_first(supervisor: Supervisor, terminal: Terminal, tmp_path: Path) -> None:
+async def test_stop_ends_the_children_in_reverse_order_of_their_start(
+    supervisor: Supervisor, terminal: Terminal, tmp_path: Path
+) -> None:
     for name in ("kafka", "job", "serve"):
         supervisor.start(_python(name, _SAYS_ITS_END.format(path=str(tmp_path / "ends"), name=name)))
     await _until(lambda: len(terminal.lines) == 3)
@@ -170,7 +172,7 @@ async def test_stop_ends_the_last_started_first(supervisor: Supervisor, terminal
     assert (tmp_path / "ends").read_text().split() == ["serve", "job", "kafka"]
 
 
-async def test_stop_kills_what_does_not_end_in_time(supervisor: Supervisor, terminal: Terminal) -> None:
+async def test_stop_kills_a_child_that_does_not_end_in_time(supervisor: Supervisor, terminal: Terminal) -> None:
     supervisor.start(_python("job", _IGNORES_SIGTERM, stop_timeout_s=0.1))
     await _until(lambda: terminal.lines)
     pid = supervisor.pid("job") or 0
@@ -197,7 +199,7 @@ async def test_stop_during_a_wait_for_the_next_start_ends_at_once(tmp_path: Path
     assert supervisor.pid("job") is None
 
 
-async def test_processes_left_by_a_child_end_with_it(supervisor: Supervisor, terminal: Terminal) -> None:
+async def test_processes_that_a_child_started_end_with_it(supervisor: Supervisor, terminal: Terminal) -> None:
     supervisor.start(_python("job", _LEAVES_A_GRANDCHILD))
     await _until(lambda: any("restarting it" in line for line in terminal.lines))
     grandchild = int(terminal.lines[0].removeprefix("job: "))

@@ -88,7 +88,7 @@ def test_the_tables_are_behind_from_a_change_to_its_commit() -> None:
     assert behind(records, *commits, until_ms=at + 1_000) == (350, 0.35)
 
 
-def test_changes_that_are_no_route_and_unknown_commits_do_not_count() -> None:
+def test_changes_of_other_kinds_than_routes_and_unknown_commits_are_ignored() -> None:
     at = MONDAY_MS
     commits = [JobCommit(at, {0: 10}), JobCommit(at + 300, {0: 12})]
     assert behind(records_of((0, 10, at + 100), is_route=False), *commits) == (0, 0.0)
@@ -141,7 +141,7 @@ def test_commits_are_read_from_deltas_log(tmp_path: Path) -> None:
     assert (delays["count"], delays["max_ms"]) == (1, found[1].at_ms - tables.log.now_ms)
 
 
-def test_only_the_wanted_part_of_the_log_is_read(tmp_path: Path) -> None:
+def test_only_the_requested_part_of_the_log_is_read(tmp_path: Path) -> None:
     tables = TablesOfLog(tmp_path)
     for _ in range(3):
         tables.log.register(a_registration(), after_ms=1_000)
@@ -160,7 +160,7 @@ def test_spread_has_count_mean_and_nearest_rank_quantiles() -> None:
 
 @settings(max_examples=examples(30), deadline=None)
 @given(st.lists(st.integers(-100, 10_000), min_size=1))
-def test_quantile_is_not_exceeded_by_its_share(durations: list[int]) -> None:
+def test_quantiles_of_any_durations_are_nearest_rank_values(durations: list[int]) -> None:
     found = spread(durations)
     for share, value in ((0.5, found["p50_ms"]), (0.95, found["p95_ms"]), (0.99, found["p99_ms"])):
         assert value == sorted(durations)[math.ceil(share * len(durations)) - 1]

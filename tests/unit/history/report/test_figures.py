@@ -11,12 +11,12 @@ MINUTE_MS = 60_000
 
 
 def at(hours: float) -> int:
-    """Return an instant some hours after the begin."""
+    """Return an instant some hours after the start of the period."""
     return MONDAY_MS + round(hours * HOUR_MS)
 
 
 def test_availability_is_up_time_divided_by_time_since_the_first_session() -> None:
-    # 240 h, of which the broker comes after 40; away from 100 to 110 and from 150 to 160: 180 of 200.
+    # The broker starts after 40 of 240 h, and is down from 100 to 110 and from 150 to 160: up for 180 of 200 h.
     sessions = [a_session(at(40), at(100)), a_session(at(110), at(150)), a_session(at(160))]
     (broker,) = figures_of(sessions, SINCE, UNTIL).rows["brokers"]
     assert (broker["known_ms"], broker["down_ms"], broker["availability"]) == (200 * HOUR_MS, 20 * HOUR_MS, 0.9)
@@ -31,7 +31,7 @@ def test_events_before_the_period_do_not_count() -> None:
 def test_mttr_is_the_mean_of_ended_absences() -> None:
     sessions = [a_session(at(0), at(10)), a_session(at(12), at(20)), a_session(at(26), at(200))]
     found = figures_of(sessions, SINCE, UNTIL)
-    assert found.rows["brokers"][0]["mttr_ms"] == 4 * HOUR_MS  # of 2 h and 6 h; the third goes on
+    assert found.rows["brokers"][0]["mttr_ms"] == 4 * HOUR_MS  # 2 h and 6 h; the third absence continues
     assert found.total["mttr_ms"] == 4 * HOUR_MS
 
 

@@ -140,7 +140,7 @@ def test_missed_heartbeats_equal_those_counted_gap_by_gap(gaps: list[tuple[int, 
     for number, gap in gaps:
         end_ms = MONDAY_MS + number * MINUTE_MS + 5_000
         is_absence = any(end_ms - gap <= down_ms <= end_ms for down_ms in downs_ms)
-        # Only the last end before the gap's end is looked at: an earlier one within it implies that one is, too.
+        # The product checks only the last end before the end of the gap: if an earlier one is within the gap, so is it.
         if gap >= 1.5 * usual and not is_absence:
             missed.append(math.floor(gap / usual + 0.5) - 1)
     found = sums(day([a_minute(n, gap) for n, gap in gaps], sorted(downs_ms)))

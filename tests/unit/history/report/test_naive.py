@@ -12,7 +12,7 @@ from namesrv_stream.history.database import Database, Row
 from tests.support.examples import examples
 from tests.support.report_figures import FAR_MS, HOUR_MS, MONDAY_MS, a_session, period_of, register_heartbeats
 
-_BEGIN, _END = -10, 40  # hours about the time asked about, which has 30
+_BEGIN, _END = -10, 40  # hours around the period in question, which has 30 hours
 SINCE, UNTIL = MONDAY_MS, MONDAY_MS + 30 * HOUR_MS
 _CAUSES = ("expired", "disconnected", "unregistered")
 _BROKERS = (("c0", "a", 1), ("c0", "a", 2), ("c0", "b", 0), ("c1", "x", 0))
@@ -22,7 +22,7 @@ _BROKERS = (("c0", "a", 1), ("c0", "a", 2), ("c0", "b", 0), ("c1", "x", 0))
 def lives(draw: st.DrawFn) -> list[Row]:
     """Random sessions of each broker, one after the other, each at one of three addresses; the last may be open.
 
-    One at an address that is not seen again may end later than the next one begins.
+    A session at an address that is not used again may end later than the next session begins.
     """
     found = []
     for cluster, name, broker_id in _BROKERS:

@@ -14,7 +14,7 @@ SINCE, UNTIL = MONDAY_MS, MONDAY_MS + 2 * DAY_MS
 def heard_in(
     minutes: Sequence[int], begin_ms: int = SINCE, end_ms: int = UNTIL, usual_ms: float = 30_000
 ) -> Heartbeats:
-    """Return known heartbeats: some broker was heard in these minutes after the begin."""
+    """Return known heartbeats: some broker was heard in these minutes after the start."""
     of = {"cluster": "c0", "broker_name": "broker-a", "broker_addr": "10.0.0.1:10911", "server_id": "ns1"}
     row = of | {"number": 1, "heartbeats": 1, "missed": 0, "silences": 0, "usual_ms": usual_ms}
     window = Window(begin_ms, end_ms) if end_ms > begin_ms else None
@@ -40,7 +40,7 @@ def test_complete_data_gives_no_note() -> None:
     assert what([a_session(SINCE)], heard_in(ALL)) == []
 
 
-def test_late_begin_of_the_history_is_noted() -> None:
+def test_late_start_of_the_history_is_noted() -> None:
     (row,) = unknown([a_session(SINCE + HOUR_MS)], heard_in(ALL), Extent(SINCE + 7, UNTIL, UNTIL))
     assert (row["what"], row["begin_ms"], row["end_ms"]) == ("before the history", SINCE, SINCE + 7)
 

@@ -36,7 +36,7 @@ class _Topic:
         self.groups = GroupDict()
         self.output = FoldOutput()
 
-    def say(self, event: Event, at_ms: int) -> None:
+    def write(self, event: Event, at_ms: int) -> None:
         key = routing_key(event)
         count = len(self.states)
         for partition in range(count) if key is None else (partition_of(key, count),):
@@ -44,15 +44,15 @@ class _Topic:
             record = Record(partition, state.next_offset, at_ms, encode_event(event))
             folding.fold(state, self.groups, record, self.output)
 
-    def hear_early(self, server: Origin, seconds: int) -> None:
-        """Write a record to the first partition before all others, whose clocks are then behind."""
+    def write_early_ticks(self, server: Origin, seconds: int) -> None:
+        """Write ticks to the first partition before all others, whose clocks are then behind."""
         for tick in range(2 * seconds):
             record = Record(
                 0, self.states[0].next_offset, BEGIN_MS - 500 * (2 * seconds - tick), encode_event(Tick(server))
             )
             folding.fold(self.states[0], self.groups, record, self.output)
 
-    def gone(self) -> list[tuple[int, str, str]]:
+    def removals(self) -> list[tuple[int, str, str]]:
         rows = (row for row in self.output.changes if row.gone and row.kind == ChangeKind.BROKER_LIVE)
         return sorted((row.at_ms, row.broker_name or "", row.cause) for row in rows)
 
@@ -61,7 +61,7 @@ class _Topic:
 
 
 def _life(random: Random) -> Iterator[tuple[int, Event]]:
-    """Random events: two servers tick every half second; brokers register, send heartbeats, fall silent or end."""
+    """Random events: two servers tick every half second; brokers register, are heard, fall silent or are removed."""
     silent: set[int] = set()
     for beat in range(_BEATS):
         at_ms = BEGIN_MS + 500 * beat
@@ -87,10 +87,10 @@ def _states(partitions: int) -> list[FoldState]:
 
 @pytest.mark.parametrize("seed", range(8))
 @pytest.mark.parametrize(("before", "after"), [(1, 3), (2, 4), (4, 6)])
-def test_brokers_keep_their_age(before: int, after: int, seed: int) -> None:
+def test_brokers_keep_their_age_after_a_repartition(before: int, after: int, seed: int) -> None:
     grown, always = _Topic(_states(before)), _Topic(_states(after))
-    grown.hear_early(S1, 30)
-    grown.hear_early(S2, 7)
+    grown.write_early_ticks(S1, 30)
+    grown.write_early_ticks(S2, 7)
     life = list(_life(Random(seed)))
     for number, (at_ms, event) in enumerate(life):
         if number == len(life) * (seed + 1) // 10:
@@ -98,19 +98,19 @@ def test_brokers_keep_their_age(before: int, after: int, seed: int) -> None:
             assert [state.next_offset for state in stored[before:]] == [0] * (after - before)
             grown.states = stored
         for topic in (grown, always):
-            topic.say(event, at_ms)
+            topic.write(event, at_ms)
     assert len(grown.states) == after
-    assert len(grown.gone()) > 3
-    assert grown.gone() == always.gone()
+    assert len(grown.removals()) > 3
+    assert grown.removals() == always.removals()
     assert grown.by_name() == always.by_name()
     assert grown.output.dead_letters == []
 
 
-def test_recent_closes_move_to_the_new_partition_of_the_name() -> None:
+def test_recent_closes_move_to_the_new_partition_of_their_broker_name() -> None:
     topic = _Topic(_states(1))
     for broker in _FLEET[:4]:
-        topic.say(BrokerRegistered(over(S1, 1), broker), BEGIN_MS)
-        topic.say(BrokerDisconnected(over(S1, 1), broker.broker_name, broker.live_key, "closed"), BEGIN_MS + 10)
+        topic.write(BrokerRegistered(over(S1, 1), broker), BEGIN_MS)
+        topic.write(BrokerDisconnected(over(S1, 1), broker.broker_name, broker.live_key, "closed"), BEGIN_MS + 10)
     found = repartitioned(topic.states, 5)
     closes = {c.key.broker_name: state.partition for state in found for c in state.servers["s1"].closes}
     assert closes == {broker.broker_name: partition_of(broker.broker_name, 5) for broker in _FLEET[:4]}
@@ -122,9 +122,9 @@ def test_later_rows_of_a_name_have_later_times_despite_kafkas_clock() -> None:
     """The new partition may have a lower number, so the rows of a key are ordered by their times."""
     topic = _Topic(_states(3))
     for broker in _FLEET:
-        topic.say(BrokerRegistered(over(S1, 1), broker), BEGIN_MS)
+        topic.write(BrokerRegistered(over(S1, 1), broker), BEGIN_MS)
     topic.states = repartitioned(topic.states, 5)
     said = len(topic.output.changes)
     for broker in _FLEET:
-        topic.say(BrokerUnregistered(over(S1, 1), broker.broker_name, broker.live_key, 0), BEGIN_MS)
+        topic.write(BrokerUnregistered(over(S1, 1), broker.broker_name, broker.live_key, 0), BEGIN_MS)
     assert {row.at_ms for row in topic.output.changes[said:]} == {BEGIN_MS + 1}

@@ -1,4 +1,4 @@
-"""Expiry of brokers held by one server: the timeout, observed time, and settings of the timeout."""
+"""Expiry of brokers with one holder: the timeout, observed time, and settings of the timeout."""
 
 from collections.abc import Callable
 
@@ -28,7 +28,7 @@ from tests.support.fold_scenarios import (
 
 
 @pytest.mark.parametrize(("age_ms", "alive"), [(TIMEOUT_MS - 1, True), (TIMEOUT_MS, True), (TIMEOUT_MS + 1, False)])
-def test_a_broker_lives_at_exactly_its_timeout_and_not_after(age_ms: int, alive: bool) -> None:
+def test_a_broker_is_alive_at_exactly_its_timeout_and_not_after_it(age_ms: int, alive: bool) -> None:
     log = a_liveness_log()
     log.register(broker)
 
@@ -96,7 +96,7 @@ def test_brokers_due_at_once_expire_by_deadline() -> None:
 # ---- observed time ----
 
 
-def test_a_gap_counts_for_max_gap_at_most() -> None:
+def test_a_gap_counts_as_at_most_max_gap() -> None:
     log = a_liveness_log()
     log.register(broker)
 
@@ -107,7 +107,7 @@ def test_a_gap_counts_for_max_gap_at_most() -> None:
     assert ADDR not in log.alive()
 
 
-def test_a_frozen_kafka_ages_no_broker() -> None:
+def test_a_suspended_kafka_does_not_age_brokers() -> None:
     log = a_liveness_log()
     log.register(broker)
     log.pass_time(TIMEOUT_MS - 2_000)
@@ -117,7 +117,7 @@ def test_a_frozen_kafka_ages_no_broker() -> None:
     assert ADDR in log.alive()
 
 
-def test_earlier_timestamp_does_not_advance_the_clock_and_is_the_next_base() -> None:
+def test_a_time_step_back_adds_no_age_and_the_next_step_counts_from_the_earlier_time_stamp() -> None:
     log = a_liveness_log()
     log.register(broker)
     log.tick(-300_000)
@@ -128,7 +128,7 @@ def test_earlier_timestamp_does_not_advance_the_clock_and_is_the_next_base() -> 
     assert ADDR not in log.alive()
 
 
-def test_at_ms_of_a_row_never_goes_back() -> None:
+def test_at_ms_of_rows_never_decreases() -> None:
     log = a_liveness_log()
     log.register(broker)
     highest_ms = log.now_ms
@@ -150,7 +150,7 @@ def test_jumping_timestamps_age_brokers_by_forward_steps_only() -> None:
     assert ADDR not in log.alive()
 
 
-def test_a_dead_server_never_ages_its_brokers() -> None:
+def test_a_dead_server_does_not_age_its_brokers() -> None:
     log = a_liveness_log()
     log.register(broker)
 
@@ -169,7 +169,7 @@ def test_a_record_of_another_server_does_not_age_a_broker() -> None:
     assert ADDR in log.alive()
 
 
-def test_the_first_record_of_a_server_begins_its_clock() -> None:
+def test_the_first_record_of_a_server_starts_its_clock() -> None:
     log = a_liveness_log()
     log.tick(server=S2)
     log.register(broker, after_ms=2_000)
@@ -177,7 +177,7 @@ def test_the_first_record_of_a_server_begins_its_clock() -> None:
     assert log.state.servers["s1"].observed_ms == 0
 
 
-def test_heartbeats_of_others_move_the_clock_as_ticks_do() -> None:
+def test_heartbeats_of_other_brokers_advance_the_observed_time_as_ticks_do() -> None:
     log = a_liveness_log()
     other = a_registration("10.0.0.9:10911", 1)
     log.register(broker)
@@ -208,7 +208,7 @@ def test_timeout_of_a_broker_is_limited_by_minimum_and_maximum(asked_ms: int | N
     assert ADDR not in log.alive()
 
 
-def test_a_registration_with_a_shorter_timeout_counts_at_once() -> None:
+def test_a_shorter_timeout_in_a_registration_takes_effect_at_once() -> None:
     log = a_liveness_log()
     log.register(broker)
     log.register(a_registration(timeout_ms=2_000))
@@ -218,7 +218,7 @@ def test_a_registration_with_a_shorter_timeout_counts_at_once() -> None:
     assert log.alive() == set()
 
 
-def test_a_registration_with_a_longer_timeout_counts_at_once() -> None:
+def test_a_longer_timeout_in_a_registration_takes_effect_at_once() -> None:
     log = a_liveness_log()
     log.register(a_registration(timeout_ms=2_000))
     log.register(broker)
@@ -229,7 +229,7 @@ def test_a_registration_with_a_longer_timeout_counts_at_once() -> None:
 
 
 @pytest.mark.parametrize(("default_ms", "alive"), [(8_000, False), (12_000, True)])
-def test_a_changed_default_counts_from_the_next_record(default_ms: int, alive: bool) -> None:
+def test_a_changed_default_timeout_takes_effect_with_the_next_record(default_ms: int, alive: bool) -> None:
     log = a_liveness_log(FoldSettings(default_timeout_ms=TIMEOUT_MS))
     log.register(a_registration())
     log.pass_time(9_000)
@@ -274,10 +274,13 @@ def test_changed_minimum_applies_to_brokers_with_a_shorter_timeout() -> None:
         ((2_001,) * 5 + (1,), False),
         ((86_400_000,) * 5, True),
         ((86_400_000,) * 5 + (0,), True),
-        ((-86_400_000, 86_400_000) * 5, True),  # back, then forward: 2,000 each time
+        (
+            (-86_400_000, 86_400_000) * 5,
+            True,
+        ),  # each step back counts as 0, each step forward as 2,000
         ((-86_400_000, 86_400_000) * 5 + (-1,), True),
         ((-86_400_000, 86_400_000) * 5 + (1,), False),
-        ((10_000, -10_000, 0, 500) * 4, True),  # 2,000 and 500 each
+        ((10_000, -10_000, 0, 500) * 4, True),  # every four steps count as 2,000 and 500
         ((10_000, -10_000, 0, 500) * 4 + (1,), False),
     ],
 )

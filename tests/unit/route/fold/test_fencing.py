@@ -1,4 +1,4 @@
-"""Fencing: which connection may end a broker, and which registration takes an address or a brokerId."""
+"""Fencing: over which connection a broker can be removed, and which registration takes an address or a brokerId."""
 
 from collections.abc import Callable
 
@@ -31,7 +31,7 @@ from tests.support.fold_scenarios import (
 @pytest.mark.parametrize(
     ("leave", "cause"), [(Log.unregister, Cause.UNREGISTERED), (Log.disconnect, Cause.DISCONNECTED)]
 )
-def test_leaving_over_a_superseded_connection_is_ignored_with_a_row(
+def test_unregistration_or_close_over_a_superseded_connection_is_ignored_with_a_row(
     leave: Callable[..., list[RouteChange]], cause: Cause
 ) -> None:
     log = a_liveness_log()
@@ -46,7 +46,9 @@ def test_leaving_over_a_superseded_connection_is_ignored_with_a_row(
 
 
 @pytest.mark.parametrize("leave", [Log.unregister, Log.disconnect])
-def test_leaving_over_the_holding_connection_ends_the_broker(leave: Callable[..., object]) -> None:
+def test_unregistration_or_close_over_the_connection_of_the_holder_removes_the_broker(
+    leave: Callable[..., object],
+) -> None:
     log = a_liveness_log()
     log.register(broker, connection=1)
     log.register(broker, connection=2)
@@ -57,7 +59,7 @@ def test_leaving_over_the_holding_connection_ends_the_broker(leave: Callable[...
 
 
 @pytest.mark.parametrize("leave", [Log.unregister, Log.disconnect])
-def test_leaving_over_a_connection_of_an_earlier_epoch_is_ignored(leave: Callable[..., object]) -> None:
+def test_unregistration_or_close_over_a_connection_of_an_earlier_epoch_is_ignored(leave: Callable[..., object]) -> None:
     log = a_liveness_log()
     log.register(broker, a_server("s1", 1), connection=7)
     log.register(broker, a_server("s1", 2), connection=1)
@@ -67,7 +69,7 @@ def test_leaving_over_a_connection_of_an_earlier_epoch_is_ignored(leave: Callabl
     assert ADDR in log.alive()
 
 
-def test_an_unregistration_over_a_later_connection_counts_and_its_close_does_not() -> None:
+def test_an_unregistration_over_a_later_connection_counts_but_the_close_of_one_does_not() -> None:
     log = a_liveness_log()
     log.register(broker, connection=1)
 
@@ -79,7 +81,9 @@ def test_an_unregistration_over_a_later_connection_counts_and_its_close_does_not
 
 
 @pytest.mark.parametrize("leave", [Log.unregister, Log.disconnect])
-def test_leaving_at_a_server_that_does_not_hold_the_broker_is_ignored(leave: Callable[..., list[RouteChange]]) -> None:
+def test_unregistration_or_close_at_a_server_that_is_not_a_holder_is_ignored(
+    leave: Callable[..., list[RouteChange]],
+) -> None:
     log = a_liveness_log()
     log.register(broker, S1)
 
@@ -89,7 +93,7 @@ def test_leaving_at_a_server_that_does_not_hold_the_broker_is_ignored(leave: Cal
     assert ADDR in log.alive()
 
 
-def test_leaving_of_an_unknown_broker_is_ignored_with_a_row() -> None:
+def test_a_closed_connection_of_an_unknown_broker_is_ignored_with_a_row() -> None:
     assert [r.kind for r in a_liveness_log().disconnect(broker)] == ["ignored"]
 
 
@@ -137,7 +141,7 @@ def test_heartbeat_without_registration_does_not_change_the_connection() -> None
     assert log.group().live_brokers[a_key()].holders == {"s1": Holder(1, 5)}
 
 
-def test_a_broker_restarted_at_another_address_takes_its_id_and_the_old_close_comes_late() -> None:
+def test_a_late_close_does_not_affect_a_broker_that_restarted_at_another_address() -> None:
     log = a_liveness_log()
     moved = a_registration("10.0.0.7:10911", timeout_ms=TIMEOUT_MS)
     log.register(broker, connection=1)
@@ -149,7 +153,7 @@ def test_a_broker_restarted_at_another_address_takes_its_id_and_the_old_close_co
     assert log.alive() == {"10.0.0.7:10911"}
 
 
-def test_a_broker_restarted_under_another_id_is_one_process() -> None:
+def test_a_late_close_does_not_affect_a_broker_that_restarted_with_another_id() -> None:
     log = a_liveness_log()
     log.register(broker, connection=1)
     log.register(a_registration(broker_id=1, timeout_ms=TIMEOUT_MS), connection=2)
@@ -177,7 +181,7 @@ def test_registration_row_names_the_former_id_of_its_address() -> None:
     assert details(rows) == ["10.0.0.1:10911 was brokerId 0"]
 
 
-def test_brokers_that_claim_one_address_alternate_and_every_change_writes_a_row() -> None:
+def test_brokers_that_claim_the_same_address_alternate_and_every_change_writes_a_row() -> None:
     log = a_liveness_log()
     master, slave = a_registration(registration_hash="m"), a_registration(broker_id=1, registration_hash="s")
     log.register(master, connection=1)
@@ -192,7 +196,7 @@ def test_brokers_that_claim_one_address_alternate_and_every_change_writes_a_row(
     assert log.alive() == {ADDR}
 
 
-def test_the_close_of_one_that_shares_its_address_leaves_the_other() -> None:
+def test_the_close_of_a_broker_keeps_the_other_broker_with_the_same_address() -> None:
     log = a_liveness_log()
     log.register(a_registration(registration_hash="m"), connection=1)
     log.register(a_registration(broker_id=1, registration_hash="s"), connection=2)
@@ -218,7 +222,7 @@ def test_registration_of_an_earlier_epoch_counts_as_heartbeat_and_keeps_the_conn
     assert log.alive() == set()
 
 
-def test_a_hold_that_ends_beside_another_names_the_remaining_holder() -> None:
+def test_the_row_of_an_ended_holder_names_the_remaining_holder() -> None:
     log = hold_at_both(a_liveness_log())
 
     rows = log.disconnect(broker, S1)
@@ -228,7 +232,7 @@ def test_a_hold_that_ends_beside_another_names_the_remaining_holder() -> None:
     ]
 
 
-def test_an_older_state_version_of_another_address_is_ignored_with_the_reason() -> None:
+def test_a_registration_with_an_older_state_version_is_ignored_with_the_reason() -> None:
     log = a_liveness_log()
     log.register(a_registration(data_version=DataVersion(1, 1, 5), timeout_ms=TIMEOUT_MS))
 

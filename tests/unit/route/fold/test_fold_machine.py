@@ -45,7 +45,7 @@ class Oracle:
         return sum(max(0, min(step, MAX_GAP_MS)) for i, step in steps if i > since)
 
     def has_lease(self, addr: str, server_id: str) -> bool:
-        """Whether the server has_lease the broker after all events."""
+        """Whether the server is a holder of the broker after all events."""
         heard, connection = -1, 0
         for i, event in enumerate(self.events):
             if event.server_id != server_id:

@@ -50,7 +50,7 @@ def expired(log: Log) -> Log:
     return log
 
 
-# ---- small registrations ----
+# ---- unchanged registrations ----
 
 
 def test_an_unchanged_registration_writes_no_row() -> None:
@@ -60,7 +60,7 @@ def test_an_unchanged_registration_writes_no_row() -> None:
     assert [log.heard(broker, after_ms=1_000) for _ in range(3)] == [[], [], []]
 
 
-def test_an_unchanged_registration_brings_an_expired_broker_back() -> None:
+def test_an_unchanged_registration_restores_an_expired_broker() -> None:
     log = Log()
     log.register(broker)
     before = log.group()
@@ -146,7 +146,7 @@ def test_unknown_broker_requests_its_body() -> None:
     assert [r.kind for r in Log().heard(broker)] == ["registration_wanted"]
 
 
-def test_the_hash_of_the_registration_before_is_folded_as_its_body() -> None:
+def test_a_heartbeat_with_the_hash_of_the_previous_registration_is_folded_as_its_body() -> None:
     """As in Java, an older DataVersion is a different one, so it rewrites the topics."""
     log = Log()
     log.register(broker)
@@ -171,7 +171,7 @@ def test_an_unchanged_registration_at_another_server_makes_a_second_holder() -> 
 
 
 @pytest.mark.parametrize(("source", "detail"), [("10.0.0.9", "by 10.0.0.9 at s1"), ("", None)])
-def test_the_row_of_a_registered_topic_says_who_registered_it(source: str, detail: str | None) -> None:
+def test_the_row_of_a_registered_topic_names_who_registered_it(source: str, detail: str | None) -> None:
     log = Log()
     log.register(broker)
 
@@ -221,7 +221,7 @@ def test_forgotten_group_leaves_no_state() -> None:
     assert not log.state.gone
 
 
-def test_a_stale_registration_ends_its_process_with_a_row() -> None:
+def test_a_stale_registration_removes_its_broker_process_with_a_row() -> None:
     log = Log()
     log.register(a_registration("10.0.0.9:1", data_version=DataVersion(1, 1, 5)))
     log.register(a_registration("10.0.0.2:1", 1))
@@ -257,7 +257,7 @@ def test_a_topic_is_deleted_in_one_cluster_only() -> None:
 
 
 @pytest.mark.parametrize("order", [("b", "a"), ("a", "b")])
-def test_order_of_rows_of_a_deleted_topic_does_not_depend_on_the_store(order: tuple[str, str]) -> None:
+def test_rows_of_a_deleted_topic_are_in_the_same_order_whatever_the_order_of_the_store(order: tuple[str, str]) -> None:
     log = Log()
     for name in order:
         log.register(a_registration(f"{name}:1", broker_name=name))
@@ -282,7 +282,7 @@ def test_settings_of_an_operator_have_a_name_and_keep_the_configuration() -> Non
     assert [(r.namespace, r.value, r.detail) for r in rows] == [("effective", "true", "by ada, was false")]
 
 
-# ---- poison ----
+# ---- invalid records ----
 
 
 def poison() -> Iterator[tuple[str, bytes]]:
@@ -330,7 +330,7 @@ def poison() -> Iterator[tuple[str, bytes]]:
 
 
 @pytest.mark.parametrize("value", [p[1] for p in poison()], ids=[p[0] for p in poison()])
-def test_poison_becomes_a_dead_letter_and_changes_nothing(value: bytes) -> None:
+def test_an_invalid_record_becomes_a_dead_letter_and_changes_nothing(value: bytes) -> None:
     log = Log()
     log.register(a_registration("10.0.0.5:1", broker_name="other"))
     log.say(SettingsChanged(JOB_ORIGIN, "config", (("max_gap_ms", 3_000),)))

@@ -60,7 +60,7 @@ def test_minimum_is_divided_among_the_partitions(partitions: int, least: int) ->
 
 
 @pytest.mark.parametrize(("silent", "is_mass"), [(1, False), (2, True)])
-def test_with_many_partitions_two_of_three_in_one_are_enough(silent: int, is_mass: bool) -> None:
+def test_with_many_partitions_the_guard_holds_two_of_three_brokers_of_a_partition(silent: int, is_mass: bool) -> None:
     here = [r for r in a_fleet(60) if partition_of(r.broker_name, 4) == 0][:3]
     log = a_fleet_log(here, partitions=4)
 
@@ -123,7 +123,7 @@ def test_a_broker_that_another_server_hears_is_not_counted() -> None:
 # ---- what a hold contains ----
 
 
-def test_hold_has_broker_begin_cause_and_end() -> None:
+def test_hold_has_broker_start_cause_and_end() -> None:
     fleet = a_fleet(6)
     log = a_fleet_log(fleet)
     pass_time_with_heartbeats(log, 2_000)
@@ -223,7 +223,7 @@ def test_an_unregistration_ends_a_hold_at_once() -> None:
     assert held_addrs(log) == addrs(fleet[1:])
 
 
-def test_unregistrations_are_no_mass_failure() -> None:
+def test_unregistrations_are_not_a_mass_failure() -> None:
     fleet = a_fleet(10)
     log = a_fleet_log(fleet)
 
@@ -335,7 +335,7 @@ def test_disabled_guard_releases_all_brokers(change: dict[str, SettingValue]) ->
 # ---- restarts ----
 
 
-@pytest.mark.parametrize("closed", [4, 5], ids=["before they are too many", "held"])
+@pytest.mark.parametrize("closed", [4, 5], ids=["before the limit is exceeded", "held"])
 def test_a_restart_changes_nothing(closed: int) -> None:
     fleet = a_fleet(5)
     log = a_fleet_log(fleet)

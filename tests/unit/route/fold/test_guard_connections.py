@@ -28,7 +28,7 @@ def test_single_close_takes_effect_at_once() -> None:
     assert removals(log.disconnect(fleet[0])) == [(fleet[0].broker_addr, "disconnected")]
 
 
-def test_close_that_exceeds_the_share_restores_the_earlier_ones() -> None:
+def test_close_that_exceeds_the_share_restores_the_brokers_that_closed_before_it() -> None:
     fleet = a_fleet(9)
     log = a_fleet_log(fleet)
     before = dict(log.groups.groups)
@@ -67,7 +67,7 @@ def test_closes_at_two_servers_do_not_count_together() -> None:
     assert log.alive() == held_addrs(log) == set()
 
 
-def test_brokers_held_by_another_server_do_not_count_as_closed() -> None:
+def test_brokers_with_another_holder_do_not_count_as_closed() -> None:
     fleet = a_fleet(8)
     log = a_fleet_log(fleet)
     for registration in fleet:
@@ -213,7 +213,7 @@ def test_closed_broker_that_another_server_hears_belongs_to_that_server() -> Non
     assert removals(log.disconnect(fleet[0], S2)) == [(fleet[0].broker_addr, "disconnected")]
 
 
-def test_brokers_of_direct_producers_are_guarded_too() -> None:
+def test_brokers_of_direct_publishers_are_guarded_too() -> None:
     log = Log()
     for registration in a_fleet(5):
         log.register(registration, DIRECT_ORIGIN)
@@ -227,7 +227,7 @@ def test_brokers_of_direct_producers_are_guarded_too() -> None:
 # ---- silent servers ----
 
 
-def test_guard_holds_brokers_that_only_a_silent_server_still_holds() -> None:
+def test_guard_holds_brokers_whose_only_holder_is_a_silent_server() -> None:
     fleet = a_fleet(5)
     log = a_fleet_log(fleet)
     for registration in fleet:

@@ -62,7 +62,7 @@ def registration_of(addr: str, timeout_ms: int | None) -> Registration:
 
 
 class GuardMachine(RuleBasedStateMachine):
-    """Three servers, a direct producer, and nine brokers of two clusters."""
+    """Three servers, a direct publisher, and nine brokers of two clusters."""
 
     def __init__(self) -> None:
         super().__init__()

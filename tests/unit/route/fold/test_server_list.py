@@ -51,7 +51,7 @@ def test_a_tick_with_an_address_lists_its_server_and_one_without_removes_it() ->
     assert _listed(log) == {}
 
 
-def test_servers_that_advertise_nothing_make_the_rows_of_earlier_versions() -> None:
+def test_servers_that_advertise_nothing_write_the_same_rows_as_earlier_versions() -> None:
     log = _log(S1, S2)
     rows = [*log.output.changes, *log.pass_time(20_000, S1)]
     assert {row.value for row in rows} == {"talking", "silent"}
@@ -120,7 +120,7 @@ def test_a_state_of_an_earlier_version_lists_its_servers_with_their_next_ticks()
     assert _brief(log.say(Tick(S1, ADDRESS), 500)) == [("s1", "server_listed", LISTED)]
 
 
-def test_only_a_server_that_talks_in_every_partition_is_listed() -> None:
+def test_only_a_server_that_writes_records_to_every_partition_is_listed() -> None:
     logs = [Log(partition=p, partitions=2) for p in range(2)]
     for log in logs:
         log.say(ServerStarted(S1))

@@ -1,4 +1,4 @@
-"""Liveness with several servers: holders, silent and lost servers, restarts, and direct producers."""
+"""Liveness with several servers: holders, silent and lost servers, restarts, and direct publishers."""
 
 from collections.abc import Callable
 
@@ -28,7 +28,7 @@ from tests.support.fold_scenarios import (
 # ---- two servers ----
 
 
-def test_a_broker_held_by_two_servers_lives_while_one_hears_it() -> None:
+def test_a_broker_with_two_holders_is_alive_while_one_hears_it() -> None:
     log = hold_at_both(a_liveness_log())
     for _ in range(8):
         log.pass_time(5_000, S1, S2)
@@ -38,7 +38,7 @@ def test_a_broker_held_by_two_servers_lives_while_one_hears_it() -> None:
     assert set(log.group().live_brokers[a_key()].holders) == {"s2"}
 
 
-def test_expired_hold_beside_another_writes_its_own_row() -> None:
+def test_a_holder_that_expires_while_another_remains_writes_its_own_row() -> None:
     log = hold_at_both(a_liveness_log())
     log.pass_time(5_000, S1, S2)
     log.beat(broker, S2)
@@ -66,7 +66,7 @@ def test_each_server_ages_by_its_own_clock() -> None:
     assert log.alive() == set()
 
 
-def test_a_shorter_timeout_heard_at_one_server_counts_at_the_other_too() -> None:
+def test_a_shorter_timeout_received_by_one_server_applies_at_the_other_too() -> None:
     log = hold_at_both(a_liveness_log())
     log.pass_time(3_000, S1, S2)
 
@@ -80,7 +80,7 @@ def test_a_shorter_timeout_heard_at_one_server_counts_at_the_other_too() -> None
 
 
 @pytest.mark.parametrize(("quiet_ms", "silent"), [(14_999, False), (15_000, True)])
-def test_a_server_is_silent_after_its_time(quiet_ms: int, silent: bool) -> None:
+def test_a_server_is_silent_when_it_has_written_no_record_for_15_seconds(quiet_ms: int, silent: bool) -> None:
     log = a_liveness_log()
     log.tick(server=S2)
 
@@ -89,7 +89,7 @@ def test_a_server_is_silent_after_its_time(quiet_ms: int, silent: bool) -> None:
     assert [(r.server_id, r.cause) for r in rows] == [("s2", "server_silent")] * silent
 
 
-def test_silence_is_observed_time() -> None:
+def test_silence_is_measured_in_observed_time() -> None:
     log = a_liveness_log()
     log.tick(server=S2)
     log.tick(server=S1)
@@ -99,7 +99,7 @@ def test_silence_is_observed_time() -> None:
     assert [r.cause for r in log.tick(1_000)] == [Cause.SERVER_SILENT]
 
 
-def test_silent_server_that_writes_again_is_not_silent() -> None:
+def test_silent_server_that_writes_again_is_no_longer_silent() -> None:
     log = a_liveness_log()
     log.tick(server=S2)
     log.pass_time(20_000)
@@ -107,7 +107,7 @@ def test_silent_server_that_writes_again_is_not_silent() -> None:
     assert [(r.server_id, r.cause, r.value) for r in log.tick(server=S2)] == [("s2", "server_heard", "talking")]
 
 
-def test_ticks_of_the_job_make_no_server_silent() -> None:
+def test_ticks_of_the_job_do_not_make_a_server_silent() -> None:
     log = a_liveness_log()
     log.register(broker)
 
@@ -117,7 +117,7 @@ def test_ticks_of_the_job_make_no_server_silent() -> None:
     assert not log.state.servers["s1"].silent
 
 
-def test_a_silent_server_cannot_vouch_for_a_broker_heard_later_elsewhere() -> None:
+def test_a_silent_server_does_not_keep_a_broker_that_another_server_heard_later() -> None:
     log = hold_at_both(a_liveness_log())
     log.beat(broker, S1, after_ms=500)
     for _ in range(6):
@@ -143,7 +143,7 @@ def test_a_silent_server_that_heard_a_broker_last_keeps_it() -> None:
     assert ADDR in log.alive()
 
 
-def test_server_that_falls_silent_after_a_later_end_elsewhere_removes_the_broker() -> None:
+def test_a_broker_is_removed_when_its_holder_falls_silent_after_a_later_end_at_another_server() -> None:
     log = hold_at_both(a_liveness_log())
     log.beat(broker, S1, after_ms=500)
     log.tick(server=S2)
@@ -167,7 +167,7 @@ def test_broker_heard_only_by_a_lost_server_is_removed(quiet_ms: int, alive: boo
     assert removal_causes(rows) == [Cause.SERVER_LOST] * (not alive)
 
 
-def test_a_lost_server_ends_its_holds_once_and_others_stay() -> None:
+def test_a_lost_server_stops_being_holder_once_and_other_holders_stay() -> None:
     log = hold_at_both(a_liveness_log())
     for _ in range(12):
         log.pass_time(5_000, S1)
@@ -178,7 +178,7 @@ def test_a_lost_server_ends_its_holds_once_and_others_stay() -> None:
 
 
 def test_silent_server_keeps_brokers_that_a_lost_server_also_held() -> None:
-    """A server that restarts for half a minute must not lose brokers that a dead server also held."""
+    """A server that restarts for half a minute must not lose brokers of which a dead server was a holder too."""
     s3 = a_server("s3")
     log = hold_at_both(a_liveness_log())
     for _ in range(8):
@@ -191,7 +191,7 @@ def test_silent_server_keeps_brokers_that_a_lost_server_also_held() -> None:
     assert ADDR in log.alive()
 
 
-def test_silent_server_cannot_vouch_if_one_of_two_ended_leases_was_heard_later() -> None:
+def test_silent_server_does_not_keep_a_broker_that_one_of_two_former_holders_heard_later() -> None:
     log = a_liveness_log()
     s3 = a_server("s3")
     patient = a_registration(timeout_ms=60_000)
@@ -211,7 +211,9 @@ def test_silent_server_cannot_vouch_if_one_of_two_ended_leases_was_heard_later()
     ("heard_ms", "alive"),
     [({"s1": 2, "s2": 0, "s3": 1}, False), ({"s1": 0, "s2": 1, "s3": 2}, True), ({"s1": 1, "s2": 0, "s3": 1}, False)],
 )
-def test_silent_server_vouches_if_it_heard_later_than_all_ended_leases(heard_ms: dict[str, int], alive: bool) -> None:
+def test_silent_server_keeps_a_broker_that_it_heard_later_than_all_former_holders(
+    heard_ms: dict[str, int], alive: bool
+) -> None:
     log = a_liveness_log()
     servers = {server_id: a_server(server_id) for server_id in heard_ms}
     patient = a_registration(timeout_ms=60_000)
@@ -229,7 +231,7 @@ def test_silent_server_vouches_if_it_heard_later_than_all_ended_leases(heard_ms:
     assert bool(log.alive()) is alive
 
 
-def test_a_lost_server_that_returns_hears_its_brokers_by_their_next_registration() -> None:
+def test_a_returned_server_becomes_holder_again_with_the_next_registration_and_not_before() -> None:
     log = a_liveness_log()
     log.register(broker, S2)
     log.pass_time(60_000, S1)
@@ -244,7 +246,7 @@ def test_a_lost_server_that_returns_hears_its_brokers_by_their_next_registration
 # ---- servers that start, resume and stop ----
 
 
-def test_a_resumed_server_resets_the_ages_of_what_it_hears() -> None:
+def test_a_resumed_server_resets_the_ages_of_its_brokers() -> None:
     log = a_liveness_log()
     log.register(broker)
     log.pass_time(9_000)
@@ -256,7 +258,7 @@ def test_a_resumed_server_resets_the_ages_of_what_it_hears() -> None:
     assert ADDR not in log.alive()
 
 
-def test_the_record_by_which_a_server_resumes_expires_no_broker() -> None:
+def test_the_record_with_which_a_server_resumes_does_not_expire_brokers() -> None:
     """The server lost records, which may have contained heartbeats of the broker."""
     log = a_liveness_log()
     log.register(broker)
@@ -269,17 +271,19 @@ def test_the_record_by_which_a_server_resumes_expires_no_broker() -> None:
 
 
 @pytest.mark.parametrize("came_back", [Log.started, Log.resumed])
-def test_absence_of_a_server_is_not_observed_time(came_back: Callable[..., list[RouteChange]]) -> None:
+def test_the_time_before_a_server_starts_again_or_resumes_is_not_observed_time(
+    came_back: Callable[..., list[RouteChange]],
+) -> None:
     log = Log()
     log.register(a_registration())
     log.pass_time(119_900)
-    # Else the first fact behind it would end a broker whose own fact is the second.
+    # Otherwise the next event would expire a broker whose own heartbeat is the event after it.
     came_back(log, S1, after_ms=30_000)
     log.register(a_registration("10.0.0.9:1", broker_name="other"))
     assert log.heard(a_registration()) == []
 
 
-def test_a_resumed_server_leaves_the_ages_of_others() -> None:
+def test_a_resumed_server_does_not_change_the_ages_at_other_servers() -> None:
     log = a_liveness_log()
     log.register(broker, S2)
     log.pass_time(9_500, S1, S2)
@@ -290,7 +294,7 @@ def test_a_resumed_server_leaves_the_ages_of_others() -> None:
     assert log.alive() == set()
 
 
-def test_a_started_server_keeps_ages_and_names_its_epoch() -> None:
+def test_a_started_server_keeps_the_ages_and_writes_a_row_with_its_epoch() -> None:
     log = a_liveness_log()
     log.register(broker)
     log.pass_time(9_500)
@@ -302,7 +306,7 @@ def test_a_started_server_keeps_ages_and_names_its_epoch() -> None:
     assert log.alive() == set()
 
 
-def test_a_stopped_server_ends_nothing() -> None:
+def test_a_stopped_server_does_not_remove_its_brokers() -> None:
     log = a_liveness_log()
     log.register(broker)
 
@@ -312,10 +316,10 @@ def test_a_stopped_server_ends_nothing() -> None:
     assert ADDR in log.alive()
 
 
-# ---- direct producers ----
+# ---- direct publishers ----
 
 
-def test_direct_producers_age_by_ticks_of_the_job_only() -> None:
+def test_brokers_of_direct_publishers_age_only_by_ticks_of_the_job() -> None:
     log = a_liveness_log()
     log.register(broker, DIRECT_ORIGIN)
 
@@ -325,7 +329,7 @@ def test_direct_producers_age_by_ticks_of_the_job_only() -> None:
     assert ADDR not in log.alive()
 
 
-def test_a_direct_producer_heard_between_two_ticks_of_the_job_is_not_expired_early() -> None:
+def test_a_broker_of_a_direct_publisher_heard_between_two_ticks_does_not_expire_early() -> None:
     log = a_liveness_log()
     log.tick(0, JOB_ORIGIN)
     log.register(broker, DIRECT_ORIGIN, after_ms=400)
@@ -337,7 +341,7 @@ def test_a_direct_producer_heard_between_two_ticks_of_the_job_is_not_expired_ear
     assert ADDR not in log.alive()
 
 
-def test_a_direct_producer_heard_while_the_job_did_not_tick_ages_from_its_next_tick() -> None:
+def test_a_broker_of_a_direct_publisher_heard_without_ticks_ages_from_the_next_tick() -> None:
     log = a_liveness_log()
     log.tick(0, JOB_ORIGIN)
     log.pass_time(60_000, S1)
@@ -350,7 +354,7 @@ def test_a_direct_producer_heard_while_the_job_did_not_tick_ages_from_its_next_t
     assert ADDR not in log.alive()
 
 
-def test_ticks_of_servers_do_not_age_direct_producers() -> None:
+def test_ticks_of_servers_do_not_age_brokers_of_direct_publishers() -> None:
     log = a_liveness_log()
     log.register(broker, DIRECT_ORIGIN)
 
@@ -359,7 +363,7 @@ def test_ticks_of_servers_do_not_age_direct_producers() -> None:
     assert ADDR in log.alive()
 
 
-def test_records_of_direct_producers_age_no_broker() -> None:
+def test_records_of_direct_publishers_do_not_age_brokers() -> None:
     log = a_liveness_log()
     log.register(broker, DIRECT_ORIGIN)
     log.register(a_registration("10.0.0.2:10911", 1, timeout_ms=TIMEOUT_MS), S1)
@@ -370,7 +374,7 @@ def test_records_of_direct_producers_age_no_broker() -> None:
     assert log.alive() == {ADDR, "10.0.0.2:10911"}
 
 
-def test_ticks_of_the_job_move_no_server_and_not_the_partition() -> None:
+def test_ticks_of_the_job_do_not_advance_the_observed_time_of_servers_or_of_the_partition() -> None:
     log = a_liveness_log()
     log.register(broker, S1)
     observed_ms = log.state.observed_ms

@@ -83,7 +83,7 @@ def test_order_of_brokers_due_at_one_record_survives_a_restart() -> None:
     assert log.alive() == set()
 
 
-def test_a_broker_of_a_direct_producer_needs_the_jobs_ticks_until_it_is_gone() -> None:
+def test_a_broker_of_a_direct_publisher_needs_ticks_of_the_job_until_it_is_removed() -> None:
     log = Log()
     registration = a_registration()
     log.register(registration, S1)
@@ -94,7 +94,7 @@ def test_a_broker_of_a_direct_producer_needs_the_jobs_ticks_until_it_is_gone() -
     assert not log.state.has_direct
 
 
-def test_a_close_reported_by_a_direct_producer_is_kept_until_it_is_old() -> None:
+def test_a_close_reported_by_a_direct_publisher_is_kept_until_it_is_old() -> None:
     log = Log()
     registrations = [a_registration(f"10.0.0.{n}:10911", n) for n in range(1, 8)]
     for registration in registrations:

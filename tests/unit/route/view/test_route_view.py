@@ -154,7 +154,7 @@ def test_absent_topics_are_removed_if_the_committed_setting_says_so() -> None:
 # ---- holders ----
 
 
-def test_broker_stays_while_another_server_holds_it() -> None:
+def test_broker_stays_while_another_server_is_its_holder() -> None:
     view = committed(registered(), registered(server=S2))
 
     view.accept(unregistered())
@@ -180,7 +180,7 @@ def test_late_end_of_an_older_connection_is_ignored() -> None:
     assert group_of(view).is_registered
 
 
-def test_unregister_over_a_newer_connection_than_the_registrations_ends_it() -> None:
+def test_unregistration_over_a_newer_connection_than_the_registration_removes_the_broker() -> None:
     view = committed(registered(connection=1))
 
     view.accept(unregistered(connection=2))
@@ -188,7 +188,7 @@ def test_unregister_over_a_newer_connection_than_the_registrations_ends_it() -> 
     assert not group_of(view).is_registered
 
 
-def test_end_heard_by_a_server_that_does_not_hold_the_broker_is_ignored() -> None:
+def test_end_at_a_server_that_is_not_a_holder_of_the_broker_is_ignored() -> None:
     view = committed(registered())
 
     view.accept(unregistered(server=S2))
@@ -196,7 +196,7 @@ def test_end_heard_by_a_server_that_does_not_hold_the_broker_is_ignored() -> Non
     assert holders(view) == {"s1"}
 
 
-def test_end_of_a_hold_of_an_earlier_epoch_is_ignored() -> None:
+def test_end_of_a_connection_of_an_earlier_epoch_is_ignored() -> None:
     later = Origin("s1", 2)
     view = committed(registered(connection=9), registered(connection=1, server=later))
 
@@ -250,8 +250,8 @@ def test_offsets_of_other_partitions_cover_nothing() -> None:
     assert view.pending_count == 0
 
 
-def test_covered_event_that_the_fold_refused_is_taken_back() -> None:
-    # The fold had another server's later registration of the same id before it, say: its rows are what counts.
+def test_covered_event_that_the_fold_refused_is_removed_from_the_view() -> None:
+    # For example because another server's registration of the same id is before it in the log.
     view = RouteView()
     [pending] = view.accept(registered())
     pending.position = (0, 0)
@@ -290,7 +290,7 @@ def test_rows_of_others_are_applied_below_pending_events() -> None:
     assert holders(view) == {"s1", "s2"}
 
 
-def test_rows_of_other_broker_names_are_taken_over_directly() -> None:
+def test_rows_of_other_broker_names_are_applied_directly() -> None:
     view, log = view_of(registered()), Log()
     rows = log.register(a_registration("9.9.9.9:9", broker_name="other", topics={"x": RW, "y": RW}))
 
@@ -331,7 +331,7 @@ def test_kv_and_settings_are_committed_next_to_pending_events() -> None:
 # ---- drop ----
 
 
-def test_dropped_event_is_taken_back() -> None:
+def test_dropped_event_is_removed_from_the_view() -> None:
     view = committed(registered())
     [pending] = view.accept(registered(NEWER))
 
@@ -341,7 +341,7 @@ def test_dropped_event_is_taken_back() -> None:
     assert view.pending_count == 0
 
 
-def test_drop_leaves_the_other_events_in_order() -> None:
+def test_drop_keeps_the_other_events_in_order() -> None:
     view = view_of(registered())
     [pending] = view.accept(WritePermChanged(S1, NAME, writable=False))
     view.accept(TopicRegistered(S1, NAME, "side", RW))

@@ -108,7 +108,7 @@ class Lose(NamedTuple):
 
 
 class Foreign(NamedTuple):
-    """Another server's event gets into the log."""
+    """Another server writes an event to the log."""
 
     event: AcceptedEvent
 
@@ -117,11 +117,11 @@ Step = AcceptedEvent | Commit | Reload | Publish | Lose | Foreign
 
 COMMITS = st.builds(Commit, st.integers(0, PARTITIONS - 1), st.integers(0, 4))
 OUTAGES = st.builds(Publish, st.integers(0, PARTITIONS - 1), st.integers(1, 4)) | st.builds(Lose)
-#: At the same server, or at another one.
+#: Events of the same server, or of another one.
 FOREIGN = EVENTS.flatmap(lambda e: st.sampled_from((e, replace(e, origin=e.origin._replace(server_id="s2"))))).map(
     Foreign
 )
-#: Something to lose for each event that ends anything.
+#: Registrations, so that every event that removes something has something to remove.
 REGISTERED: list[Step] = [
     BrokerRegistered(Origin("s1", 1, 1), a_registration(addr, broker_name=name, topics=TOPIC_TABLE))
     for name, addr in (("broker-a", "1.1.1.1:1"), ("broker-b", "2.2.2.2:2"))
@@ -137,7 +137,7 @@ def order_conf(table: RouteTable, topic: str) -> str | None:
 
 
 @dataclass(eq=False)
-class OnItsWay:
+class InFlightEvent:
     """An event that is being written to one partition.
 
     Attributes:
@@ -154,7 +154,7 @@ class Simulation:
     def __init__(self) -> None:
         self.view = RouteView(partitions=PARTITIONS)
         self.logs = [a_log(p) for p in range(PARTITIONS)]
-        self._outboxes: list[deque[OnItsWay]] = [deque() for _ in range(PARTITIONS)]
+        self._outboxes: list[deque[InFlightEvent]] = [deque() for _ in range(PARTITIONS)]
         self._tickets: list[list[Pending]] = [[] for _ in range(PARTITIONS)]
         self._logged: list[dict[int, Pending]] = [{} for _ in range(PARTITIONS)]  # by offset
         self._committed = [0] * PARTITIONS
@@ -201,14 +201,14 @@ class Simulation:
                 for partition in partitions_of(event):
                     self.logs[partition].append(encode_event(event))
             case _:
-                self._accept(replace(step))  # told from an equal one by its identity
+                self._accept(replace(step))  # a copy, so that its identity distinguishes it from an equal event
 
     def _accept(self, event: AcceptedEvent) -> None:
         partitions = partitions_of(event)
         is_close = isinstance(event, BrokerDisconnected)
         tickets: Sequence[Pending | None] = [None] if is_close else self.view.accept(event)
         for partition, pending in zip(partitions, tickets, strict=True):
-            self._outboxes[partition].append(OnItsWay(event, pending))
+            self._outboxes[partition].append(InFlightEvent(event, pending))
             if pending is not None:
                 self._tickets[partition].append(pending)
 
@@ -236,7 +236,7 @@ class Simulation:
     def next_commit(self, partition: int, records: int) -> tuple[list[RouteChange], dict[int, int]]:
         log, begin = self.logs[partition], self._committed[partition]
         end = self._committed[partition] = min(begin + records, len(log.records))
-        # The producer hears of a record's offset before or after its rows are committed; here a little before.
+        # The producer learns the offset of a record before or after its rows are committed; here shortly before.
         for offset in range(begin, min(end + 2, len(log.records))):
             if offset in self._logged[partition]:
                 self._logged[partition][offset].position = (partition, offset)
@@ -299,7 +299,9 @@ def test_view_equals_the_fold_of_committed_records_and_own_events_without_closes
 
 @settings(max_examples=examples(100))
 @given(st.lists(EVENTS | FOREIGN | OUTAGES, max_size=12), COMMITS, st.integers(1, 5))
-def test_each_slice_of_a_commit_is_a_commit(steps: list[Step], commit: Commit, max_rows: int) -> None:
+def test_applying_a_commit_in_slices_equals_applying_it_at_once(
+    steps: list[Step], commit: Commit, max_rows: int
+) -> None:
     whole, sliced = Simulation(), Simulation()
     for simulation in (whole, sliced):
         simulation.run([*REGISTERED, *steps])
@@ -309,7 +311,7 @@ def test_each_slice_of_a_commit_is_a_commit(steps: list[Step], commit: Commit, m
     for part, reached in slices_of(rows, next_offsets, max_rows):
         sliced.view.commit(part, reached)
         (partition, offset), *_ = reached.items()
-        assert all(row.offset < offset for row in part), "and no row of a record is left out"
+        assert all(row.offset < offset for row in part), "a slice has no row from beyond the offset that it reaches"
         assert sliced.view.next_offsets[partition] == offset
         committed = [row for row in rows if row.offset < offset]
         assert len(part) <= len(committed)

@@ -59,7 +59,7 @@ def a_log_with_a_broker() -> Log:
 # ---- KV ----
 
 
-def test_put_and_delete_are_seen_at_once_and_touch_the_topic_of_their_key() -> None:
+def test_put_and_delete_are_visible_at_once() -> None:
     view = RouteView()
 
     for event in (PUT, KvPut(S1, ORDER, "other", "x"), KvDeleted(S1, ORDER, "other")):
@@ -144,7 +144,7 @@ def test_deleted_topic_is_removed_from_all_groups_at_once() -> None:
 
 
 @pytest.mark.parametrize(("cluster", "is_deleted"), [("c0", True), ("c1", False), (None, True)])
-def test_deletion_in_a_cluster_spares_the_others(cluster: str | None, is_deleted: bool) -> None:
+def test_deletion_in_one_cluster_keeps_the_topic_in_other_clusters(cluster: str | None, is_deleted: bool) -> None:
     view = committed(a_log_with_a_broker())
     view.accept(TopicDeleted(S1, "TopicTest", cluster))
     assert ("TopicTest" not in topics(view)) is is_deleted
@@ -152,7 +152,7 @@ def test_deletion_in_a_cluster_spares_the_others(cluster: str | None, is_deleted
 
 @pytest.mark.parametrize(("cluster", "is_deleted"), [("c0", True), ("c1", False), ("", True)])
 def test_deletion_by_another_producer_is_the_same_in_the_view_as_in_the_fold(cluster: str, is_deleted: bool) -> None:
-    # RocketMQ 5.3.3 takes an empty clusterName for none (DefaultRequestProcessor.deleteTopicInNamesrv).
+    # RocketMQ 5.3.3 treats an empty clusterName as absent (DefaultRequestProcessor.deleteTopicInNamesrv).
     fields = {"schema_version": 1, "kind": "topic_deleted", "topic": "TopicTest", "cluster": cluster}
     log = a_log_with_a_broker()
     view = committed(log)
@@ -164,7 +164,7 @@ def test_deletion_by_another_producer_is_the_same_in_the_view_as_in_the_fold(clu
     assert ("TopicTest" not in topics(view)) is is_deleted
 
 
-def test_deletion_has_a_ticket_for_each_partition_and_is_covered_in_each_by_itself() -> None:
+def test_deletion_has_a_ticket_for_each_partition_and_each_is_covered_separately() -> None:
     names = [next(n for n in (f"b{i}" for i in range(100)) if partition_of(n, 3) == p) for p in range(3)]
     logs = [Log(partition=p, partitions=3) for p in range(3)]
     view = RouteView(partitions=3)
@@ -180,7 +180,7 @@ def test_deletion_has_a_ticket_for_each_partition_and_is_covered_in_each_by_itse
     assert len(tickets) == 3
     assert [topics(view, name) for name in names] == [{"baseTopic"}] * 3
     assert view.pending_count == 2
-    # In partition 1 it is history: who offers the topic there from now on, offers it.
+    # In partition 1 the deletion is committed: a broker that registers the topic there from now on offers it.
     again = logs[1].register(a_registration(broker_name=names[1], data_version=DataVersion(2, 2, 0)))
     view.commit(again, {1: 3})
     assert "TopicTest" in topics(view, names[1])
@@ -193,8 +193,8 @@ def test_topic_registered_after_its_deletion_stays() -> None:
     assert "TopicTest" in topics(view)
 
 
-def test_deletion_hides_a_topic_that_others_logged_before_it() -> None:
-    """Their rows arrive while the deletion is still being written after them."""
+def test_pending_deletion_removes_a_topic_from_rows_that_are_earlier_in_the_log() -> None:
+    """Rows of another server arrive while the deletion, which is later in the log, is not committed yet."""
     view, log = RouteView(), Log()
     tickets = view.accept(DELETE)
     rows = log.register(a_registration(), server=S2)
@@ -207,7 +207,7 @@ def test_deletion_hides_a_topic_that_others_logged_before_it() -> None:
     assert (topics(view), view.pending_count) == ({"baseTopic"}, 0)
 
 
-def test_deletion_applies_before_events_of_groups_that_were_unknown_then() -> None:
+def test_pending_deletion_also_removes_the_topic_of_a_group_that_was_unknown_before() -> None:
     view, log = RouteView(), Log()
     view.accept(DELETE)
     view.accept(TopicRegistered(S1, NAME, "side", RW))
@@ -229,7 +229,7 @@ def test_deletion_between_two_registrations_is_applied_between_them() -> None:
     assert topics(view) == {"baseTopic", "side"}
 
 
-def test_dropped_deletion_brings_the_topic_back() -> None:
+def test_dropped_deletion_restores_the_topic() -> None:
     view = committed(a_log_with_a_broker(), partitions=2)
     tickets = view.accept(DELETE)
 
@@ -261,12 +261,12 @@ def test_changed_setting_applies_only_to_later_registrations() -> None:
         if not is_before:
             view.accept(drops_absent(True))
         assert ("TopicTest" in topics(view)) is not is_before
-        # Not even when the group is created again.
+        # This remains so when the group is created again.
         view.commit(a_log_with_a_broker().output.changes, {0: 1})
         assert ("TopicTest" in topics(view)) is not is_before
 
 
-def test_changed_setting_is_seen_at_once_and_taken_back_when_dropped() -> None:
+def test_changed_setting_is_visible_at_once_and_undone_when_dropped() -> None:
     view = RouteView(partitions=2)
     tickets = view.accept(drops_absent(True))
     assert view.table.settings == {DROPS_ABSENT: "true"}

@@ -1,4 +1,4 @@
-"""Every cause of ``why``, from logs that make it."""
+"""Every cause that ``why`` reports, from a log that produces it."""
 
 import json
 from collections.abc import Sequence
@@ -38,7 +38,7 @@ def why(
     zone: str | None = None,
     **more: Any,
 ) -> Explanation:
-    """Answer from all rows of the log, as if the tables had been asked now."""
+    """Answer from all rows of the log, as if they had just been read from the tables."""
     table = RouteTable()
     reducer.apply(table, log.output.changes)
     has_brokers = any(True for _ in table.registered_groups())
@@ -88,7 +88,7 @@ def _place(found: Finding) -> tuple[int, int, int]:
     return newest.partition, newest.offset, newest.seq
 
 
-def test_never_registered() -> None:
+def test_why_reports_a_topic_that_was_never_registered() -> None:
     log = Log()
     log.register(a_broker(topics=WITH_DEFAULT))
     answer = why(log, "Orders")
@@ -97,13 +97,13 @@ def test_never_registered() -> None:
     assert "updateTopic -t Orders" in first(answer).advice
 
 
-def test_no_broker_has_the_default_topic() -> None:
+def test_why_reports_that_no_broker_has_the_default_topic() -> None:
     log = Log()
     log.register(a_broker())
     assert causes(why(log, "Orders")) == [Why.AUTO_CREATION_OFF]
 
 
-def test_the_broker_of_the_default_topic_is_gone() -> None:
+def test_why_reports_that_the_broker_of_the_default_topic_was_removed() -> None:
     log, creating = Log(), a_broker("broker-b", 2, topics=WITH_DEFAULT)
     log.register(a_broker())
     log.register(creating)
@@ -114,11 +114,11 @@ def test_the_broker_of_the_default_topic_is_gone() -> None:
     assert_evidence(first(answer), rows, "unregistered")
 
 
-def test_no_brokers() -> None:
+def test_why_reports_that_there_are_no_brokers() -> None:
     assert causes(why(Log())) == [Why.NO_BROKERS]
 
 
-def test_near_miss() -> None:
+def test_why_suggests_a_similar_topic_name() -> None:
     log = Log()
     log.register(a_broker(topics=WITH_DEFAULT))
     answer = why(log, "topictest", near=[TOPIC])
@@ -126,7 +126,7 @@ def test_near_miss() -> None:
     assert TOPIC in first(answer).text
 
 
-def test_deleted_by_whom() -> None:
+def test_why_reports_who_deleted_the_topic() -> None:
     log = Log()
     log.register(a_broker())
     rows = log.say(TopicDeleted(S1, TOPIC, None, "10.1.1.1"), after_ms=1_000)
@@ -144,7 +144,7 @@ def test_deleted_by_whom() -> None:
         ("unregister", Why.BROKER_UNREGISTERED, "unregistered"),
     ],
 )
-def test_all_brokers_are_gone(end: str, cause: Why, row_cause: str) -> None:
+def test_why_reports_how_the_last_broker_of_the_topic_was_removed(end: str, cause: Why, row_cause: str) -> None:
     log, first_broker, last_broker = Log(), a_broker(), a_broker("broker-b", 2)
     log.register(first_broker)
     log.register(last_broker, connection=2)
@@ -161,7 +161,7 @@ def test_all_brokers_are_gone(end: str, cause: Why, row_cause: str) -> None:
     assert {row.broker_name for row in first(why(log)).evidence} == {"broker-a", "broker-b"}
 
 
-def test_the_broker_came_back_without_the_topic() -> None:
+def test_why_reports_a_broker_that_registered_again_without_the_topic() -> None:
     log = Log()
     log.register(a_broker())
     rows = log.unregister(a_broker())
@@ -171,7 +171,7 @@ def test_the_broker_came_back_without_the_topic() -> None:
     assert_evidence(first(answer), rows, "unregistered")
 
 
-def test_only_slaves_are_left() -> None:
+def test_why_reports_that_only_slaves_are_left() -> None:
     log = Log()
     log.register(a_broker())
     log.register(a_broker(number=2, broker_id=1), connection=2)
@@ -183,7 +183,7 @@ def test_only_slaves_are_left() -> None:
         assert_evidence(first(answer), rows, "disconnected")
 
 
-def test_write_permission_wiped() -> None:
+def test_why_reports_a_wiped_write_permission_and_who_wiped_it() -> None:
     log = Log()
     log.register(a_broker())
     rows = log.say(WritePermChanged(S1, "broker-a", False, "10.1.1.1"), after_ms=LONG_MS)
@@ -193,7 +193,7 @@ def test_write_permission_wiped() -> None:
         assert_evidence(first(answer), rows, "write_perm_wiped")
 
 
-def test_write_permission_of_a_broker_that_is_being_drained() -> None:
+def test_why_reports_that_the_broker_is_being_drained() -> None:
     log = Log()
     log.register(a_broker())
     record = DrainRecord("2026-11-25T10:00:00.000Z", "ada@host", {TOPIC: 6})
@@ -205,7 +205,7 @@ def test_write_permission_of_a_broker_that_is_being_drained() -> None:
 
 
 @pytest.mark.parametrize(("perm", "cause"), [(0, Why.NO_PERMISSION), (4, Why.READ_ONLY), (2, Why.WRITE_ONLY)])
-def test_permission_in_the_topic(perm: int, cause: Why) -> None:
+def test_why_reports_a_missing_permission_of_the_topic(perm: int, cause: Why) -> None:
     log = Log()
     rows = log.register(a_broker(topics={TOPIC: QueueData(8, 8, perm), **BASE}))
     answer = why(log)
@@ -213,14 +213,14 @@ def test_permission_in_the_topic(perm: int, cause: Why) -> None:
     assert_evidence(first(answer), rows, "registered")
 
 
-def test_only_in_another_cluster() -> None:
+def test_why_reports_a_topic_that_only_another_cluster_has() -> None:
     log = Log()
     log.register(a_broker())
     assert causes(why(log, cluster="c9")) == [Why.OTHER_CLUSTER]
     assert Why.OTHER_CLUSTER not in causes(why(log, cluster="c0"))
 
 
-def test_only_at_another_name_server() -> None:
+def test_why_reports_a_topic_that_only_another_name_server_has() -> None:
     log = Log()
     log.register(a_broker())
     log.unregister(a_broker())
@@ -229,7 +229,7 @@ def test_only_at_another_name_server() -> None:
     assert "http://ns2:9880" in first(answer).text
 
 
-def test_hidden_by_a_zone() -> None:
+def test_why_reports_a_topic_hidden_by_the_zone_of_the_client() -> None:
     log = Log()
     log.register(a_broker(zone_name="east"))
     assert causes(why(log, zone="west")) == [Why.HIDDEN_BY_ZONE]
@@ -237,7 +237,7 @@ def test_hidden_by_a_zone() -> None:
 
 
 @pytest.mark.parametrize(("unmapped", "effect"), [("keep", "passed on unchanged"), ("omit", "left out")])
-def test_address_that_the_clients_view_does_not_map(unmapped: str, effect: str) -> None:
+def test_why_reports_an_address_that_the_view_of_the_client_does_not_map(unmapped: str, effect: str) -> None:
     log = Log()
     rows = log.register(a_broker())
     view = parse_view("outside", json.dumps({"networks": ["203.0.113.0/24"], "unmapped": unmapped}))
@@ -249,7 +249,7 @@ def test_address_that_the_clients_view_does_not_map(unmapped: str, effect: str) 
     assert Why.ADDRESS_NOT_MAPPED not in causes(why(log, view=parse_view("outside", json.dumps(mapped))))
 
 
-def test_order_configuration_names_a_broker_that_is_gone() -> None:
+def test_why_reports_an_order_configuration_that_names_a_removed_broker() -> None:
     log = Log()
     log.register(a_broker())
     log.register(a_broker("broker-b", 2), connection=2)
@@ -263,7 +263,7 @@ def test_order_configuration_names_a_broker_that_is_gone() -> None:
     assert causes(why(log)) == [Why.NOTHING_WRONG], "clients receive no order configuration"
 
 
-def test_the_guard_holds_the_brokers() -> None:
+def test_why_reports_brokers_that_the_guard_holds() -> None:
     log = Log(FoldSettings(guard_min_brokers=2))
     brokers = [a_broker(f"broker-{n}", n) for n in range(1, 6)]
     for number, broker in enumerate(brokers):
@@ -276,14 +276,14 @@ def test_the_guard_holds_the_brokers() -> None:
         assert first(answer).evidence[0].cause == "guard_held"
 
 
-def test_a_late_broker() -> None:
+def test_why_reports_an_overdue_heartbeat() -> None:
     log = Log()
     log.register(a_broker())
     log.tick(LONG_MS)
     assert causes(why(log, "broker-a", "broker", late=["10.0.0.1:10911 61 s ago"])) == [Why.HEARTBEAT_LATE]
 
 
-def test_contradiction() -> None:
+def test_why_reports_a_contradiction_for_its_topic_and_its_broker_only() -> None:
     log = Log()
     log.register(a_broker())
     rows = log.register(a_broker(topics={TOPIC: QueueData(4, 4, 6), **BASE}, registration_hash="other"))
@@ -308,7 +308,7 @@ def test_a_new_route_may_not_have_reached_clients() -> None:
     assert causes(why(log)) == [Why.NOTHING_WRONG]
 
 
-def test_nothing_wrong() -> None:
+def test_why_finds_nothing_wrong_with_a_usable_topic_and_broker() -> None:
     log = Log()
     rows = log.register(a_broker())
     log.tick(LONG_MS)
@@ -317,7 +317,7 @@ def test_nothing_wrong() -> None:
         assert_evidence(first(answer), rows, "registered")
 
 
-def test_refused_broker() -> None:
+def test_why_reports_a_broker_whose_registration_was_refused() -> None:
     log = Log()
     log.register(a_broker(topics=WITH_DEFAULT))
     refused = {"broker-x": Refusal("REGISTER_BROKER from 10.9.9.9: it is not signed", 5, 7)}
@@ -328,7 +328,7 @@ def test_refused_broker() -> None:
     assert causes(why(log, "Orders", refusals=refused)) == [Why.NEVER_REGISTERED, Why.ACCESS_DENIED]
 
 
-def test_a_refusal_before_the_broker_was_accepted_does_not_count() -> None:
+def test_a_refusal_before_the_broker_was_accepted_is_not_reported() -> None:
     log = Log()
     log.register(a_broker())
     log.unregister(a_broker())
@@ -337,7 +337,7 @@ def test_a_refusal_before_the_broker_was_accepted_does_not_count() -> None:
 
 
 @pytest.mark.parametrize("cause", [Why.SERVER_STALE, Why.SERVER_BLIND])
-def test_trouble_of_the_server_comes_first_unless_the_cause_is_older(cause: Why) -> None:
+def test_a_problem_of_the_server_is_reported_first_unless_another_cause_is_older(cause: Why) -> None:
     log = Log()
     log.register(a_broker())
     log.unregister(a_broker())
@@ -348,7 +348,7 @@ def test_trouble_of_the_server_comes_first_unless_the_cause_is_older(cause: Why)
     assert causes(why(log, "Orders", of_server=[newer]))[0] == cause, "it may not have heard of the topic"
 
 
-def test_a_change_that_is_not_committed_yet() -> None:
+def test_why_reports_a_change_that_is_not_committed_yet() -> None:
     log = Log()
     log.register(a_broker())
     known = Known(_topic_rows(log, TOPIC))

@@ -1,4 +1,4 @@
-"""Orphans, from logs that make them."""
+"""Orphans of small logs, one test for every kind."""
 
 from namesrv_stream.route import reducer
 from namesrv_stream.route.changes import Cause, ChangeKind
@@ -18,14 +18,14 @@ def orphans(log: Log, asked: set[str] | None = None) -> list[Orphan]:
     return [orphan for orphan in find_orphans(table, ALL if asked is None else asked) if orphan is not None]
 
 
-def test_no_orphans() -> None:
+def test_a_topic_that_its_broker_registers_is_not_an_orphan() -> None:
     log = Log()
     log.register(a_registration())
 
     assert orphans(log) == []
 
 
-def test_a_topic_that_was_deleted_at_its_broker_only() -> None:
+def test_a_topic_that_was_deleted_only_at_its_broker_is_an_orphan() -> None:
     log = Log()
     log.register(a_registration(topics={"TopicTest": RW, "kept": RW, **BASE}))
     log.register(a_registration(data_version=V2, registration_hash="2"))
@@ -33,7 +33,7 @@ def test_a_topic_that_was_deleted_at_its_broker_only() -> None:
     assert orphans(log, {*ALL, "kept"}) == [Orphan("not_registered", "kept", NAME)]
 
 
-def test_a_new_topic_is_no_orphan_before_the_next_full_registration() -> None:
+def test_a_new_topic_is_not_an_orphan_before_the_next_full_registration() -> None:
     log = Log()
     log.register(a_registration())
     log.register(a_registration(topics={"new": RW}, data_version=V2))
@@ -41,7 +41,7 @@ def test_a_new_topic_is_no_orphan_before_the_next_full_registration() -> None:
     assert orphans(log, {*ALL, "new"}) == []
 
 
-def test_a_topic_that_only_an_operator_registered() -> None:
+def test_a_topic_that_only_an_operator_registered_is_an_orphan() -> None:
     log = Log()
     log.register(a_registration())
     log.say(TopicRegistered(S1, NAME, "extra", RW))
@@ -49,7 +49,7 @@ def test_a_topic_that_only_an_operator_registered() -> None:
     assert orphans(log, {*ALL, "extra"}) == [Orphan("not_registered", "extra", NAME)]
 
 
-def test_a_static_topic_outlives_its_broker() -> None:
+def test_a_static_mapping_whose_broker_unregistered_is_an_orphan() -> None:
     log = Log()
     broker = a_registration(topics={"static": RW, **BASE}, topic_mappings={"static": a_mapping()})
     log.register(broker)
@@ -59,7 +59,7 @@ def test_a_static_topic_outlives_its_broker() -> None:
     assert orphans(log) == [Orphan("static_mapping", "static", NAME)]
 
 
-def test_an_order_configuration_names_a_broker_without_the_topic() -> None:
+def test_an_order_configuration_that_names_a_broker_without_the_topic_is_an_orphan() -> None:
     log = Log()
     log.register(a_registration())
     log.say(KvPut(S1, "ORDER_TOPIC_CONFIG", "TopicTest", f"{NAME}:8;broker-z:8"))
@@ -67,7 +67,7 @@ def test_an_order_configuration_names_a_broker_without_the_topic() -> None:
     assert orphans(log) == [Orphan("order", "TopicTest", "broker-z")]
 
 
-def test_topics_of_held_brokers_only() -> None:
+def test_topics_that_only_held_brokers_have_are_orphans() -> None:
     log = Log()
     numbers = range(1, 6)
     for number in numbers:
@@ -79,7 +79,7 @@ def test_topics_of_held_brokers_only() -> None:
     assert {o.topic for o in orphans(log) if o.kind == "held"} == ALL
 
 
-def test_what_no_client_asked_for() -> None:
+def test_topics_and_brokers_that_no_client_requested_are_orphans() -> None:
     log = Log()
     log.register(a_registration(topics={"TopicTest": RW, "TBW102": RW, NAME: RW}))
     log.register(a_registration("10.0.0.2:1", broker_name="b2", topics={"TopicTest": RW, "own": RW}), connection=2)

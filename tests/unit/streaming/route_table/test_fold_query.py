@@ -58,7 +58,7 @@ def test_fold_of_an_empty_table_begins_where_the_log_begins(tmp_path: Path) -> N
     assert _start(TablesOfLog(tmp_path), _extent(7, 500)) == StartPoint({0: 7}, [])
 
 
-def test_a_state_that_is_ahead_of_route_changes_is_passed_over_for_an_older_one(tmp_path: Path) -> None:
+def test_a_state_that_is_ahead_of_route_changes_is_skipped_for_an_older_one(tmp_path: Path) -> None:
     """After a restore of ``route_changes``, a start from the newer state would never write the missing rows."""
     tables = TablesOfLog(tmp_path)
     _register(tables, 0)
@@ -108,7 +108,7 @@ def test_folded_records_that_kafka_has_removed_are_not_a_loss(tmp_path: Path) ->
         _start(tables, _extent(3, 500))
 
 
-def test_a_state_of_a_newer_program_is_refused_with_the_way_out(tmp_path: Path) -> None:
+def test_a_state_of_a_newer_release_is_refused_with_a_remedy(tmp_path: Path) -> None:
     tables = TablesOfLog(tmp_path)
     _register(tables, 0)
     StateWriter(tables.storage).cover({0: FoldStateRow(1, 1, b'{"state_version":99}')})
@@ -116,7 +116,7 @@ def test_a_state_of_a_newer_program_is_refused_with_the_way_out(tmp_path: Path) 
         _start(tables, _extent(0, 500))
 
 
-def test_lost_route_changes_are_not_rebuilt_from_after_the_state(tmp_path: Path) -> None:
+def test_a_start_is_refused_if_lost_route_changes_are_no_longer_in_kafka(tmp_path: Path) -> None:
     tables = TablesOfLog(tmp_path)
     _register(tables, 0)
     tables.compact()
@@ -124,7 +124,7 @@ def test_lost_route_changes_are_not_rebuilt_from_after_the_state(tmp_path: Path)
         find_start_point(KeptStates(tables.storage), {0: 0}, {}, _extent(3, 500))
 
 
-def test_rows_that_were_removed_by_age_cannot_be_made_again_without_a_state(tmp_path: Path) -> None:
+def test_rows_removed_by_retention_cannot_be_rebuilt_without_a_state(tmp_path: Path) -> None:
     tables = TablesOfLog(tmp_path)
     _register(tables, 0)
     with pytest.raises(StateMissing):

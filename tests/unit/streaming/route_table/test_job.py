@@ -14,7 +14,7 @@ def _settings(**liveness: int | bool) -> Settings:
     return defaults.model_copy(update={"liveness": defaults.liveness.model_copy(update=liveness)})
 
 
-def test_defaults_that_were_never_logged_are_no_change() -> None:
+def test_defaults_that_were_never_logged_are_not_a_change() -> None:
     assert changed_settings(Settings(), {}) == {}
 
 

@@ -3,7 +3,7 @@
 from namesrv_stream.streaming.route_table.fold_query import BatchFigures
 
 
-def test_records_are_counted_from_where_the_job_went_on() -> None:
+def test_records_are_counted_from_where_the_job_resumed() -> None:
     figures = BatchFigures(5, {0: 100, 1: 7})
     figures.begin()
     figures.folded(0, 110, 1_000)
@@ -22,5 +22,5 @@ def test_a_batch_that_spark_delivers_again_counts_no_record_twice() -> None:
     assert (figures.now().records, figures.now().at_ms) == (10, 1_000)
 
 
-def test_nothing_is_known_of_time_before_the_first_batch() -> None:
+def test_the_time_reached_is_0_before_the_first_batch() -> None:
     assert BatchFigures(0, {0: 5}).now().at_ms == 0

@@ -62,7 +62,7 @@ def test_rows_and_state_do_not_depend_on_how_the_log_is_split(entries: list[Entr
     assert {k[0]: bytes(v[0]) for k, v in stored.items()} == {n: encode_group(g) for n, g in log.groups.groups.items()}
 
 
-def test_records_are_folded_by_offset_whatever_their_order() -> None:
+def test_records_are_folded_in_the_order_of_offsets_whatever_the_order_of_their_delivery() -> None:
     log = Log()
     log.register(a_registration())
     log.say(TopicDeleted(S1, "TopicTest", None))
@@ -92,7 +92,7 @@ def test_an_initial_state_is_continued_exactly() -> None:
     assert _changes(_tester(initial).test(0, _rows(log.records[1:]))) == log.output.changes[before:]
 
 
-def test_last_row_says_whether_direct_producers_have_brokers_in_the_partition() -> None:
+def test_last_row_says_whether_direct_publishers_have_brokers_in_the_partition() -> None:
     log = Log()
     log.register(a_registration())
     log.register(a_registration("10.0.0.2:10911", 1), DIRECT_ORIGIN)

@@ -15,14 +15,14 @@ def _needs() -> TickNeeds:
     return TickNeeds(partitions=2, interval_ms=500, linger_ms=_LINGER_MS)
 
 
-def test_until_something_is_folded_all_partitions_are_ticked() -> None:
+def test_before_the_first_fold_all_partitions_are_ticked() -> None:
     needs = _needs()
     assert needs.at(0.0) == [0, 1]
     needs.folded(1, has_direct=False, now_s=100.0)
     assert needs.at(100.5) == [0]
 
 
-def test_partition_without_direct_producers_is_ticked_only_without_other_records() -> None:
+def test_partition_without_direct_publishers_is_ticked_only_without_other_records() -> None:
     needs = _needs()
     for now_s in (100.0, 100.5, 101.0):
         needs.folded(0, has_direct=False, now_s=now_s)
@@ -30,7 +30,7 @@ def test_partition_without_direct_producers_is_ticked_only_without_other_records
     assert 0 in needs.at(102.0)
 
 
-def test_a_partition_with_a_direct_publishers_broker_is_ticked_each_time() -> None:
+def test_a_partition_with_a_broker_of_a_direct_publisher_is_ticked_every_time() -> None:
     needs = _needs()
     needs.folded(0, has_direct=False, now_s=100.0)
     needs.folded(0, has_direct=True, now_s=100.2)
@@ -38,7 +38,7 @@ def test_a_partition_with_a_direct_publishers_broker_is_ticked_each_time() -> No
     assert needs.at(100.5) == [0]
 
 
-def test_ticks_go_on_for_a_while_after_the_last_direct_publisher() -> None:
+def test_ticks_continue_for_a_while_after_the_last_direct_publisher() -> None:
     needs = _needs()
     needs.folded(0, has_direct=True, now_s=100.0)
     for now_s, is_ticked in ((100.5, True), (160.0, True), (160.5, False)):
@@ -59,7 +59,7 @@ class _Log:
         sent(SimpleNamespace(offset=self.end))
 
 
-def test_a_tick_in_the_place_of_a_folded_record_shows_that_kafka_has_lost_it() -> None:
+def test_a_tick_at_the_offset_of_a_folded_record_shows_that_kafka_lost_the_record() -> None:
     log, lost = _Log(), list[LogTruncated]()
     ticker = Ticker(load_settings(environ={}).settings, log, 1, lost.append)
     ticker.folded({0: False}, {0: 100})

@@ -22,7 +22,7 @@ UNREGISTER = RequestCode.UNREGISTER_BROKER
 async def running(
     *servers: ScriptedNameServer, clock: ManualClock | None = None, **changes: Any
 ) -> AsyncIterator[BrokerAgent]:
-    """Run an agent that registers once, and later only for a reason."""
+    """Run an agent whose brokers register once, and again only because of a change or a new connection."""
     defaults: dict[str, Any] = {"heartbeat_interval_ms": 3_600_000, "max_back_off_ms": 20, "unregister_timeout_ms": 500}
     addrs = ";".join(server.addr for server in servers)
     agent = BrokerAgent(AgentConfig(addrs, **{**defaults, **changes}), clock)
@@ -50,7 +50,7 @@ async def test_unreachable_name_server_does_not_delay_others() -> None:
     async with ScriptedNameServer() as good, ScriptedNameServer() as gone:
         await gone.stop()
         async with running(good, gone, brokers=2, heartbeat_interval_ms=20) as agent:
-            await until(lambda: len(good.requests) >= 10, "ten registrations at the one that is there")
+            await until(lambda: len(good.requests) >= 10, "ten registrations at the server that runs")
             assert (agent.tally.connected, agent.tally.registered) == (2, 2)
         await gone.start()
 
@@ -61,7 +61,7 @@ async def test_silent_name_server_does_not_delay_others() -> None:
         ScriptedNameServer(say_nothing) as silent,
         running(good, silent, heartbeat_interval_ms=20),
     ):
-        await until(lambda: len(good.requests) >= 10, "ten registrations at the one that answers")
+        await until(lambda: len(good.requests) >= 10, "ten registrations at the server that answers")
         assert len(silent.requests) == 1
 
 
@@ -96,7 +96,7 @@ async def test_a_change_registers_the_new_table_at_once_with_a_new_version() -> 
     assert after["topicConfigTable"]["orders"]["writeQueueNums"] == 3
 
 
-async def test_a_change_of_one_broker_leaves_the_others_alone() -> None:
+async def test_a_change_of_one_broker_does_not_register_the_others() -> None:
     async with ScriptedNameServer() as server, running(server, brokers=2) as agent:
         assert await agent.wait_registered(10_000)
         assert await agent.change("broker-a-1", add=["orders"]) == 1
@@ -124,7 +124,7 @@ async def test_changes_while_an_answer_is_awaited_are_sent_together() -> None:
         assert len(server.requests) <= 4
 
 
-async def test_a_connection_that_closes_is_made_again_and_registered() -> None:
+async def test_a_closed_connection_is_opened_again_and_the_broker_registers() -> None:
     async with ScriptedNameServer() as server, running(server) as agent:
         assert await agent.wait_registered(10_000)
         server.drop_connections()
@@ -134,7 +134,7 @@ async def test_a_connection_that_closes_is_made_again_and_registered() -> None:
         assert agent.tally.connections_lost == 1
 
 
-async def test_a_name_server_that_comes_back_is_registered_with() -> None:
+async def test_the_agent_registers_with_a_name_server_that_comes_back() -> None:
     async with ScriptedNameServer() as server, running(server) as agent:
         assert await agent.wait_registered(10_000)
         await server.stop()
@@ -217,7 +217,7 @@ async def test_timeout_is_sent_to_the_name_server() -> None:
         assert (server.requests[0].ext_fields or {})["heartbeatTimeoutMillis"] == "5000"
 
 
-async def test_the_topics_of_a_broker_itself_can_be_left_out() -> None:
+async def test_system_topics_of_a_broker_can_be_omitted() -> None:
     async with ScriptedNameServer() as server, running(server, system_topics=False, topics=2) as agent:
         assert await agent.wait_registered(10_000)
         assert set(body_of(server.requests[0])["topicConfigTable"]) == {"Topic0", "Topic1"}

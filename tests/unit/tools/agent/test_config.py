@@ -23,7 +23,7 @@ def test_several_brokers_are_numbered_and_their_ports_keep_a_distance() -> None:
     assert [broker.broker_addr for broker in brokers[:2]] == ["h:10911", "h:10921"]
 
 
-def test_more_brokers_than_ports_take_further_hosts() -> None:
+def test_more_brokers_than_ports_use_the_next_host_addresses() -> None:
     brokers = list(config(brokers=3, broker_addr="127.0.0.1:65520").identities())
     assert [broker.broker_addr for broker in brokers] == ["127.0.0.1:65520", "127.0.0.1:65530", "127.0.0.2:65520"]
 
@@ -42,7 +42,7 @@ def test_all_brokers_have_the_same_topics_by_default() -> None:
     assert config(topics=2).topics_of(0) == config(topics=2).topics_of(7) == ("Topic0", "Topic1")
 
 
-def test_topics_are_handed_out_in_turn() -> None:
+def test_topics_are_assigned_to_brokers_in_rotation() -> None:
     dealt = config(topics=2, total_topics=3)
     assert [dealt.topics_of(index) for index in range(3)] == [
         ("Topic0", "Topic1"),

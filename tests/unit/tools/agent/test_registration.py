@@ -28,7 +28,7 @@ def captured_registration() -> RemotingCommand:
     )
 
 
-def test_the_body_of_a_real_broker_is_reproduced_byte_for_byte() -> None:
+def test_the_body_of_a_captured_registration_is_reproduced_byte_for_byte() -> None:
     real = captured_registration()
     assert real.body is not None
     wrapper = json.loads(real.body)["topicConfigSerializeWrapper"]
@@ -76,7 +76,7 @@ def test_a_timeout_is_sent_only_if_there_is_one() -> None:
     assert "heartbeatTimeoutMillis" not in without
 
 
-def test_leaving_names_the_broker() -> None:
+def test_the_unregister_request_names_the_broker() -> None:
     request = unregister_request(IDENTITY)
     assert request.code == 104
     assert request.ext_fields == {
@@ -87,9 +87,9 @@ def test_leaving_names_the_broker() -> None:
     }
 
 
-def test_a_change_counts_the_version_up_and_stamps_it() -> None:
+def test_a_change_increments_the_counter_and_sets_the_time_stamp_of_the_version() -> None:
     assert DataVersion(3, 1).next(7) == DataVersion(4, 7)
 
 
-def test_a_broker_has_topics_of_itself() -> None:
+def test_a_broker_registers_its_own_system_topics() -> None:
     assert set(own_topics(IDENTITY)) == {"c", "broker-a", "rmq_sys_SYNC_BROKER_MEMBER_broker-a"}

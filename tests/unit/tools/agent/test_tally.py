@@ -13,5 +13,5 @@ def test_latency_is_zero_before_the_first_registration() -> None:
     assert Tally().latency_ms(0.99) == 0.0
 
 
-def test_the_line_counts_links() -> None:
+def test_the_status_line_counts_connections_and_registrations() -> None:
     assert "connected=1/2 registered=0/2" in Tally(links=2, connected=1).line()

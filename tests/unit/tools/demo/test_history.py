@@ -28,14 +28,14 @@ def test_missing_table_gives_no_rows(tmp_path: Path) -> None:
     assert History(tmp_path).brokers() == []
 
 
-def test_rows_about_broker_processes_come_in_the_order_of_the_log(tmp_path: Path) -> None:
+def test_rows_about_broker_processes_are_in_the_order_of_the_log(tmp_path: Path) -> None:
     rows = [a_row(offset=7, seq=1), a_row(offset=7, seq=0), a_row(offset=2), a_row(offset=1, kind="queue_data")]
     history = a_history(tmp_path, *rows)
     assert [(row["offset"], row["seq"]) for row in history.brokers()] == [(2, 0), (7, 0), (7, 1)]
     assert history.count() == 4
 
 
-def test_removed_broker_is_a_row_with_gone(tmp_path: Path) -> None:
+def test_the_ends_of_a_broker_are_its_rows_with_gone_set(tmp_path: Path) -> None:
     end = a_row(offset=3, gone=True, cause="expired")
     rows = a_history(tmp_path, a_row(), end, a_row(offset=4, broker_name="other", gone=True)).brokers()
     assert [row["cause"] for row in ends_of(rows, "b")] == ["expired"]

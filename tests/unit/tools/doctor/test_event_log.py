@@ -47,7 +47,7 @@ def test_correct_topic_has_no_findings(tmp_path: Path) -> None:
     assert not _findings(tmp_path, log, Grade.WARNING)
 
 
-def test_missing_topic_is_no_fault(tmp_path: Path) -> None:
+def test_missing_topic_is_not_a_fault(tmp_path: Path) -> None:
     assert len(_findings(tmp_path, _log(None), Grade.NOTE)) == 2
     assert not _findings(tmp_path, _log(None), Grade.FAULT)
 
@@ -99,7 +99,7 @@ def test_a_partition_without_a_leader_is_a_fault(tmp_path: Path) -> None:
     assert "[0]" in found.text
 
 
-def test_a_replica_behind_is_a_warning(tmp_path: Path) -> None:
+def test_a_replica_that_lags_is_a_warning(tmp_path: Path) -> None:
     (found,) = _findings(tmp_path, _log(_topic(behind=(0,), replicas=3), brokers=3), Grade.WARNING)
     assert "behind" in found.text
 

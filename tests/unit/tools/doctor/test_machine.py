@@ -46,7 +46,7 @@ def test_heaps_that_do_not_fit_are_a_warning(tmp_path: Path) -> None:
     assert machine.memory(_settings(tmp_path, streaming__driver_memory="9000g"), None).grade is Grade.WARNING
 
 
-def test_a_heap_that_is_not_started_is_not_counted(tmp_path: Path) -> None:
+def test_the_heap_of_embedded_kafka_is_not_counted_with_an_external_kafka(tmp_path: Path) -> None:
     outside = {"embedded_kafka__heap": "9000g", "kafka__bootstrap_servers": "k:9092"}
     assert machine.memory(_settings(tmp_path, **outside), None).grade is Grade.FINE
 
@@ -80,7 +80,7 @@ def test_missing_directory_is_checked_at_its_parent(tmp_path: Path) -> None:
 
 
 def test_a_directory_that_cannot_be_written_is_a_fault(tmp_path: Path) -> None:
-    (tmp_path / "file").touch()  # below it not even root can make one
+    (tmp_path / "file").touch()  # not even root can create a directory below a file
     (found,) = machine.disk(_settings(tmp_path / "file" / "data"))
     assert found.grade is Grade.FAULT
 
@@ -114,7 +114,7 @@ def _disk_without_privileges(settings: Settings) -> list[Finding]:
     return found
 
 
-def test_tables_that_can_only_be_read_are_enough_for_a_server(public_folder: Path) -> None:
+def test_read_only_tables_are_sufficient_for_a_server(public_folder: Path) -> None:
     tables = public_folder / "tables"
     tables.mkdir(mode=0o555)
     of_data, of_tables = _disk_without_privileges(_settings(public_folder, data__tables=str(tables)))
@@ -129,7 +129,7 @@ def test_tables_that_cannot_be_read_are_a_fault(public_folder: Path) -> None:
     assert _disk_without_privileges(_settings(public_folder, data__tables=str(tables)))[1].grade is Grade.FAULT
 
 
-def test_tables_that_are_not_there_and_cannot_be_made_are_a_fault(public_folder: Path) -> None:
+def test_missing_tables_that_cannot_be_created_are_a_fault(public_folder: Path) -> None:
     closed = public_folder / "closed"
     closed.mkdir(mode=0o555)
     tables = str(closed / "tables")
@@ -141,7 +141,7 @@ def test_clock_state_of_the_kernel_is_reported() -> None:
     assert machine.clock_sync().grade in (Grade.FINE, Grade.NOTE)
 
 
-def test_a_container_for_one_part_is_not_measured_by_all_of_them(tmp_path: Path) -> None:
+def test_memory_too_small_for_all_parts_is_only_a_note_because_a_container_may_run_one_part(tmp_path: Path) -> None:
     assert machine.memory(_settings(tmp_path), 1 << 30).grade is Grade.NOTE
 
 

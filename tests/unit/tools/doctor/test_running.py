@@ -144,7 +144,7 @@ def test_run_file_of_a_foreign_process_is_ignored(tmp_path: Path) -> None:
 
 
 @contextmanager
-def _ours() -> Iterator[int]:
+def _product_process() -> Iterator[int]:
     """A process with a command line of the product."""
     script = "import sys; print(flush=True); sys.stdin.read()"
     command = [sys.executable, "-c", script, "namesrv_stream", "serve"]
@@ -155,10 +155,10 @@ def _ours() -> Iterator[int]:
         process.communicate()
 
 
-def test_a_server_without_a_job_on_its_machine_is_worth_a_note(tmp_path: Path) -> None:
+def test_a_server_without_a_job_on_its_machine_is_a_note(tmp_path: Path) -> None:
     settings = settings_in(tmp_path)
     settings.data.run_dir.mkdir(parents=True)
-    with _ours() as pid:
+    with _product_process() as pid:
         (settings.data.run_dir / "serve.json").write_text(json.dumps({"http": "127.0.0.1:1", "pid": pid}))
         found = list(processes(settings))
     assert [f.grade for f in found] == [Grade.FINE, Grade.NOTE]
@@ -175,12 +175,12 @@ def test_a_server_without_a_job_on_its_machine_is_worth_a_note(tmp_path: Path) -
         ((), ("job",), "job (pid {0}, starting)", 0),
     ],
 )
-def test_starting_parts_are_listed_and_not_missed(
+def test_starting_parts_are_listed_and_not_reported_as_missing(
     ready: tuple[str, ...], starting: tuple[str, ...], text: str, notes: int, tmp_path: Path
 ) -> None:
     run_dir = settings_in(tmp_path).data.run_dir
     (run_dir / "starting").mkdir(parents=True)
-    with _ours() as pid:
+    with _product_process() as pid:
         for folder, parts in ((run_dir, ready), (run_dir / "starting", starting)):
             for part in parts:
                 (folder / f"{part}.json").write_text(json.dumps({"pid": pid}))
@@ -189,26 +189,26 @@ def test_starting_parts_are_listed_and_not_missed(
     assert [f.text.startswith("no history-job runs on this data directory") for f in missed] == [True] * notes
 
 
-def test_a_history_that_is_off_is_not_missed(tmp_path: Path) -> None:
+def test_a_disabled_history_is_not_reported_as_missing(tmp_path: Path) -> None:
     settings = settings_in(tmp_path)
     history = settings.history.model_copy(update={"enabled": False})
     settings.data.run_dir.mkdir(parents=True)
-    with _ours() as pid:
+    with _product_process() as pid:
         (settings.data.run_dir / "job.json").write_text(json.dumps({"pid": pid}))
         assert _grades(processes(settings.model_copy(update={"history": history}))) == [Grade.FINE]
 
 
-def test_own_server_is_asked_over_https_if_it_uses_tls(tmp_path: Path) -> None:
+def test_own_server_is_queried_over_https_if_it_uses_tls(tmp_path: Path) -> None:
     settings = settings_in(tmp_path)
     settings = settings.model_copy(update={"http": settings.http.model_copy(update={"tls": True})})
     pair = Authority(tmp_path / "certs").issue()
-    with _server(_READY, tls=pair) as url, _ours() as pid:
+    with _server(_READY, tls=pair) as url, _product_process() as pid:
         settings.data.run_dir.mkdir(parents=True)
         address = url.removeprefix("https://")
         (settings.data.run_dir / "serve.json").write_text(json.dumps({"http": address, "pid": pid}))
         (found,) = servers(settings, ())
         assert (found.area, found.grade) == (f"server {url}", Grade.FINE)
-        # Of one that is named, the certificate counts.
+        # The certificate of a server that is named is verified.
         assert _grades(servers(settings, (url,))) == [Grade.FAULT]
 
 
@@ -237,9 +237,9 @@ def test_remoting_port_with_required_certificates_gives_no_warning() -> None:
     assert _grades(exposure(settings.model_copy(update={"tls": tls}))) == [Grade.FINE]
 
 
-def test_a_server_on_every_address_is_asked_at_the_loopback_one(tmp_path: Path) -> None:
+def test_a_server_that_listens_on_every_address_is_queried_on_the_loopback_address(tmp_path: Path) -> None:
     settings = settings_in(tmp_path)
-    with _server(_READY) as url, _ours() as pid:
+    with _server(_READY) as url, _product_process() as pid:
         settings.data.run_dir.mkdir(parents=True)
         address = f"0.0.0.0:{url.rpartition(':')[2]}"
         (settings.data.run_dir / "serve.json").write_text(json.dumps({"http": address, "pid": pid}))

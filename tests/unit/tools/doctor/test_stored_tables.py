@@ -126,7 +126,7 @@ def test_without_a_drain_there_is_no_finding(tables: TablesOfLog) -> None:
     assert list(drains(read_route_tables(tables.settings), _RECORDED_MS)) == []
 
 
-def test_no_tables_is_a_note(tmp_path: Path) -> None:
+def test_missing_tables_are_a_note(tmp_path: Path) -> None:
     assert [f.grade for f in _examined(settings_in(tmp_path), None)] == [Grade.NOTE]
 
 
@@ -238,7 +238,7 @@ def test_history_tables_of_another_topic_are_a_fault(history: HistoryOfLogs) -> 
     assert f"route_archive belongs to a topic with the id another, route_changes to {TOPIC_ID}" in found.text
 
 
-def test_a_history_that_nobody_writes_is_a_warning_next_to_a_running_job(
+def test_a_history_that_no_process_writes_is_a_warning_while_a_job_runs(
     history: HistoryOfLogs, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     settings = history.settings

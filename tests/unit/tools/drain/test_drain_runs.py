@@ -83,14 +83,14 @@ def _no_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def a_cluster() -> Cluster:
-    """Two brokers of two topics; a third topic is read-only at a."""
+    """Two brokers of two topics; a third topic is read-only at broker a."""
     return Cluster({"T": {"a": 6, "b": 6}, "U": {"a": 7, "b": 6}, "Old": {"a": 4, "b": 6}})
 
 
 async def drain(
     server: ScriptedNameServer, *more: str, broker: str = "a", limits: Limits = LIMITS, **flags: bool
 ) -> tuple[DrainState, DrainRun]:
-    """Drain a broker; all brokers without an address are at the server's."""
+    """Drain a broker; brokers without an address get the address of the server."""
     if isinstance(server.script, Cluster):
         for name in {name for perms in server.script.perms.values() for name in perms}:
             server.script.addrs.setdefault(name, {"0": server.addr})
@@ -128,7 +128,7 @@ async def test_undo_restores_each_permission_and_no_topic_that_was_read_only() -
     assert cluster.kv == {}
 
 
-async def test_undo_keeps_what_the_broker_has_registered_and_names_topics_that_are_gone() -> None:
+async def test_undo_keeps_permissions_that_the_broker_registered_and_names_removed_topics() -> None:
     cluster = a_cluster()
     async with ScriptedNameServer(cluster) as server:
         await drain(server)
@@ -169,7 +169,7 @@ async def test_a_registration_during_the_drain_is_wiped_again_and_recorded(capsy
     assert "restored the write permission of 2 topics: removed it again" in capsys.readouterr().out
 
 
-async def test_a_broker_in_use_is_not_safe_when_the_time_has_passed_and_the_drain_can_be_resumed() -> None:
+async def test_a_broker_in_use_is_not_safe_after_the_time_limit_and_the_drain_can_be_resumed() -> None:
     cluster = a_cluster()
 
     def send(request: RemotingCommand) -> None:
@@ -189,7 +189,7 @@ async def test_a_broker_in_use_is_not_safe_when_the_time_has_passed_and_the_drai
     assert run.record.perms == {"T": 6, "U": 7}
 
 
-async def test_a_finished_drain_whose_broker_has_registered_again_is_no_obstacle() -> None:
+async def test_a_broker_that_registered_again_after_a_finished_drain_can_be_drained_again() -> None:
     cluster = a_cluster()
     async with ScriptedNameServer(cluster) as server:
         await drain(server)
@@ -256,7 +256,7 @@ async def test_a_record_that_is_too_long_for_a_request_is_refused(monkeypatch: p
         assert RequestCode.WIPE_WRITE_PERM_OF_BROKER not in server.codes()
 
 
-async def test_nothing_can_be_resumed_without_a_drain() -> None:
+async def test_resuming_without_a_recorded_drain_is_refused() -> None:
     async with ScriptedNameServer(a_cluster()) as server:
         with pytest.raises(DrainRefused, match="no drain of a is recorded: there is nothing to resume"):
             await drain(server, is_resumed=True)

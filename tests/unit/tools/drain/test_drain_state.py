@@ -60,7 +60,7 @@ def test_a_broker_that_stores_messages_is_not_safe() -> None:
     assert busy.after(seen(68, puts=8)).step is Step.SAFE
 
 
-def test_a_restarted_broker_counts_from_zero_and_has_to_be_quiet_again() -> None:
+def test_a_restarted_broker_must_store_no_message_for_the_whole_wait_again() -> None:
     state = after(seen(1), seen(61, puts=7, started="2"))
     assert state.step is Step.QUIETING
     assert state.after(seen(71, puts=7, started="2")).step is Step.SAFE
@@ -83,7 +83,7 @@ def test_a_server_that_does_not_answer_leaves_the_broker_unsafe() -> None:
     assert never.step is Step.WIPING
 
 
-def test_a_permission_that_a_registration_restores_is_wiped_again_and_the_wait_begins_anew() -> None:
+def test_a_permission_that_a_registration_restores_is_wiped_again_and_the_wait_restarts() -> None:
     state = after(seen(1), seen(40, writable={"a:9876": 12}))
     assert (state.step, state.must_wipe) == (Step.WIPING, True)
     state = state.wiped_again(41_000)
@@ -93,12 +93,12 @@ def test_a_permission_that_a_registration_restores_is_wiped_again_and_the_wait_b
     assert state.after(seen(102)).step is Step.SAFE
 
 
-def test_a_permission_that_was_never_seen_to_go_is_wiped_again_after_five_seconds() -> None:
+def test_a_permission_that_is_still_visible_after_five_seconds_is_wiped_again() -> None:
     assert not after(seen(4.9, writable={"a:9876": 1})).must_wipe
     assert after(seen(5, writable={"a:9876": 1})).must_wipe
 
 
-def test_the_duration_of_an_observation_proves_nothing() -> None:
+def test_the_time_that_an_observation_takes_does_not_count_as_waiting_time() -> None:
     counter = PutCounter("1", 7)
     slow = [Observation(began, began + 3_000, dict.fromkeys(SERVERS, 0), {}, counter) for began in (1_000, 63_999)]
     state = begun().after(slow[0]).after(slow[1])

@@ -112,7 +112,9 @@ def test_history_of_a_fixed_setting_is_a_usage_error(run: Run, tables: TablesOfL
         (("liveness.default_timeout_ms",), 2, "VALUE"),
     ],
 )
-def test_a_refusal_is_one_line(run: Run, arguments: tuple[str, ...], code: int, words: str) -> None:
+def test_the_error_about_a_refused_setting_is_one_line(
+    run: Run, arguments: tuple[str, ...], code: int, words: str
+) -> None:
     found, out, err = run("config", "set", *arguments, "--set", "kafka.connect_timeout_ms=300")
     assert (found, out, err.count("\n")) == (code, "", 1)
     assert words in err
@@ -136,7 +138,7 @@ def test_all_settings_as_json(run: Run, tmp_path: Path, monkeypatch: pytest.Monk
 
 
 @pytest.mark.parametrize("words", [("config", "set", "default_timeout_ms", "70000"), ("guard", "release", "c0")])
-def test_nothing_is_written_to_a_log_that_is_not_the_one_of_the_tables(
+def test_nothing_is_written_to_kafka_if_the_tables_belong_to_another_topic(
     run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, words: tuple[str, ...]
 ) -> None:
     tables = TablesOfLog(tmp_path)
@@ -154,7 +156,7 @@ def test_nothing_is_written_to_a_log_that_is_not_the_one_of_the_tables(
     assert "start with new tables" in err
 
 
-def test_kv_table_of_any_tables_is_exported_as_a_file_for_import(run: Run, tmp_path: Path) -> None:
+def test_kv_entries_of_any_tables_are_exported_as_a_file_for_import(run: Run, tmp_path: Path) -> None:
     tables = TablesOfLog(tmp_path)
     for event in (KvPut(S1, "ns", "k", "old"), KvPut(S1, "ns", "gone", "v"), KvPut(S1, "other", "ü", "")):
         tables.log.say(event)

@@ -34,7 +34,7 @@ def _checked(key: str, text: str, **running: str) -> tuple[str, SettingValue]:
         ("guard_off_clusters", "c1;c2", ("c1", "c2")),
     ],
 )
-def test_a_value_is_read_as_its_setting_wants_it(key: str, text: str, value: SettingValue) -> None:
+def test_a_value_is_parsed_with_the_type_of_its_setting(key: str, text: str, value: SettingValue) -> None:
     assert _checked(key, text) == (key.rpartition(".")[2], value)
 
 
@@ -62,7 +62,7 @@ def test_a_value_is_read_as_its_setting_wants_it(key: str, text: str, value: Set
         ("registration_retention_ms", "-1", "is not between"),
     ],
 )
-def test_a_mistake_names_the_setting(key: str, text: str, words: str) -> None:
+def test_the_error_about_an_invalid_value_names_the_setting(key: str, text: str, words: str) -> None:
     with pytest.raises(ConfigError, match=re.escape(words)) as caught:
         _checked(key, text)
     assert caught.value.key.endswith(key.rpartition(".")[2])

@@ -8,7 +8,7 @@ from tests.support.command_line import run_command
 _STARTED_MS = 1_795_534_810_049  # 2026-11-24 15:40:10.049Z
 
 
-def test_a_row_says_whether_clients_are_told_of_the_server(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_row_says_whether_clients_receive_the_address_of_the_server(capsys: pytest.CaptureFixture[str]) -> None:
     servers = [
         NameServer("ns-a", _STARTED_MS, "talking", "10.0.0.1:9876", True, None),
         NameServer("ns-b", _STARTED_MS, "silent", "", False, "it is silent"),

@@ -102,7 +102,7 @@ async def test_skew_waits_for_a_server_that_catches_up() -> None:
     async with _serving() as (a, b):
         a.commit_to(log.output.changes, 3)
         skew = asyncio.ensure_future(find_skew([a.url, b.url], 30))
-        await get(a.url, "/state", ServerState)  # by now it has been asked, or will be right away
+        await get(a.url, "/state", ServerState)  # by now skew has queried the server, or will at once
         b.commit_to(log.output.changes, 3)
         assert (await skew).is_none
 
@@ -177,7 +177,7 @@ async def test_server_of_another_product_is_named(answer: bytes) -> None:
     assert (found.exit_code, url in str(found.failures[url])) == (1, True)
 
 
-async def test_server_reports_a_part_while_it_does_other_work(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_server_reads_the_rows_of_a_part_in_another_thread(monkeypatch: pytest.MonkeyPatch) -> None:
     threads = []
 
     def noted(content: TableContent, part: Part) -> Iterable[Difference]:
@@ -249,7 +249,7 @@ def test_addresses_are_http(text: str, addrs: tuple[str, ...]) -> None:
 
 
 @pytest.mark.parametrize("text", ["", ";", "a", "http://a", "ftp://a:1", "a:x", "http://a b:1"])
-def test_anything_else_is_refused(text: str) -> None:
+def test_a_text_that_is_not_an_http_address_is_refused(text: str) -> None:
     with pytest.raises(ConfigError, match="--http"):
         parse_http_addrs(text)
 

@@ -77,12 +77,12 @@ class _Server:
         ({"ended": _end("unregistered")}, Condition.UNREGISTERED),
     ],
 )
-def test_the_condition_of_a_broker(fields: dict[str, Any], condition: Condition) -> None:
+def test_condition_of_a_broker_follows_from_its_age_guard_and_end(fields: dict[str, Any], condition: Condition) -> None:
     fields = {"age_ms": 1_000} | fields
     assert BrokerProcess("c", "b", "h:1", 60_000, **fields).condition is condition
 
 
-async def test_server_that_heard_a_broker_last_counts() -> None:
+async def test_the_condition_of_a_broker_is_that_at_the_server_that_heard_it_last() -> None:
     first = _Server(_OK, _broker("a", age_ms=50_000), _broker("b", ended=_end("expired")), _broker("c", age_ms=None))
     second = _Server(_OK, _broker("a", age_ms=2_000), _broker("b", age_ms=3_000), _broker("c", ended=_end("expired")))
     with first, second:
@@ -112,7 +112,7 @@ async def test_the_exit_code_says_whether_something_needs_attention(
         assert (await find_status([server.url], is_certificate_checked=True)).exit_code == code
 
 
-async def test_a_server_that_does_not_answer_needs_attention_and_none_at_all_is_3() -> None:
+async def test_exit_code_is_1_if_one_server_does_not_answer_and_3_if_none_does() -> None:
     away = f"http://127.0.0.1:{choose_port('127.0.0.1')}"
     with _Server(_OK) as server:
         assert (await find_status([server.url, away], is_certificate_checked=True)).exit_code == 1

@@ -20,7 +20,7 @@ from tests.support.tables import TOPIC_ID
 
 @pytest.fixture(scope="module")
 def history(tmp_path_factory: pytest.TempPathFactory) -> HistoryOfLogs:
-    """Two partitions with each kind of event, poison and a clock that jumps over days."""
+    """Two partitions with each kind of event, invalid records and a clock that jumps over days."""
     logs = [Log(partition=partition, partitions=2) for partition in (0, 1)]
     for log in logs:
         append_random_events(log, Random(log.state.partition), 400)
@@ -39,7 +39,7 @@ def _read(archive: ArchivedEvents, partition: int, begin: int, end: int) -> list
     return [record for batch in archive.batches(partition, begin, end) for record in batch]
 
 
-def test_records_come_back_to_the_last_byte_in_the_order_of_their_offsets(
+def test_records_are_read_back_byte_for_byte_in_the_order_of_offsets(
     history: HistoryOfLogs, archive: ArchivedEvents
 ) -> None:
     values = {record.value for record in history.logs[0].records}
@@ -49,7 +49,7 @@ def test_records_come_back_to_the_last_byte_in_the_order_of_their_offsets(
         assert _read(archive, partition, 17, 403) == log.records[17:403]
 
 
-def test_reading_in_small_steps_gives_the_same(
+def test_reading_in_small_steps_returns_the_same_records(
     history: HistoryOfLogs, archive: ArchivedEvents, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     steps = {"_SPAN_RECORDS": 100, "_SIZED_RECORDS": 150, "_READ_RECORDS": 40, "_READ_BYTES": 3_000}
@@ -70,7 +70,7 @@ def test_offset_of_an_instant_is_found_as_by_kafka(history: HistoryOfLogs, archi
     assert archive.offset_at(0, max(record.at_ms for record in log.records) + 1) is None
 
 
-def test_archive_knows_its_topic_and_offsets(history: HistoryOfLogs, archive: ArchivedEvents) -> None:
+def test_archive_has_its_topic_and_offsets(history: HistoryOfLogs, archive: ArchivedEvents) -> None:
     assert archive.topic_id == TOPIC_ID
     assert [archive.spans(p) for p in (0, 1, 2)] == [[(0, len(log.records))] for log in history.logs] + [[]]
 
@@ -107,7 +107,7 @@ def test_missing_archive_is_reported_with_its_reason(tmp_path: Path) -> None:
         ArchivedEvents.open(HistoryOfLogs(tmp_path, Log()).settings)
 
 
-def test_a_file_that_is_damaged_or_gone_names_the_table(history: HistoryOfLogs, tmp_path: Path) -> None:
+def test_the_error_about_a_damaged_or_missing_file_names_the_table(history: HistoryOfLogs, tmp_path: Path) -> None:
     own = HistoryOfLogs(tmp_path, history.logs[0])
     write_archive(own.settings, history.logs[0].records)
     found = ArchivedEvents.open(own.settings)

@@ -27,7 +27,7 @@ from tests.support.random_events import append_random_events
 from tests.support.table_edits import rewrite_rows
 
 RECORDS: Final = 600
-COMPACTED: Final = 400  # where route_state was written
+COMPACTED: Final = 400  # offset at which route_state was written
 
 
 @pytest.fixture(scope="module")
@@ -85,7 +85,7 @@ def _facts(outcome: Replay) -> list[tuple[object, ...]]:
 def test_replay_of_the_archive_equals_a_replay_of_kafka(tables: HistoryOfLogs, kafka_begin: int) -> None:
     expected = _replay(tables, Source.KAFKA)
     assert expected.is_equal
-    assert all(part.dead_letters for part in expected.partitions)  # poison is among the records
+    assert all(part.dead_letters for part in expected.partitions)  # the records contain invalid ones
     _archive(tables, (0, 500) if kafka_begin < 500 else (0, RECORDS))
     outcome = _replay(tables, Source.ARCHIVE, kafka_begin)
     assert outcome.is_equal
@@ -127,7 +127,7 @@ def test_without_kafka_and_archive_the_error_is_about_kafka(tables: HistoryOfLog
         _replay(tables, Source.ARCHIVE, _no_kafka)  # type: ignore[arg-type]
 
 
-def test_an_archive_that_is_asked_for_and_is_not_there_is_named(tables: HistoryOfLogs) -> None:
+def test_the_error_names_the_missing_archive_if_it_was_requested(tables: HistoryOfLogs) -> None:
     with pytest.raises(NotInHistory, match="there is no table broker_events"):
         _replay(tables, Source.ARCHIVE)
 
@@ -209,7 +209,7 @@ def test_lost_tables_are_rebuilt_from_the_archive_and_kafka(tables: HistoryOfLog
     assert f"partition 1: {expected}" in said
 
 
-def test_where_only_route_changes_is_lost_its_rows_are_made_from_the_archive_and_nothing_is_lost(
+def test_lost_route_changes_are_rebuilt_from_the_archive_without_loss(
     tables: HistoryOfLogs,
 ) -> None:
     _archive(tables, (0, 350))

@@ -33,7 +33,7 @@ def test_replay_without_tables_names_their_writer(
     assert "if the table was lost, `namesrv-stream rebuild` rebuilds it from the log" in err
 
 
-def test_without_kafka_it_says_how_to_start_it(
+def test_the_error_without_kafka_says_how_to_start_kafka(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     TablesOfLog(tmp_path)

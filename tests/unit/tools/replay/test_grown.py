@@ -52,10 +52,10 @@ class Grown(HistoryOfLogs):
         carry_over(tables_of(self.settings), BEFORE, AFTER, self.begins, [log.state for log in old])
         kafka = self.settings.kafka.model_copy(update={"partitions": AFTER})
         self.settings = self.settings.model_copy(update={"kafka": kafka})
-        self.logs = tuple(self._goes_on(old, partition) for partition in range(AFTER))
+        self.logs = tuple(self._log_from_start_point(old, partition) for partition in range(AFTER))
         self.restart_job()
 
-    def _goes_on(self, old: Sequence[Log], partition: int) -> Log:
+    def _log_from_start_point(self, old: Sequence[Log], partition: int) -> Log:
         """Return the log of a partition with the state from which a job would start."""
         log = Log(partition=partition, partitions=AFTER)
         extent = TopicExtent(TOPIC_ID, dict.fromkeys(range(AFTER), 0), self.begins)
@@ -118,7 +118,7 @@ def test_readers_find_the_carried_over_routes_and_the_job_continues(carried_over
     assert prepare_tables(tables.settings, TOPIC_ID) == []
 
 
-def test_a_replay_begins_where_there_were_as_many_partitions(tables: Grown) -> None:
+def test_a_replay_begins_after_the_number_of_partitions_changed(tables: Grown) -> None:
     outcome = _replay(tables)
     assert outcome.difference is None
     assert [part.folded_from for part in outcome.partitions] == [RECORDS, RECORDS, 0, 0, 0]

@@ -40,7 +40,7 @@ def test_offsets_in_both_stores_are_read_from_the_preferred_one(
     st.tuples(st.integers(0, 30), st.integers(0, 12)),
     st.booleans(),
 )
-def test_each_offset_that_either_has_is_in_one_piece_and_no_other_is(
+def test_every_offset_of_either_store_before_the_end_of_the_log_is_in_exactly_one_piece(
     archived: list[tuple[int, int]], kafka: tuple[int, int], archive_first: bool
 ) -> None:
     spans: list[Span] = []

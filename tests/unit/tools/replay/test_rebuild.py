@@ -123,14 +123,14 @@ def test_old_tables_are_kept_under_a_dated_name(tables: TablesOfLog) -> None:
 
 
 @pytest.mark.parametrize("lost", [(ROUTE_CHANGES,), (ROUTE_STATE,), (ROUTE_CHANGES, ROUTE_STATE)])
-def test_lost_tables_are_made_from_the_log_alone(tables: TablesOfLog, lost: tuple[str, ...]) -> None:
+def test_lost_tables_are_rebuilt_from_the_log_alone(tables: TablesOfLog, lost: tuple[str, ...]) -> None:
     for name in lost:
         shutil.rmtree(tables.dir / name)
     _rebuild(tables)
     _assert_as_the_log(tables)
 
 
-def test_damaged_tables_are_made_from_the_log_alone(tables: TablesOfLog) -> None:
+def test_damaged_tables_are_rebuilt_from_the_log_alone(tables: TablesOfLog) -> None:
     for name in (ROUTE_CHANGES, ROUTE_STATE):
         for path in (tables.dir / name).rglob("*.json"):
             path.write_text("damaged")
@@ -170,7 +170,7 @@ def test_a_gap_between_the_tables_and_the_log_needs_consent_and_leaves_brokers_a
     loaded = load_snapshot(tables.storage)
     assert loaded.next_offsets == {0: len(tables.log.records)}
     assert loaded.table.groups == before.groups
-    assert loaded.table.kv == {"ns": {"key": "value"}}  # what was put in the gap, nobody knows
+    assert loaded.table.kv == {"ns": {"key": "value"}}  # entries that were written in the gap are not known
     rows = _rows(tables)
     assert rows == [row for row in tables.log.output.changes if row.offset < covered]
     state = decode_state(read_newest_state(tables.storage).fold_states[0].content)
@@ -244,7 +244,7 @@ def test_tables_with_another_number_of_partitions_need_consent(tables: TablesOfL
         rebuild(two, consent, lambda text: None, lambda partition, done, total: None, opens(log))
 
 
-def test_where_the_new_tables_cannot_be_written_nothing_is_left_of_them(
+def test_new_tables_that_cannot_be_written_completely_are_removed(
     tables: TablesOfLog, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def full(*_: object, **__: object) -> None:
@@ -265,13 +265,13 @@ def test_unverified_files_of_a_killed_rebuild_are_removed(tables: TablesOfLog) -
     assert _rows(tables) == before
 
 
-def test_a_swap_that_was_killed_at_its_end_moves_nothing_again(
+def test_a_swap_that_was_killed_after_its_last_move_repeats_no_move(
     tables: TablesOfLog, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     unlink = Path.unlink
 
     def killed(self: Path, missing_ok: bool = False) -> None:
-        if self.name == _PLAN:  # when all is in its place
+        if self.name == _PLAN:  # after all moves
             raise KeyboardInterrupt
         unlink(self, missing_ok)
 
@@ -280,12 +280,12 @@ def test_a_swap_that_was_killed_at_its_end_moves_nothing_again(
         with pytest.raises(KeyboardInterrupt):
             _rebuild(tables)
     for path in tables.dir.glob("*.20*"):
-        shutil.rmtree(path)  # the operator has no use for the old ones
+        shutil.rmtree(path)  # the operator deletes the old tables
     assert settle_swap(tables.storage)
     _assert_as_the_log(tables)
 
 
-def test_a_swap_is_finished_though_the_data_directory_was_moved(
+def test_a_swap_is_finished_although_the_data_directory_was_moved(
     tables: TablesOfLog, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     def killed(self: Path, target: Path) -> Path:
@@ -344,7 +344,7 @@ def test_a_swap_that_was_killed_is_finished(tables: TablesOfLog, monkeypatch: py
 
 
 @pytest.mark.parametrize("stop_at", range(1, 5))
-def test_a_swap_in_the_place_of_lost_tables_is_finished(
+def test_a_swap_that_replaces_lost_tables_is_finished(
     tables: TablesOfLog, monkeypatch: pytest.MonkeyPatch, stop_at: int
 ) -> None:
     shutil.rmtree(tables.dir)
@@ -362,7 +362,7 @@ def test_rebuilding_twice_changes_nothing(tables: TablesOfLog) -> None:
 
 @settings(max_examples=examples(15), suppress_health_check=[HealthCheck.too_slow], deadline=None)
 @given(logs(min_size=8))
-def test_any_log_rebuilds_to_what_the_job_would_have_written(
+def test_a_rebuild_of_any_log_writes_the_same_rows_as_the_job(
     tmp_path_factory: pytest.TempPathFactory, entries: list[Entry]
 ) -> None:
     tables = TablesOfLog(tmp_path_factory.mktemp("data"))

@@ -77,7 +77,7 @@ def test_tables_that_the_job_wrote_are_equal(tables: TablesOfLog) -> None:
     assert part.is_state_compared
 
 
-def test_the_digest_is_the_one_that_a_server_has(tables: TablesOfLog) -> None:
+def test_the_digest_equals_that_of_a_server(tables: TablesOfLog) -> None:
     served = digest_of(load_snapshot(tables.storage).table, 1)
     outcome = _replay(tables)
     assert outcome.digest == served.total
@@ -87,7 +87,9 @@ def test_the_digest_is_the_one_that_a_server_has(tables: TablesOfLog) -> None:
 
 @settings(max_examples=examples(12), suppress_health_check=[HealthCheck.too_slow], deadline=None)
 @given(logs(min_size=10))
-def test_any_log_is_equal_from_any_start(tmp_path_factory: pytest.TempPathFactory, entries: list[Entry]) -> None:
+def test_tables_of_any_log_are_equal_to_a_replay_of_any_range(
+    tmp_path_factory: pytest.TempPathFactory, entries: list[Entry]
+) -> None:
     tables = TablesOfLog(tmp_path_factory.mktemp("data"))
     for number, entry in enumerate(entries):
         tables.log.append(entry.value, entry.after_ms)
@@ -102,7 +104,7 @@ def test_any_log_is_equal_from_any_start(tmp_path_factory: pytest.TempPathFactor
     assert _replay(tables, begin=str(middle), earliest=middle - middle % 4).is_equal
 
 
-def test_from_an_offset_it_folds_from_the_newest_kept_state_before_it(tables: TablesOfLog) -> None:
+def test_a_replay_from_an_offset_folds_from_the_newest_state_before_it(tables: TablesOfLog) -> None:
     (part,) = _replay(tables, begin="6").partitions
     assert (part.origin, part.folded_from, part.compared_from) == ("route_state, version 1", 4, 6)
     assert part.difference is None
@@ -122,7 +124,7 @@ def test_replay_of_a_truncated_log_begins_with_the_oldest_usable_state(tables: T
     assert (refused.value.partition, refused.value.earliest) == (0, late)
 
 
-def test_up_to_a_time_it_ends_before_the_first_record_of_that_time(tables: TablesOfLog) -> None:
+def test_a_replay_to_a_time_ends_before_the_first_record_of_that_time(tables: TablesOfLog) -> None:
     at_ms = tables.log.records[5].at_ms
     (part,) = _replay(tables, end_ms=at_ms).partitions
     assert part.end == next(record.offset for record in tables.log.records if record.at_ms >= at_ms)
@@ -148,8 +150,8 @@ def test_a_partition_that_the_topic_does_not_have_is_refused(tables: TablesOfLog
         _replay(tables, end="1:3")
 
 
-def test_a_time_before_the_log_is_refused_for_nothing_would_be_compared(tables: TablesOfLog) -> None:
-    seconds = tables.log.records[-1].at_ms // 1_000  # a Unix time where milliseconds are asked for
+def test_an_end_time_before_the_log_is_refused(tables: TablesOfLog) -> None:
+    seconds = tables.log.records[-1].at_ms // 1_000  # Unix time in seconds instead of milliseconds
     with pytest.raises(ConfigError, match=r"--to-time: the log has no record from before 1970-01-"):
         _replay(tables, end_ms=seconds)
 
@@ -249,7 +251,7 @@ def test_rows_that_their_retention_removed_are_no_difference(tables: TablesOfLog
     assert outcome.digest is not None
 
 
-def test_without_a_table_it_names_rebuild(tmp_path: Path) -> None:
+def test_the_error_about_a_missing_table_names_rebuild(tmp_path: Path) -> None:
     tables = TablesOfLog(tmp_path)
     (tmp_path / "tables" / ROUTE_CHANGES).rename(tmp_path / "away")
     with pytest.raises(TableSchemaMismatch, match="namesrv-stream rebuild"):
@@ -291,7 +293,9 @@ def test_json_shows_equality_or_the_difference(tables: TablesOfLog) -> None:
 
 
 @pytest.mark.parametrize(("texts", "expected"), [((), [None, None]), (("5",), [5, 5]), (("5", "1:7"), [5, 7])])
-def test_offsets_are_of_all_partitions_or_of_one(texts: tuple[str, ...], expected: list[int | None]) -> None:
+def test_an_offset_applies_to_all_partitions_or_to_the_named_one(
+    texts: tuple[str, ...], expected: list[int | None]
+) -> None:
     offsets = parse_offsets("--from-offset", texts)
     assert [offsets.get(partition) for partition in (0, 1)] == expected
 

@@ -63,7 +63,7 @@ def test_report_of_a_removed_broker_has_name_time_and_cause() -> None:
     }
 
 
-def test_every_event_is_made_of_one_row_and_is_valid() -> None:
+def test_every_kind_of_event_is_made_from_a_row_and_conforms_to_the_schema() -> None:
     assert _names(_ALL) == list(_ALL.events)
     Draft202012Validator.check_schema(_SCHEMA)
     Draft202012Validator(_SCHEMA).validate(message([*events_of(_ROWS, _ALL), lost_events("why", 1)]))

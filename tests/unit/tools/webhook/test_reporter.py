@@ -114,7 +114,9 @@ def test_no_event_is_lost_before_tables_exist(tmp_path: Path, monkeypatch: pytes
     assert _position(tmp_path) is None
 
 
-def test_the_next_server_is_asked_where_one_does_not_answer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_webhook_queries_the_next_server_if_one_does_not_answer(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     answers = {"now": _changes("1.a.5"), "1.a.5": (500, {})}
     with _server(answers) as (url, asked), Receiver() as receiver:
         _run(_settings(tmp_path, receiver, f"http://127.0.0.1:{free_port()}", url), monkeypatch, sleeps=1)
@@ -122,7 +124,7 @@ def test_the_next_server_is_asked_where_one_does_not_answer(tmp_path: Path, monk
     assert _position(tmp_path) == "1.a.5"
 
 
-def test_many_events_are_several_reports(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_many_events_are_sent_in_several_reports(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     rows = [{**_DEATH, "offset": offset} for offset in range(150)]
     answers = {"now": _changes("1.a.0"), "1.a.0": _changes("1.a.150", *rows), "1.a.150": (500, {})}
     with _server(answers) as (url, _), Receiver() as receiver:
@@ -131,11 +133,11 @@ def test_many_events_are_several_reports(tmp_path: Path, monkeypatch: pytest.Mon
     assert [event["id"] for event in receiver.accepted_events] == [f"0:{offset}:0" for offset in range(150)]
 
 
-def test_without_a_url_it_does_not_start(tmp_path: Path) -> None:
+def test_the_webhook_does_not_start_without_a_url(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"webhook\.url: is missing"):
         run_webhook(_settings(tmp_path, None))
 
 
-def test_a_second_one_on_the_same_directory_does_not_start(tmp_path: Path) -> None:
+def test_a_second_webhook_on_the_same_data_directory_does_not_start(tmp_path: Path) -> None:
     with module.locked(tmp_path), pytest.raises(ConfigError, match="another webhook"), module.locked(tmp_path):
         pass

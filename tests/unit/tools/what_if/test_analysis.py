@@ -20,10 +20,10 @@ from tests.support.strategies_route import Entry, logs
 _SETTINGS = FoldSettings(default_timeout_ms=4_000, server_silent_ms=5_000, server_lost_ms=20_000)
 _TIMEOUTS = ("default_timeout_ms", "min_timeout_ms", "max_timeout_ms", "registration_retention_ms")
 
-Gone = list[tuple[int, str, str, str]]
+Removals = list[tuple[int, str, str, str]]
 
 
-def _folded(entries: list[Entry], settings: FoldSettings, without: Collection[str] = ()) -> tuple[Log, Gone]:
+def _folded(entries: list[Entry], settings: FoldSettings, without: Collection[str] = ()) -> tuple[Log, Removals]:
     """Fold the whole log without some settings; returns the removals with time and cause."""
     log = Log(settings)
     for entry in entries:
@@ -55,7 +55,7 @@ def _analysed(
     return analysis, over + analysis.silences.open
 
 
-def _gone_in(silences: Iterable[Silence], run: int) -> Gone:
+def _removals_in(silences: Iterable[Silence], run: int) -> Removals:
     return sorted(
         (end.at_ms, silence.key.broker_name, silence.key.live_key.broker_addr, end.cause)
         for silence in silences
@@ -65,9 +65,9 @@ def _gone_in(silences: Iterable[Silence], run: int) -> Gone:
 
 @given(logs())
 def test_the_first_run_is_the_fold_of_the_log_as_it_is(entries: list[Entry]) -> None:
-    log, gone = _folded(entries, _SETTINGS)
+    log, removals = _folded(entries, _SETTINGS)
     analysis, silences = _analysed(log, [], _SETTINGS)
-    assert _gone_in(silences, 0) == gone
+    assert _removals_in(silences, 0) == removals
     assert analysis.observed_ms == log.state.observed_ms
 
 
@@ -77,7 +77,7 @@ def test_run_with_one_timeout_equals_a_fold_with_it(entries: list[Entry], timeou
     _, silences = _analysed(log, [Override(ms, of_every_broker=True) for ms in timeouts], _SETTINGS)
     for run, ms in enumerate(timeouts, 1):
         settings = Override(ms, of_every_broker=True).apply(_SETTINGS)
-        assert _gone_in(silences, run) == _folded(entries, settings, _TIMEOUTS)[1]
+        assert _removals_in(silences, run) == _folded(entries, settings, _TIMEOUTS)[1]
 
 
 @given(logs())
@@ -86,11 +86,13 @@ def test_other_default_does_not_affect_brokers_with_their_own_timeout(entries: l
     log, _ = _folded(entries, _SETTINGS)
     _, silences = _analysed(log, [Override(2_500)], _SETTINGS)
     settings = Override(2_500).apply(_SETTINGS)
-    assert _gone_in(silences, 1) == _folded(entries, settings, _TIMEOUTS)[1]
+    assert _removals_in(silences, 1) == _folded(entries, settings, _TIMEOUTS)[1]
 
 
 @given(logs())
-def test_broker_that_the_fold_of_the_log_has_at_its_end_is_not_gone(entries: list[Entry]) -> None:
+def test_an_open_silence_is_unclear_if_and_only_if_the_broker_is_live_at_the_end_of_the_log(
+    entries: list[Entry],
+) -> None:
     log, _ = _folded(entries, _SETTINGS)
     analysis, _ = _analysed(log, [Override(1_000, of_every_broker=True)], _SETTINGS)
     live = {LeaseKey(name, key) for name, group in log.groups.groups.items() for key in group.live_brokers}
@@ -99,7 +101,7 @@ def test_broker_that_the_fold_of_the_log_has_at_its_end_is_not_gone(entries: lis
 
 
 @given(logs())
-def test_topics_are_not_folded(entries: list[Entry]) -> None:
+def test_what_if_keeps_no_topics_of_registrations(entries: list[Entry]) -> None:
     log, _ = _folded(entries, _SETTINGS)
     analysis = PartitionAnalysis(0, 1, [Override(2_500)], _SETTINGS)
     for record in log.records:
@@ -109,7 +111,7 @@ def test_topics_are_not_folded(entries: list[Entry]) -> None:
         assert all(len(r.read().topics) <= 1 for g in run.groups.groups.values() for r in g.registrations.values())
 
 
-def test_registration_before_the_begin_of_the_log_comes_from_the_tables() -> None:
+def test_a_registration_from_before_the_start_of_the_log_is_read_from_the_tables() -> None:
     known = a_registration(registration_hash="older", timeout_ms=3_000)
     key = LeaseKey(NAME, known.live_key)
     log = Log()
@@ -124,7 +126,7 @@ def test_registration_before_the_begin_of_the_log_comes_from_the_tables() -> Non
     assert analysis.unregistered == set()
 
 
-def test_a_broker_of_which_no_registration_is_known_is_left_out_and_named() -> None:
+def test_a_broker_without_a_known_registration_is_omitted_and_named() -> None:
     log = Log()
     log.heard(a_registration())
     log.pass_time(130_000)
@@ -141,7 +143,7 @@ def test_gaps_are_counted_by_the_servers_observed_clock(proof: Proof) -> None:
     broker = a_registration()
     log.register(broker)
     log.pass_time(10_000)
-    log.now_ms += 300_000  # nobody could hear: the clock moves by max_gap_ms
+    log.now_ms += 300_000  # the server could receive nothing: the observed time advances by max_gap_ms
     digest = broker.registration_hash if proof is Proof.REGISTRATION else ""
     log.say(BrokerHeartbeat(over(S1, 1), NAME, broker.live_key, proof, digest))
     analysis = PartitionAnalysis(0, 1, [])

@@ -44,7 +44,7 @@ def _clusters(analysis: LogAnalysis) -> object:
     return what_if_report.report_json(analysis, cluster_reports(analysis.partitions, analysis.limits))["clusters"]
 
 
-def _said(analysis: LogAnalysis) -> str:
+def _text_of(analysis: LogAnalysis) -> str:
     console = Console(file=io.StringIO(), width=200)
     console.print(what_if_report.as_text(analysis, cluster_reports(analysis.partitions, analysis.limits)))
     assert isinstance(console.file, io.StringIO)
@@ -64,7 +64,7 @@ def test_figures_from_the_archive_equal_those_from_kafka(tables: HistoryOfLogs) 
         assert (found.records, found.observed_ms) == (expected.records, expected.observed_ms)
         middle = 900 if source is Source.ARCHIVE else kafka_begin
         line = f"partition 0: records 0 to {middle - 1} from broker_events, {middle} to {len(records) - 1} from Kafka"
-        assert line in _said(found)
+        assert line in _text_of(found)
 
 
 def test_analysis_begins_at_an_instant_in_the_archive(tables: HistoryOfLogs) -> None:
@@ -79,8 +79,8 @@ def test_analysis_begins_after_a_gap_and_reports_it(tables: HistoryOfLogs) -> No
     write_archive(tables.settings, [*records[:300], *records[400:900]])
     found = _analyse(tables, Source.AUTO, 800)
     assert found.records == len(records) - 400
-    said = _said(found)
-    assert "partition 0: the records 300 to 399 are missing: Kafka removed them while the history did not run" in said
-    assert "earlier records are not used either: the analysis begins at 400" in said
+    text = _text_of(found)
+    assert "partition 0: the records 300 to 399 are missing: Kafka removed them while the history did not run" in text
+    assert "earlier records are not used either: the analysis begins at 400" in text
     after = _analyse(tables, Source.AUTO, 800, records[450].at_ms)
-    assert "not used either" not in _said(after)
+    assert "not used either" not in _text_of(after)

@@ -25,7 +25,7 @@ OWN = a_registration("10.0.0.9:1", broker_name="own", timeout_ms=200_000)
 BEAT_MS = 10_000
 MINUTES = 20
 FROZEN, DEAD, RESTARTED = FLEET[0], FLEET[1], FLEET[2]
-#: Address → beats (from 0, one each 10 s) at which it is silent.
+#: Address → beats (from 0, one every 10 s) at which it is silent.
 SILENT = {
     FROZEN.broker_addr: range(30, 34),
     DEAD.broker_addr: range(60, 1_000),
@@ -63,7 +63,7 @@ def _report() -> ClusterReport:
 
 def test_false_expiries_are_distinguished_from_real_ones() -> None:
     assert [(r.timeout_ms, r.expiries, r.false, r.unclear, r.real) for r in _report().runs] == [
-        (None, 1, 0, 0, 1),  # the dead one, after 120 s
+        (None, 1, 0, 0, 1),  # the dead broker, after 120 s
         (20_000, 3, 1, 0, 2),
         (60_000, 2, 0, 0, 2),
         (90_000, 1, 0, 0, 1),
@@ -73,7 +73,7 @@ def test_false_expiries_are_distinguished_from_real_ones() -> None:
 def test_failures_are_detected_earlier_by_the_difference_of_the_timeouts() -> None:
     of_timeout = {run.timeout_ms: run.sooner for run in _report().runs}
     assert of_timeout[None] is None
-    # The dead broker 100 s sooner; the one that restarted when it was away for 20 s and not when it came back.
+    # The dead broker is detected 100 s earlier; the restarted one after 20 s of absence instead of at its return.
     assert of_timeout[20_000] == EarlierDetection(2, 0, 49_500, 100_000)
     assert of_timeout[60_000] == EarlierDetection(2, 0, 9_500, 60_000)
     assert of_timeout[90_000] == EarlierDetection(1, 0, 30_000, 30_000)
@@ -109,7 +109,7 @@ def test_brokers_between_two_heartbeats_when_the_log_ends_are_not_dead() -> None
     assert report.runs[1].real == 0
 
 
-def test_brokers_with_a_timeout_of_their_own_are_counted_and_not_moved() -> None:
+def test_brokers_with_their_own_timeout_are_counted_and_not_affected() -> None:
     assert (_report().brokers, _report().with_own_timeout) == (7, 1)
     assert OWN.live_key not in {s.key.live_key for s in (*_analysis().tally.deaths, *_analysis().silences.open)}
 
@@ -159,7 +159,7 @@ def test_the_suggestion_leaves_a_margin(
     assert words in found.reason
 
 
-def test_a_suggestion_does_not_depend_on_the_timeouts_asked_for() -> None:
+def test_a_suggestion_does_not_depend_on_the_requested_timeouts() -> None:
     """A broker moves to another server 70 s after its last heartbeat at the first."""
     log = Log()
     log.register(FLEET[0])
@@ -178,7 +178,7 @@ def test_a_suggestion_does_not_depend_on_the_timeouts_asked_for() -> None:
     assert (found[0].timeout_ms, "may have been alive, 70 s" in found[0].reason) == (105_000, True)
 
 
-def test_quantiles_are_of_steps_rounded_up() -> None:
+def test_quantiles_are_rounded_up_to_the_next_step() -> None:
     tally = _tally(10, 150, 250, 1_000)
     assert [tally.quantile_ms(share) for share in (0.25, 0.5, 0.75, 1.0)] == [100, 200, 300, 1_000]
     assert GapTally().quantile_ms(0.5) == 0
@@ -188,7 +188,7 @@ def test_only_the_longest_gaps_are_kept() -> None:
     assert [gap.ms for gap in _tally(*range(1, 20)).longest] == [19, 18, 17, 16, 15]
 
 
-def test_live_brokers_need_no_memory() -> None:
+def test_silences_of_live_brokers_are_counted_and_not_stored() -> None:
     log = Log()
     for broker in FLEET:
         log.register(broker)

@@ -42,21 +42,21 @@ def _registered() -> Log:
     return log
 
 
-def test_heard_again_over_the_same_connection_is_alive() -> None:
+def test_a_broker_heard_again_over_the_same_connection_is_alive() -> None:
     log = _registered()
     log.pass_time(30_000)
     log.heard(_BROKER, connection=1)
     assert _verdicts(log) == [Verdict.ALIVE]
 
 
-def test_heard_again_over_another_connection_while_the_first_was_open_is_restarted() -> None:
+def test_a_broker_heard_again_over_another_connection_while_the_first_was_open_is_restarted() -> None:
     log = _registered()
     log.pass_time(30_000)
     log.heard(_BROKER, connection=2)
     assert _verdicts(log) == [Verdict.RESTARTED]
 
 
-def test_heard_again_over_another_connection_after_it_expired_is_unclear() -> None:
+def test_a_broker_heard_again_over_another_connection_after_it_expired_is_unclear() -> None:
     log = _registered()
     log.pass_time(130_000)  # its server has closed the connection
     log.heard(_BROKER, connection=2)
@@ -95,7 +95,7 @@ def test_broken_connection_at_one_server_is_no_evidence_while_another_has_its_ow
     assert _verdicts(log) == [Verdict.ALIVE]
 
 
-def test_one_that_closed_all_its_connections_restarted_wherever_it_is_heard_next() -> None:
+def test_a_broker_that_closed_all_connections_restarted_even_if_another_server_hears_it_next() -> None:
     log = _registered()
     log.say(_closed(S1, 1, "closed by the peer"))
     log.pass_time(30_000, S1, S2)
@@ -104,7 +104,7 @@ def test_one_that_closed_all_its_connections_restarted_wherever_it_is_heard_next
     assert _verdicts(log) == [Verdict.RESTARTED]
 
 
-def test_a_broker_that_was_away_on_purpose_was_not_silent() -> None:
+def test_a_broker_that_had_unregistered_was_not_silent() -> None:
     log = _registered()
     log.unregister(_BROKER)
     log.pass_time(600_000)
@@ -112,7 +112,7 @@ def test_a_broker_that_was_away_on_purpose_was_not_silent() -> None:
     assert "c0" not in _analysed(log).gaps.tallies
 
 
-def test_unregistration_and_return_is_restarted() -> None:
+def test_a_broker_that_unregistered_and_returned_is_restarted() -> None:
     log = _registered()
     log.unregister(_BROKER)
     log.pass_time(1_000)
@@ -139,7 +139,7 @@ def test_broker_that_is_live_when_the_log_ends_is_unclear() -> None:
     assert _verdicts(log) == [Verdict.UNCLEAR]
 
 
-def test_direct_producer_has_no_connection_to_lose() -> None:
+def test_brokers_of_direct_publishers_have_no_connection_that_could_close() -> None:
     log = Log()
     log.register(_BROKER, DIRECT_ORIGIN)
     for _ in range(60):
@@ -148,7 +148,7 @@ def test_direct_producer_has_no_connection_to_lose() -> None:
     assert _verdicts(log) == [Verdict.ALIVE]
 
 
-def test_every_run_has_the_time_of_the_removal() -> None:
+def test_a_silence_has_the_time_of_the_removal_in_each_run() -> None:
     log = _registered()
     log.pass_time(130_000)
     (silence,) = _silences(log)
@@ -168,7 +168,7 @@ def test_failure_missed_by_a_run_is_detected_when_the_broker_returns() -> None:
 
 
 @pytest.mark.parametrize(("reason", "verdict"), [("closed by the peer", "restarted"), ("idle for too long", "unclear")])
-def test_peer_that_closed_the_connection_decides(reason: str, verdict: str) -> None:
+def test_only_a_connection_that_the_broker_closed_shows_a_restart(reason: str, verdict: str) -> None:
     log = _registered()
     log.pass_time(30_000)
     log.say(_closed(S1, 1, reason))
