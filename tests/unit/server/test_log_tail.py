@@ -162,8 +162,8 @@ def test_after_all_commits_the_view_equals_the_table_of_the_fold(case: Case) -> 
 
 
 @settings(max_examples=examples(50))
-@given(cases(FAST, is_timeless=False), st.booleans())
-def test_reopening_the_tables_keeps_the_records_after_them(case: Case, is_end: bool) -> None:
+@given(cases(FAST, is_timeless=False))
+def test_reopening_the_tables_keeps_the_records_after_them(case: Case) -> None:
     view = case.started()
     for step in case.commits:
         commit(case, view, step)

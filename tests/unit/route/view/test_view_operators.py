@@ -70,7 +70,10 @@ def test_put_and_delete_are_visible_at_once() -> None:
 def test_put_of_the_existing_value_changes_nothing() -> None:
     view = RouteView()
     view.accept(PUT)
+    namespace = view.table.kv[PUT.namespace]
+    assert namespace == {PUT.key: PUT.value}
     view.accept(PUT)
+    assert view.table.kv[PUT.namespace] == namespace
 
 
 def test_namespace_outlives_its_last_key_and_is_not_made_by_a_delete() -> None:
