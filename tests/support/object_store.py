@@ -67,11 +67,11 @@ class ObjectStore:
         """The same for a process."""
         return {f"NAMESRV_STREAM__DATA__EXTRA__{name}": value for name, value in self.options.items()}
 
-    def go_away(self) -> None:
+    def become_unavailable(self) -> None:
         """Refuse new connections and break the open ones."""
         self._gate.close()
 
-    def come_back(self) -> None:
+    def become_available(self) -> None:
         """Accept connections again."""
         self._gate.open()
 
