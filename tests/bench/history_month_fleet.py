@@ -46,7 +46,7 @@ _SERVER: Final = "s1"
 
 
 class FleetLog:
-    """The log of one partition, folded as it is written; records wait until they are taken.
+    """The log of one partition, folded as it is written; records are kept until ``take``.
 
     Attributes:
         next_offset: Offset of the next record.

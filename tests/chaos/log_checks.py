@@ -84,7 +84,7 @@ def offsets_skipped(commits: Sequence[Commit], committed: Mapping[int, int]) -> 
         before = dict(reached)
         for partition, offset in commit.next_offsets.items():
             if offset < before.get(partition, 0):
-                yield f"version {commit.version}: partition {partition} goes back from {before[partition]} to {offset}"
+                yield f"version {commit.version}: partition {partition} moves back from {before[partition]} to {offset}"
             reached[partition] = offset
         for rows in commit.rows:
             begin, end = before.get(rows.partition, 0), reached.get(rows.partition, 0)

@@ -24,7 +24,7 @@ class Ask:
 
 @dataclass(frozen=True, slots=True)
 class Close:
-    """Close connections; waits until both servers have forgotten the brokers that are ``gone``."""
+    """Close connections; waits until both servers have removed the brokers in ``gone``."""
 
     labels: tuple[str, ...]
     gone: tuple[Broker, ...]

@@ -59,7 +59,7 @@ class Scenario:
 
 #: In the order of docs/why.md. The tests of test_why.py reproduce them.
 SCENARIOS: Final[Mapping[Why, Scenario]] = {
-    Why.NEVER_REGISTERED: Scenario("a broker has TBW102; nobody creates the topic", "Payments"),
+    Why.NEVER_REGISTERED: Scenario("a broker has TBW102, but the topic does not exist", "Payments"),
     Why.BROKER_NEVER_REGISTERED: Scenario("other brokers run", "other-broker-x --broker"),
     Why.AUTO_CREATION_OFF: Scenario("a broker runs with autoCreateTopicEnable=false", "Payments"),
     Why.DEFAULT_TOPIC_GONE: Scenario(
@@ -101,7 +101,7 @@ SCENARIOS: Final[Mapping[Why, Scenario]] = {
         "the client's view maps nothing", "WhyOrders --client 198.51.100.7", says="left out in view far", is_past=False
     ),
     Why.ORDER_NAMES_GONE: Scenario(
-        "mqadmin updateOrderConf names a broker that is not there", "WhyOrdered", {"kind": "kv"}, "why-gone"
+        "mqadmin updateOrderConf names an unknown broker", "WhyOrdered", {"kind": "kv"}, "why-gone"
     ),
     Why.CONTRADICTION: Scenario(
         "topics.json of a stopped broker is edited", "WhyContradiction", {"kind": "broker_live", "broker_name": "why-a"}

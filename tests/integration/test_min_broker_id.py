@@ -162,7 +162,7 @@ SCENARIOS = [
         {"B": [1], "C": [1, 2]},
     ),
     Scenario(
-        "master leaves and comes back twice",
+        "master leaves and returns twice",
         (Join("A", 0), Join("B", 1), Leave("A"), Join("A", 0), Close("A"), Join("A", 0)),
         {"B": [1, 0, 1, 0]},
     ),

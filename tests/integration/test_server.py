@@ -146,7 +146,7 @@ def test_garbage_closes_only_its_connection_with_one_log_line(serve: Serve, garb
     assert serve.process.log_text().count("broke the protocol") == before + 1
 
 
-def test_truncated_frame_does_no_harm(serve: Serve) -> None:
+def test_truncated_frame_does_not_affect_other_clients(serve: Serve) -> None:
     host, port = serve.addr.split(":")
     with serve.connect() as bystander:
         with socket.create_connection((host, int(port))) as peer:
@@ -162,7 +162,7 @@ def test_valid_frames_before_garbage_are_answered(serve: Serve) -> None:
         assert len(peer.recv(4)) == 4
 
 
-def test_unknown_request_code_is_named(serve: Serve) -> None:
+def test_answer_to_an_unknown_request_code_names_the_code(serve: Serve) -> None:
     with serve.connect() as client:
         answer = client.ask(9999)
     assert answer.code == ResponseCode.REQUEST_CODE_NOT_SUPPORTED

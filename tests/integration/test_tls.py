@@ -363,7 +363,7 @@ async def test_changed_certificate_files_are_reloaded_automatically(authority: A
             await eventually(lambda number=number: reloads("ok") == number, "the certificate is read")  # type: ignore[misc]
         # The server waits for the other half of a change. A key that does not match does not disable TLS.
         pair.key.write_bytes(authority.issue("other").key.read_bytes())
-        await eventually(lambda: reloads("failed") == 1, "it is refused")
+        await eventually(lambda: reloads("failed") == 1, "the invalid files are refused")
         authority.issue("watched")
         await eventually(lambda: reloads("ok") == 3, "the certificate is reloaded")
         watch.cancel()

@@ -38,7 +38,7 @@ class _Watch:
     heard_s: dict[str, float] = field(default_factory=dict)
     gone_s: dict[str, float] = field(default_factory=dict)
 
-    def look(self, client: RemotingClient) -> None:
+    def observe(self, client: RemotingClient) -> None:
         """Record the brokers that are removed now."""
         clusters = client.ask(
             _GET_BROKER_CLUSTER_INFO
@@ -64,14 +64,14 @@ def measure(bench: Bench) -> list[Figure]:
         beat_s = began
         for broker, moment in enumerate(moments):
             while time.monotonic() < moment:
-                watch.look(client)
+                watch.observe(client)
                 time.sleep(_POLL_S)
             if time.monotonic() > beat_s + 20:
                 beat_s = time.monotonic()
                 living.beat()
             running.enter_context(_registered(stack.remoting, broker, watch))
         while len(watch.gone_s) < DYING.brokers and time.monotonic() < moments[-1] + _GIVE_UP_S:
-            watch.look(client)
+            watch.observe(client)
             time.sleep(_POLL_S)
     lags = [watch.gone_s[name] - heard - _TIMEOUT_MS / 1000 for name, heard in watch.heard_s.items()]
     assert min(lags) >= 0, f"expired {-min(lags):.3f} s too early"

@@ -61,7 +61,7 @@ def measure(bench: Bench, shape: Shape = SHAPE) -> list[Figure]:
 
 
 def wait_committed(stack: Stack) -> None:
-    """Wait until the job has committed all events that the server accepted, and the server knows it."""
+    """Wait until the job has committed all events that the server accepted; the server may be suspended."""
     wait_until(
         lambda: stack.get("/healthz")["pending_events"] == 0,
         _COMMIT_TIMEOUT_S,

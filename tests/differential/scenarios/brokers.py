@@ -107,7 +107,7 @@ SCENARIOS: Final[tuple[Scenario, ...]] = (
         ask(register(A.but(addr="10.0.0.7:10911"), version=data_version(1, 6)), over="b"),
     ),
     scenario(
-        "stateVersion: a lower one at the same address is taken",
+        "stateVersion: a lower one at the same address is accepted",
         ask(register(A, version=data_version(1, 5)), over="a"),
         ask(register(A, _V, data_version(1, 2)), over="a"),
     ),

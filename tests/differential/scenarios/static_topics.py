@@ -56,7 +56,7 @@ SCENARIOS: Final[tuple[Scenario, ...]] = (
         ask(delete_topic("~S")),
         ask(register(A, _TOPICS)),
     ),
-    scenario("static: a mapping of a topic that nobody offers", ask(register(A, TOPICS, mappings=_maps()))),
+    scenario("static: a mapping of a topic that no broker offers", ask(register(A, TOPICS, mappings=_maps()))),
     scenario("static: bname is another broker's", ask(register(A, _TOPICS, mappings=_maps("~other")))),
     scenario(
         "static: two mappings of one bname from two brokers",
