@@ -32,7 +32,7 @@ def a_server() -> Exchange:
     return exchange
 
 
-def is_sound(raw: bytes) -> RemotingCommand | None:
+def decoded_request(raw: bytes) -> RemotingCommand | None:
     """Return the request in a frame if it reaches a processor."""
     try:
         frames = FrameBuffer().feed(raw)
@@ -79,7 +79,7 @@ def test_every_request_is_answered_and_the_job_agrees_with_the_server(
     exchange = a_server()
 
     for request, connection in sent:
-        arrived = is_sound(encode_frame(request))
+        arrived = decoded_request(encode_frame(request))
         if arrived is not None:
             check(exchange.send(arrived, connection), arrived)
 
@@ -88,11 +88,11 @@ def test_every_request_is_answered_and_the_job_agrees_with_the_server(
 
 @scaled(60)
 @given(st.lists(damaged_requests(), min_size=1, max_size=4))
-def test_damaged_requests_are_answered_or_close_their_connection(sent: Sequence[bytes]) -> None:
+def test_damaged_requests_are_answered_or_raise_a_remoting_error(sent: Sequence[bytes]) -> None:
     exchange = a_server()
 
     for raw in sent:
-        arrived = is_sound(raw)
+        arrived = decoded_request(raw)
         if arrived is not None:
             check(exchange.send(arrived), arrived)
 

@@ -305,7 +305,7 @@ def test_second_server_with_the_same_id_is_refused_and_the_first_continues(
     assert len(epochs - {None}) == 1
 
 
-def test_killed_server_restarts_at_once(kafka_settings: Settings, tmp_path: Path) -> None:
+def test_killed_server_can_be_restarted(kafka_settings: Settings, tmp_path: Path) -> None:
     settings = beside(kafka_settings, tmp_path, "killed-events")
     for _ in range(2):
         server = Serve(settings, tmp_path)
