@@ -22,10 +22,10 @@ use_spark_classes()
 
 gc.disable()  # while tests are collected
 
-# Commands that run in the process of the tests share one command line: to build it takes longer than most of them.
+# Commands that run in the process of the tests share one parser: building it takes longer than most commands.
 typer.main.get_command = functools.cache(typer.main.get_command)
 
-# `make check` tries every property with few examples, `make test` with more, and `make test-extra` with many.
+# `make check` tests every property with few examples, `make test` with more, and `make test-extra` with many.
 hypothesis_settings.register_profile(
     "default", max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow]
 )

@@ -1,7 +1,7 @@
-"""`make bench`: every figure that the product promises, by turns with the Java NameServer where it has a peer.
+"""`make bench`: measures every figure that the product promises, alternating with the Java NameServer where possible.
 
-Kafka and the Spark job run beside ours, the load generator shares the machine. ``--only``, ``--rounds`` and
-``--seconds`` make it short.
+Kafka and the Spark job run next to namesrv-stream, and the load generator shares the machine. ``--only``, ``--rounds``
+and ``--seconds`` shorten the measurement.
 """
 
 import argparse
@@ -53,7 +53,7 @@ _WIDTH: Final = 170
 
 
 def main() -> int:
-    """Measure what the command line names."""
+    """Measure the rows that the command line names."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--only", choices=ROWS, nargs="+", default=list(ROWS), help="rows; default: all")
     parser.add_argument("--rounds", type=int, default=5, help="runs of each server")
@@ -74,7 +74,7 @@ def main() -> int:
         console.print(f"{name} …")
         figures += ROWS[name](bench)
         console.print(f"{name}: {time.monotonic() - began:.0f} s")
-        # What is measured is kept, whatever becomes of the rest.
+        # Write the results so far, in case a later row fails.
         write_results(chosen.results, facts, plan, figures)
     print_figures(figures, Console(width=_WIDTH))
     console.print(f"written to {chosen.results}")

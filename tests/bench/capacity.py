@@ -1,7 +1,7 @@
-"""What a fleet that merely lives costs each part: processor time, memory, bytes in Kafka and in the tables.
+"""The costs of an idle fleet for each part: processor time, memory, bytes in Kafka and in the tables.
 
 ``python -m tests.bench.capacity [--brokers 100 1000] [--topics 20] [--seconds 60]``: the whole product and a fleet of
-the broker agent, which registers each 30 s as RocketMQ's brokers do. docs/capacity.md has the figures.
+the broker agent, which registers every 30 s as RocketMQ's brokers do. docs/capacity.md has the figures.
 """
 
 import argparse
@@ -26,14 +26,14 @@ _PERIOD_S = 30.0  # of registrations
 
 
 def measure(folder: Path, brokers: int, topics: int, seconds: float) -> dict[str, Any]:
-    """One fleet on a set-up of its own; takes some minutes."""
+    """Measure one fleet with its own installation; takes some minutes."""
     with Stack(folder / f"data-{brokers}") as stack:
         stack.wait_job()
         fleet = [sys.executable, "-m", "namesrv_stream", "agent", "-n", stack.remoting, "--brokers", str(brokers)]
         fleet += ["--topics", str(topics), "--start-spread", f"{_PERIOD_S:g}s"]
         with Process("fleet", fleet, folder / f"fleet-{brokers}.log", cwd=REPOSITORY):
             wait_until(lambda: len(_alive(stack)) == brokers, _SETTLE_S, "all brokers alive", ignoring=(OSError,))
-            time.sleep(_PERIOD_S)  # the first registrations are over, and what they cost
+            time.sleep(_PERIOD_S)  # after it, the first registrations and their costs are over
             return {"brokers": brokers, "topics_each": topics, **_interval(stack, seconds)}
 
 
@@ -79,7 +79,7 @@ def _size(paths: Iterable[Path]) -> int:
     for path in paths:
         try:
             total += path.stat().st_size
-        except FileNotFoundError:  # cleaned up meanwhile
+        except FileNotFoundError:  # the file was removed meanwhile
             continue
     return total
 

@@ -1,4 +1,4 @@
-"""Compiles the C of the benchmarks: with the compiler of the ``ziglang`` wheel, or else with the machine's own."""
+"""Compiles the C code of the benchmarks, with the compiler of the ``ziglang`` wheel or with that of the machine."""
 
 import hashlib
 import importlib.util
@@ -15,7 +15,7 @@ _FLAGS = ("-O2", "-std=gnu17", "-Wall", "-Wextra", "-Werror")
 
 
 class NoCompiler(Exception):
-    """There is nothing to compile C with; the text says what to do."""
+    """There is no C compiler; the text says what to do."""
 
     def __init__(self) -> None:
         super().__init__(
@@ -24,10 +24,10 @@ class NoCompiler(Exception):
 
 
 def compiler() -> list[str]:
-    """The command of a C compiler.
+    """Return the command of a C compiler.
 
     Raises:
-        NoCompiler: None is here.
+        NoCompiler: There is no C compiler.
     """
     if importlib.util.find_spec("ziglang") is not None:
         return [sys.executable, "-m", "ziglang", "cc"]
@@ -38,20 +38,20 @@ def compiler() -> list[str]:
 
 
 def compile_loadgen(build_dir: Path = BUILD) -> Path:
-    """Compile the load generator, unless these very sources were compiled before; the first time takes half a minute.
+    """Compile the load generator, unless the same sources were compiled before; the first time takes half a minute.
 
     Returns:
         The program.
 
     Raises:
-        NoCompiler: Nothing to compile with.
-        subprocess.CalledProcessError: It does not compile.
+        NoCompiler: There is no C compiler.
+        subprocess.CalledProcessError: The sources do not compile.
     """
     return _compiled(build_dir, "loadgen", (), [str(SOURCES / f"{part}.c") for part in _PARTS])
 
 
 def compile_ceiling(build_dir: Path = BUILD) -> Path:
-    """Compile the server that only answers; raises as above."""
+    """Compile the ceiling server, which only answers; raises as above."""
     return _compiled(build_dir, "ceiling", (), [str(SOURCES / f"{part}.c") for part in ("ceiling", "program")])
 
 
@@ -61,7 +61,7 @@ def compile_histogram(build_dir: Path = BUILD) -> Path:
 
 
 def compile_preload(source: Path, build_dir: Path = BUILD) -> Path:
-    """Compile one file to a library for LD_PRELOAD; raises as above."""
+    """Compile one file into a library for LD_PRELOAD; raises as above."""
     return _compiled(build_dir, f"{source.stem}.so", ("-shared", "-fPIC"), [str(source)])
 
 

@@ -1,7 +1,7 @@
-"""The name servers that are measured, all of them up at once, of which only one is awake.
+"""The name servers that are measured. All are started, but only one of them runs at a time.
 
-The others and all that belongs to them are stopped with SIGSTOP meanwhile, so that no idle JVM, no Kafka and no Spark
-job of one takes time from another, and neighbouring runs have the same machine.
+The others and all their processes are suspended with SIGSTOP meanwhile, so that no idle JVM, Kafka or Spark job takes
+time from the measured server, and successive runs have the same conditions.
 """
 
 import os
@@ -21,16 +21,16 @@ from tests.support.stack import Stack
 
 JAVA: Final = "Java 5.3.3"
 JAVA_NEWEST: Final = "Java 5.5.0"
-#: With Kafka, the Spark job and their supervisor running beside it.
+#: Our server, while Kafka, the Spark job and their supervisor run as well.
 OURS: Final = "ours"
-#: The same server while Kafka, job and supervisor stand still.
+#: The same server while Kafka, job and supervisor are suspended.
 OURS_ALONE: Final = "ours, alone"
-#: The server of ``OURS`` before address views are set, and after they are removed.
+#: The server of ``OURS`` without address views.
 OURS_WITHOUT_VIEWS: Final = "ours, no views"
-#: No name server: one thread of C that answers each frame with the same bytes.
+#: Not a name server: a single-threaded C program that answers each frame with the same bytes.
 CEILING: Final = "ceiling"
 NEWEST_JARS: Final = JARS.with_name("rocketmq-newest")
-#: What RocketMQ's bin/runserver.sh gives it on Java 9 and later, GC logs apart.
+#: JVM flags of RocketMQ's bin/runserver.sh for Java 9 and later, without GC logs.
 _SHIPPED_FLAGS: Final = (
     *("-server", "-Xms4g", "-XX:MetaspaceSize=128m", "-XX:MaxMetaspaceSize=320m", "-XX:+UseG1GC"),
     *("-XX:G1HeapRegionSize=16m", "-XX:G1ReservePercent=25", "-XX:InitiatingHeapOccupancyPercent=30"),
@@ -46,11 +46,11 @@ class Contender:
     """A running name server.
 
     Attributes:
-        name: For tables.
+        name: Its name in tables.
         addr: ``host:port``.
         server_pid: The process that answers.
-        root_pid: That and its descendants are all that runs while it is measured.
-        is_ready: Whether it has recovered from having been stopped.
+        root_pid: Only this process and its descendants run while the contender is measured.
+        is_ready: Whether it has recovered from a suspension.
     """
 
     name: str
@@ -60,16 +60,16 @@ class Contender:
     is_ready: Callable[[], bool] = lambda: True
 
     def server_cpu_s(self) -> float:
-        """Processor time of the server so far, its own workers included."""
+        """Return the processor time of the server so far, including its own workers."""
         return cpu_s(family(self.server_pid))
 
     def server_memory_mb(self) -> float:
-        """Memory of the server now, MB."""
+        """Return the current memory of the server in MB."""
         return memory_mb(family(self.server_pid))
 
 
 class Contenders:
-    """Starts name servers; a context manager that leaves none behind.
+    """Starts name servers; a context manager that ends all of them.
 
     Args:
         home: Empty directory for all of them.
@@ -81,17 +81,17 @@ class Contenders:
         self._all: list[Contender] = []
 
     def __enter__(self) -> Self:
-        """Nothing runs yet."""
+        """Start nothing yet."""
         return self
 
     def __exit__(self, *_: object) -> None:
-        """Wake and end all."""
+        """Resume and end all contenders."""
         for one in self._all:
             _signal(family(one.root_pid), signal.SIGCONT)
         self._running.close()
 
     def start_java(self, *, newest: bool = False) -> Contender:
-        """A Java NameServer with the flags that RocketMQ ships it with."""
+        """Start a Java NameServer with RocketMQ's own JVM flags."""
         name = JAVA_NEWEST if newest else JAVA
         server = self._running.enter_context(
             JavaNameServer(
@@ -105,7 +105,7 @@ class Contenders:
         return self._add(Contender(name, server.addr, server.process.pid, server.process.pid))
 
     def start_ours(self, **flags: str | int) -> tuple[Contender, Contender, Stack]:
-        """The whole product, as contender with all of it, and as its server alone."""
+        """Start the whole product; returns a contender with all its parts, and one with the server alone."""
         stack = Stack(self._home / "ours", **flags)
         self._running.enter_context(stack)
         stack.wait_job()
@@ -114,7 +114,7 @@ class Contenders:
         return self._add(whole), self._add(Contender(OURS_ALONE, stack.remoting, server, server)), stack
 
     def start_ceiling(self, body_bytes: int) -> Contender:
-        """What the machine leaves to a server of one thread: see ``loadgen/ceiling.c``."""
+        """Start the ceiling server, which shows the limit of a single-threaded server: see ``loadgen/ceiling.c``."""
         port = self._home / "ceiling-port"
         command: list[str | Path] = [compile_ceiling(), str(body_bytes)]
         process = self._running.enter_context(Process(CEILING, command, self._home / "ceiling.log", stdout_path=port))
@@ -123,12 +123,12 @@ class Contenders:
 
     @contextmanager
     def awake(self, contender: Contender) -> Iterator[None]:
-        """Let only this one run."""
+        """Let only this contender run."""
         mine = family(contender.root_pid)
         others = {pid for one in self._all for pid in family(one.root_pid)} - mine.keys()
         _signal(others, signal.SIGSTOP)
         _signal(mine, signal.SIGCONT)
-        wait_until(contender.is_ready, _THAW_TIMEOUT_S, f"{contender.name} has recovered from its stop")
+        wait_until(contender.is_ready, _THAW_TIMEOUT_S, f"{contender.name} has recovered from its suspension")
         try:
             yield
         finally:
@@ -146,18 +146,19 @@ def take_turns(
     run: Callable[[Contender], Any],
     between: Callable[[], None] = lambda: None,
 ) -> dict[str, list[Any]]:
-    """Run each so many times by turns, so that whatever else the machine does falls on all; every second round is
-    backwards.
+    """Run the contenders alternately, so that other load of the machine affects all of them.
+
+    Every second round is in reverse order.
 
     Args:
-        contenders: All that may not run meanwhile.
-        measured: Those whose turns these are.
-        rounds: How many turns each has.
-        run: One turn; only that contender is awake.
-        between: Done before each turn, while all are awake.
+        contenders: All contenders.
+        measured: The contenders to run.
+        rounds: Number of runs of each contender.
+        run: Executes one run, while no other contender runs.
+        between: Executed before each run, while all contenders run.
 
     Returns:
-        What ``run`` returned, by the contender's name, in the order of the rounds.
+        Name of the contender → results of ``run``, in the order of the rounds.
     """
     returned: dict[str, list[Any]] = {one.name: [] for one in measured}
     for number in range(rounds):
@@ -169,7 +170,7 @@ def take_turns(
 
 
 def _has_recovered(stack: Stack) -> bool:
-    """Whether the log takes records again, and the job has committed all that was accepted."""
+    """Whether the log accepts records again, and the job has committed all accepted events."""
     with suppress(OSError):
         health = stack.get("/healthz")
         return bool(health["kafka"] == "up" and health["pending_events"] == 0)

@@ -1,4 +1,4 @@
-"""What a row of the benchmark comes to: a figure for each contender, its spread, and whether the goal is reached."""
+"""The results of a row of the benchmark: a figure of each contender, its spread, and whether the goal is reached."""
 
 import statistics
 from collections.abc import Callable, Sequence
@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 @dataclass(frozen=True, slots=True)
 class Spread:
-    """Median, least and greatest of the runs."""
+    """Median, minimum and maximum of the runs."""
 
     median: float
     least: float
@@ -15,12 +15,12 @@ class Spread:
 
     @classmethod
     def of(cls, values: Sequence[float]) -> "Spread":
-        """Of at least one value."""
+        """Return the spread of at least one value."""
         return cls(statistics.median(values), min(values), max(values))
 
     @classmethod
     def of_quotients(cls, values: Sequence[float], to: Sequence[float]) -> "Spread":
-        """Of runs of the same round only: they are neighbours in time, so other work on the machine slowed both."""
+        """Return the spread of quotients; each is of two runs of one round, which other load affects alike."""
         return cls.of([one / other if other else float("inf") for one, other in zip(values, to, strict=True)])
 
 
@@ -29,13 +29,13 @@ class Figure:
     """One line of the table.
 
     Attributes:
-        row: What was done.
-        name: What was measured, with its unit.
-        values: By contender.
-        goal: The goal, for people; empty if none.
-        is_met: Whether ours reaches it; None if there is none.
-        quotients: Ours divided by another contender's, by that one's name.
-        digits: Behind the point.
+        row: The measurement.
+        name: The measured quantity, with its unit.
+        values: Values by contender.
+        goal: Description of the goal; empty if there is none.
+        is_met: Whether namesrv-stream reaches the goal; None if there is none.
+        quotients: Name of another contender → our value divided by that contender's value.
+        digits: Number of decimal places.
     """
 
     row: str
@@ -58,17 +58,17 @@ def compared(
     is_met: Callable[[Spread, list[Spread]], bool] | None = None,
     digits: int = 0,
 ) -> Figure:
-    """A figure of several contenders.
+    """Return a figure of several contenders.
 
     Args:
-        row: See ``Figure``, as for the next.
-        name: See there.
+        row: See ``Figure``.
+        name: See ``Figure``.
         runs: Values by contender, in the order of the rounds.
-        ours: Which of them is ours.
-        peers: Which of them it is compared with.
-        goal: See there.
-        is_met: From ours and its quotients to whether the goal is reached.
-        digits: See there.
+        ours: The contender that is namesrv-stream.
+        peers: The contenders with which it is compared.
+        goal: See ``Figure``.
+        is_met: Function of our values and the quotients: whether the goal is reached.
+        digits: See ``Figure``.
     """
     values = {contender: Spread.of(of_runs) for contender, of_runs in runs.items()}
     quotients = {peer: Spread.of_quotients(runs[ours], runs[peer]) for peer in peers if peer in runs}

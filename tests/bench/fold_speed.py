@@ -1,4 +1,4 @@
-"""How many records the fold takes in a second of processor time: ``python -m tests.bench.fold_speed``."""
+"""How many records the fold processes in a second of processor time: ``python -m tests.bench.fold_speed``."""
 
 import argparse
 from collections.abc import Callable
@@ -22,29 +22,29 @@ def a_fleet(brokers: int, topics: int) -> list[Registration]:
     ]
 
 
-def mere_heartbeats_per_second(brokers: int = 1_000, topics: int = 20, rounds: int = 200) -> float:
-    """Heartbeats of a fleet that the fold takes a second; only the fold is timed."""
+def heartbeats_per_second(brokers: int = 1_000, topics: int = 20, rounds: int = 200) -> float:
+    """Return how many heartbeats of a fleet the fold processes per second; only the fold is timed."""
     log = Log()
     fleet = a_fleet(brokers, topics)
     for registration in fleet:
         log.register(registration)
-    return _folded_per_second(log, _mere_heartbeats(fleet) * rounds) * ITEMS_A_RECORD
+    return _folded_per_second(log, _heartbeats(fleet) * rounds) * ITEMS_A_RECORD
 
 
-def _mere_heartbeats(fleet: list[Registration]) -> list[bytes]:
-    """One of each broker."""
+def _heartbeats(fleet: list[Registration]) -> list[bytes]:
+    """Return one heartbeat of each broker."""
     mere = [BrokerHeartbeat(S1, r.broker_name, r.live_key, Proof.HEARTBEAT) for r in fleet]
     return [encode_heartbeats(mere[i : i + ITEMS_A_RECORD]) for i in range(0, len(mere), ITEMS_A_RECORD)]
 
 
 def measure(what: str, log: Log, values: list[bytes], items: int = 1, step_ms: int = 1) -> None:
-    """Fold ``values`` and print records and items a second; only the fold is timed."""
+    """Fold ``values`` and print records and items per second; only the fold is timed."""
     rate = _folded_per_second(log, values, step_ms)
     print(f"{what:<46} {rate:>10,.0f} records/s {rate * items:>12,.0f} items/s")
 
 
 def _folded_per_second(log: Log, values: list[bytes], step_ms: int = 1) -> float:
-    """Records a second."""
+    """Return the records per second."""
     offset = len(log.records)
     records = [Record(0, offset + n, log.now_ms + n * step_ms, value) for n, value in enumerate(values)]
     log.records += records
@@ -75,11 +75,11 @@ def main() -> None:
     registered = [encode_event(BrokerRegistered(S1._replace(connection_id=1), r)) for r in fleet]
     measure(f"registrations of {options.topics} topics", log, registered)
     proofs = [a_proof(r) for r in fleet]
-    for proof in proofs:  # The first unchanged registration is folded in full, to see that it changes nothing.
+    for proof in proofs:  # The fold compares the first unchanged registration in full.
         log.say(proof)
     heard = [encode_heartbeats(proofs[i : i + ITEMS_A_RECORD]) for i in cuts] * options.rounds
     measure(f"unchanged registrations, {ITEMS_A_RECORD} a record", log, heard, ITEMS_A_RECORD)
-    beats = _mere_heartbeats(fleet) * options.rounds
+    beats = _heartbeats(fleet) * options.rounds
     measure(f"mere heartbeats, {ITEMS_A_RECORD} a record", log, beats, ITEMS_A_RECORD)
     measure("ticks", log, [encode_event(Tick(S1))] * 5_000)
     log.say(Tick(S2))

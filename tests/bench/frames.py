@@ -1,4 +1,4 @@
-"""The requests that the load generator sends, as whole frames; made with no code of ours, like the peers' are."""
+"""The requests that the load generator sends, as whole frames; made without code of the product, like a peer's."""
 
 import json
 import struct
@@ -15,9 +15,9 @@ GET_ROUTEINFO_BY_TOPIC: Final = 105
 REGISTER_BROKER: Final = 103
 QUERY_DATA_VERSION: Final = 322
 BROKER_HEARTBEAT: Final = 904
-#: The load generator finds this number and writes another one at each sending.
+#: The load generator replaces this number in every frame that it sends.
 OPAQUE: Final = 1_000_000_000
-#: A broker's own timeout, so that none goes away while another server is measured; the longest one we allow.
+#: Timeout of the brokers: the longest permitted one, so that none expires while another server is measured.
 TIMEOUT_MS: Final = 3_600_000
 _STAMP_MS: Final = 1_700_000_000_000
 
@@ -26,8 +26,8 @@ class Framed(NamedTuple):
     """A frame and the connection that it goes over.
 
     Attributes:
-        frame: With its length prefix.
-        link: Number of a shared connection from 1 on; 0 for the sender's own.
+        frame: The frame with its length prefix.
+        link: Number of a shared connection from 1 on; 0 for the sender's own connection.
     """
 
     frame: bytes
@@ -45,18 +45,18 @@ def write_frames(path: Path, frames: Iterable[Framed]) -> Path:
 
 
 def route_reads(topics: Iterable[str], *, version: int = VERSION) -> Iterator[Framed]:
-    """GET_ROUTEINFO_BY_TOPIC for each topic; from ``version`` 401 on the answer is strict JSON."""
+    """Yield GET_ROUTEINFO_BY_TOPIC for each topic; from ``version`` 401 on, the answer is strict JSON."""
     for topic in topics:
         yield Framed(encode_request(GET_ROUTEINFO_BY_TOPIC, OPAQUE, {"topic": topic}, version=version))
 
 
 def registrations(shape: Shape, *, changes: Iterable[int] = (0,), stamps: Iterable[int] = (0,)) -> Iterator[Framed]:
-    """REGISTER_BROKER of all brokers, broker ``n`` over link ``n + 1``, all of them once for each change and stamp.
+    """Yield REGISTER_BROKER of all brokers, broker ``n`` over link ``n + 1``, once for each change and stamp.
 
     Args:
-        shape: Who they are and what they hold.
-        changes: Each another DataVersion; in all but 0 one topic has more queues.
-        stamps: Each another ``mappingDataVersion``, as an unchanged broker of 5.x sends it.
+        shape: The brokers and their topics.
+        changes: Each is another DataVersion; in all but 0, one topic has more queues.
+        stamps: Each is another ``mappingDataVersion``, as an unchanged broker of 5.x sends it.
     """
     topics = [shape.topics_of(broker) for broker in range(shape.brokers)]
     for change in changes:
@@ -71,11 +71,11 @@ def registrations(shape: Shape, *, changes: Iterable[int] = (0,), stamps: Iterab
 
 
 def registration(identity: Mapping[str, str], body: bytes, *, timeout_ms: int = TIMEOUT_MS) -> bytes:
-    """One REGISTER_BROKER of a broker that wants to be taken for dead after ``timeout_ms``."""
+    """Return a REGISTER_BROKER of a broker with the timeout ``timeout_ms``."""
     ext_fields = {
         **identity,
         "haServerAddr": "127.0.0.1:39999",
-        # As RegisterBrokerRequestHeader wants it: without the sign bit.
+        # RegisterBrokerRequestHeader needs it without the sign bit.
         "bodyCrc32": str(zlib.crc32(body) & 0x7FFFFFFF),
         "compressed": "false",
         "enableActingMaster": "false",
@@ -85,21 +85,21 @@ def registration(identity: Mapping[str, str], body: bytes, *, timeout_ms: int = 
 
 
 def heartbeats(shape: Shape, links: int) -> Iterator[Framed]:
-    """BROKER_HEARTBEAT of all brokers, which share so many connections."""
+    """Yield BROKER_HEARTBEAT of all brokers, which share this number of connections."""
     for broker in range(shape.brokers):
         ext_fields = {**shape.identity_of(broker), "heartbeatTimeoutMillis": str(TIMEOUT_MS)}
         yield Framed(encode_request(BROKER_HEARTBEAT, OPAQUE, ext_fields), broker % links + 1)
 
 
 def version_queries(shape: Shape, links: int) -> Iterator[Framed]:
-    """QUERY_DATA_VERSION of all brokers, which share so many connections, with the version of change 0."""
+    """Yield QUERY_DATA_VERSION of all brokers with the version of change 0, over this number of connections."""
     body = json.dumps(_data_version(0), separators=(",", ":")).encode()
     for broker in range(shape.brokers):
         yield Framed(encode_request(QUERY_DATA_VERSION, OPAQUE, shape.identity_of(broker), body), broker % links + 1)
 
 
 def registration_body(shape: Shape, topics: Iterable[str], change: int = 0, stamp: int = 0) -> bytes:
-    """The body of REGISTER_BROKER, as ``registrations`` explains it."""
+    """Return the body of REGISTER_BROKER; see ``registrations``."""
     table = {topic: a_topic_config(topic, shape.queues) for topic in topics}
     if change and table:
         names = list(table)

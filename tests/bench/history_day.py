@@ -1,6 +1,6 @@
 """How long the history takes for a day of a large fleet: ``python -m tests.bench.history_day --master local[2]``.
 
-A real Kafka holds the records that two servers write of 10,000 brokers: each half second a record of heartbeats and a
+A real Kafka has the records that two servers write for 10,000 brokers: every half second a record of heartbeats and a
 tick for each partition. The records carry the day's timestamps. The history process then runs with ``--once``.
 ``--master workers:N`` starts a standalone cluster of N workers, each pinned to one core of the machine.
 """
@@ -48,7 +48,7 @@ def main() -> int:
     parser.add_argument("--brokers", type=int, default=10_000)
     parser.add_argument("--hours", type=float, default=24)
     parser.add_argument("--partitions", type=int, default=4)
-    parser.add_argument("--master", nargs="+", default=["local[2]"], help="one run for each, of the same records")
+    parser.add_argument("--master", nargs="+", default=["local[2]"], help="one run for each, with the same records")
     parser.add_argument("--set", action="append", default=[], metavar="SECTION.KEY=VALUE")
     arguments = parser.parse_args()
     with ExitStack() as running:
@@ -80,7 +80,7 @@ def _master(master: str, folder: Path) -> Iterator[str]:
 
 
 def _write_day(settings: Settings, brokers: int, duration_ms: int) -> int:
-    """Fill the topic; returns how many heartbeats it has."""
+    """Fill the topic; returns the number of heartbeats."""
     _keep_timestamps_of_producers(settings)
     partitions = settings.kafka.partitions
     slots = _PERIOD_MS // _TICK_MS
@@ -100,7 +100,7 @@ def _write_day(settings: Settings, brokers: int, duration_ms: int) -> int:
             for partition in range(partitions):
                 for value in (*values[server, step % slots, partition], ticks[server]):
                     producer.send(topic, value=value, partition=partition, timestamp_ms=at_ms)
-    for partition in range(partitions):  # the last minute has ended
+    for partition in range(partitions):  # these records end the last minute
         value = ticks[_SERVERS[0]]
         producer.send(topic, value=value, partition=partition, timestamp_ms=yesterday_ms + duration_ms)
     producer.flush()
@@ -109,7 +109,7 @@ def _write_day(settings: Settings, brokers: int, duration_ms: int) -> int:
 
 
 def _heartbeats(server: str, brokers: range, partition: int, partitions: int) -> list[bytes]:
-    """The record of these brokers, if some of them belong to the partition."""
+    """Return the record of these brokers, if some of them belong to the partition."""
     beats = []
     for number in brokers:
         name = f"broker-{number:05}"
@@ -120,7 +120,7 @@ def _heartbeats(server: str, brokers: range, partition: int, partitions: int) ->
 
 
 def _keep_timestamps_of_producers(settings: Settings) -> None:
-    """So that the records of a day can be written within minutes."""
+    """Let Kafka keep the producers' timestamps, so that the records of a day can be written within minutes."""
     admin = KafkaAdminClient(**admin_config(settings))
     config = {"message.timestamp.type": (AlterConfigOp.SET, "CreateTime")}
     config["retention.ms"] = (AlterConfigOp.SET, "-1")
@@ -129,7 +129,7 @@ def _keep_timestamps_of_producers(settings: Settings) -> None:
 
 
 def _run(settings: Settings, data_dir: Path, master: str) -> dict[str, Any]:
-    """Write the history of the topic into tables of its own."""
+    """Write the history of the topic into separate tables."""
     update = {
         "data": settings.data.model_copy(update={"dir": data_dir}),
         "history": settings.history.model_copy(update={"master": master}),

@@ -1,8 +1,8 @@
-"""What the history process costs the job: from the answer to a registration to its row in ``route_changes``.
+"""How the history process delays the job: the time from the answer to a registration to its row in ``route_changes``.
 
 ``python -m tests.bench.history_latency [--pairs N] [--seconds S]``: the whole product with a fleet of brokers, the
-history process running and frozen in turn, so that both see the same machine. It writes three times as often as by
-default, and its JVM has started before.
+history process running and frozen alternately, so that both cases have the same conditions. It writes three times as
+often as by default, and its JVM has started before.
 """
 
 import argparse
@@ -35,14 +35,14 @@ _REGISTER_BROKER = 103
 
 
 class _CommittedTopics:
-    """Topics of the rows of each new commit, as soon as it is there."""
+    """Reads the topics of the rows of each new commit as soon as it exists."""
 
     def __init__(self, table: Path) -> None:
         self._table = table
         self._next = 1 + max(int(p.stem) for p in (table / "_delta_log").glob("*.json") if p.stem.isdecimal())
 
     def wait(self, topic: str) -> float:
-        """Wait for a row of this topic; the time of its commit, of ``time.monotonic``."""
+        """Wait for a row of this topic; returns the time of its commit by ``time.monotonic``."""
         deadline = time.monotonic() + _TIMEOUT_S
         while time.monotonic() < deadline:
             commit = self._table / "_delta_log" / f"{self._next:020}.json"
@@ -64,7 +64,9 @@ class _CommittedTopics:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--pairs", type=int, default=5, help="rounds with and as many without")
+    parser.add_argument(
+        "--pairs", type=int, default=5, help="number of rounds with the history process, and as many without"
+    )
     parser.add_argument("--seconds", type=float, default=60, help="length of a round")
     parser.add_argument("--brokers", type=int, default=200)
     arguments = parser.parse_args()
@@ -85,7 +87,7 @@ def main() -> None:
 
 
 def measure(stack: Stack, history: int, pairs: int, seconds: float) -> dict[str, list[float]]:
-    """Milliseconds of each change, with the history process on and off."""
+    """Return the milliseconds of each change, with the history process running and frozen."""
     found: dict[str, list[float]] = {"on": [], "off": []}
     commits = _CommittedTopics(stack.settings.data.tables_dir / "route_changes")
     number = 0
@@ -124,7 +126,7 @@ def _cpu_s(session: int) -> float:
 
 
 def _registration(version: int, topic: str) -> tuple[dict[str, str], bytes]:
-    """Header fields and body of a registration of one broker that gets one topic more each time."""
+    """Return header fields and body of a registration of a broker that has one more topic each time."""
     queues = {"readQueueNums": 4, "writeQueueNums": 4, "perm": 6}
     table = {name: {"topicName": name, **queues} for name in ("visible-base", topic)}
     wrapper = {"dataVersion": {"counter": version, "timestamp": 1, "stateVersion": 0}, "topicConfigTable": table}

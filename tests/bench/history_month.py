@@ -1,10 +1,10 @@
-"""`make bench-history`: a month of 1,000 brokers in the history's tables, and what reading them then costs.
+"""`make bench-history`: a month of 1,000 brokers in the history tables, and the cost of reading them.
 
-Real are: the fold, the job's writer and upkeep of ``route_changes`` and ``route_state``, the history's writer and
-upkeep, and their dates, by a shifted clock. All that changes routes or sessions goes through them, event by event.
-The month's heartbeats in between do not: rows of ``broker_events`` and ``heartbeat_minutes`` are made directly, as
-many and as long as the writer makes them, and the upkeep joins them with what the writer has written. The last hours
-are real throughout: each heartbeat and tick a record, a run each minute, the job's commits each second.
+The fold, the job's writer and upkeep of ``route_changes`` and ``route_state``, and the history's writer and upkeep are
+real. A shifted clock gives them the month's dates. They process every event that changes routes or sessions. The
+heartbeats in between are simulated: their rows of ``broker_events`` and ``heartbeat_minutes`` are made directly, with
+the number and size of the writer's rows, and the upkeep joins them with the writer's files. The last hours are entirely
+real: a record for every heartbeat and tick, a run every minute, and a commit of the job every second.
 """
 
 import argparse
@@ -49,11 +49,11 @@ class Plan:
     """How much is simulated.
 
     Attributes:
-        brokers: Of the fleet, with 80 topics each.
-        days: Of the month.
-        step_days: In the thinned-out days the history process, and the upkeep, come by each so many days.
-        dense_days: The last so many have all rows of ``broker_events`` and ``heartbeat_minutes``.
-        last_minutes: At real density and pace.
+        brokers: Number of brokers, with 80 topics each.
+        days: Number of days of the month.
+        step_days: Interval in days between runs of the history process and the upkeep, before the last minutes.
+        dense_days: Number of last days with all rows of ``broker_events`` and ``heartbeat_minutes``.
+        last_minutes: Number of last minutes that are entirely real.
     """
 
     brokers: int
@@ -68,14 +68,14 @@ class Month:
 
     Args:
         data_dir: Its data directory.
-        plan: How much.
+        plan: How much is simulated.
         sets: More settings, ``section.key=value``.
     """
 
     def __init__(self, data_dir: Path, plan: Plan, sets: list[str]) -> None:
         self._plan = plan
         self._clock = ShiftedClock()
-        # It ends before now: what is written is dated later than the simulation, until it is dated back.
+        # The simulation ends before now: files have later dates than the simulation until they are dated back.
         past_ms = self._clock.begun_ms - plan.days * DAY_MS - plan.last_minutes * _MINUTE_MS - 2 * DAY_MS
         self._begin_ms = past_ms // DAY_MS * DAY_MS
         self.settings = _settings(data_dir, sets)
@@ -88,7 +88,7 @@ class Month:
         self._read = partial(self._job.read, self.spark)
 
     def live(self) -> None:
-        """All of it."""
+        """Simulate the whole month."""
         self._log.begin(self._begin_ms)
         for first in range(0, self._plan.days, self._plan.step_days):
             began = time.perf_counter()
@@ -128,7 +128,7 @@ class Month:
         self.results.setdefault("seconds of a step", []).append({k: round(v, 2) for k, v in took.items()})
 
     def _make_dense(self, made: dict[str, list[pa.Table]], from_ms: int, to_ms: int) -> None:
-        """The heartbeats of a day, whose offsets come before those of its other records."""
+        """Make the heartbeats of a day, whose offsets are below those of its other records."""
         made[HEARTBEAT_MINUTES].append(self._log.minutes_at_full_density(from_ms, to_ms))
         made[BROKER_EVENTS] += self._log.events_at_full_density(from_ms, to_ms)
 
@@ -148,7 +148,7 @@ class Month:
                 )
 
     def _last_hours(self, begin_ms: int) -> None:
-        """Real throughout, and no upkeep until the end, where a real one comes each hour."""
+        """Simulate the last hours; the upkeep runs only at their end, although a real one runs every hour."""
         planned = self._log.changes_of_day(self._plan.days, begin_ms)
         runs: list[dict[str, Any]] = []
         for minute in range(self._plan.last_minutes):
@@ -189,7 +189,7 @@ class Month:
         self._job.clean_up()
         self._clock.date_back(self._tables)
         self._measure("after upkeep")
-        # A day later what was replaced is old enough to go.
+        # A day later, the replaced files are old enough to be removed.
         self._clock.set(begin_ms + self._plan.last_minutes * _MINUTE_MS + DAY_MS + _HOUR_MS)
         upkeep.clean_up()
         self._job.clean_up()
@@ -210,9 +210,9 @@ class Month:
         _say(f"{when}: {json.dumps(self.results[when])}")
 
     def _run(self, heartbeats_ms: int) -> dict[str, int]:
-        """Bring the history to the job's end."""
+        """Write the history up to the job's end."""
         extent: TopicExtent = self._job.extent()
-        # Each has looked at the tables at its begin: another one has written them since.
+        # A new history process, because another writer has changed the tables since the last one began.
         history = History(self.spark, self._with_heartbeats_each(heartbeats_ms), extent)
         return write_to_the_end(history, self._read, extent.end, self.settings.history.max_records)
 
@@ -234,13 +234,13 @@ class Month:
 def _settings(data_dir: Path, sets: list[str]) -> Settings:
     pairs = [pair.partition("=") for pair in (f"data.dir={data_dir}", *sets)]
     settings = load_settings(environ={}, flags=[Flag("--set", key, value) for key, _, value in pairs]).settings
-    # Dates jump by hours: no reason to believe that the executor is dead.
+    # Dates jump by hours, which must not make Spark believe that the executor is dead.
     patience = {"spark.network.timeout": "100000000s", "spark.executor.heartbeatInterval": "10000000s"}
     return settings.model_copy(update={"streaming": settings.streaming.model_copy(update={"extra": patience})})
 
 
 def _processor_s(spark: SparkSession) -> float:
-    """Of the JVM, so far."""
+    """Return the processor time of the JVM so far."""
     pid = spark.sparkContext._gateway.proc.pid  # type: ignore[union-attr]  # noqa: SLF001
     user, system = Path(f"/proc/{pid}/stat").read_text(encoding="ascii").rpartition(")")[2].split()[11:13]
     return (int(user) + int(system)) / os.sysconf("SC_CLK_TCK")
@@ -254,11 +254,11 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--brokers", type=int, default=1_000)
     parser.add_argument("--days", type=int, default=30)
-    parser.add_argument("--step-days", type=int, default=1, help="days between runs, but in the last hours")
+    parser.add_argument("--step-days", type=int, default=1, help="days between runs, except in the last hours")
     parser.add_argument(
-        "--dense-days", type=int, default=30, help="days with every heartbeat in the tables, the last ones"
+        "--dense-days", type=int, default=30, help="number of last days with every heartbeat in the tables"
     )
-    parser.add_argument("--last-minutes", type=int, default=120, help="at real density and pace")
+    parser.add_argument("--last-minutes", type=int, default=120, help="number of last minutes that are entirely real")
     parser.add_argument("--keep", type=Path, help="make the tables in this new folder, and keep them")
     parser.add_argument("--set", action="append", default=[], metavar="SECTION.KEY=VALUE")
     arguments = parser.parse_args()

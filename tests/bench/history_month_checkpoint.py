@@ -1,6 +1,6 @@
-"""How many files the job's checkpoint has after so many batches: Spark's logs of batches and RocksDB's state.
+"""How many files the job's checkpoint has after many batches: Spark's logs of batches and RocksDB's state.
 
-Real are Kafka, the query and its state of a whole fleet; a batch comes as fast as the one before is done.
+Kafka, the query and its state of a whole fleet are real; each batch begins as soon as the previous one has ended.
 """
 
 import argparse
@@ -57,7 +57,7 @@ def main() -> int:
 
 
 def measure(settings: Settings, batches: int, brokers: int) -> list[dict[str, Any]]:
-    """Files and bytes of the checkpoint, each fifty batches."""
+    """Return files and bytes of the checkpoint after every fifty batches."""
     extent = read_extent(settings)
     tables = tables_of(settings)
     prepare_tables(settings, extent.topic_id)
@@ -93,7 +93,7 @@ def measure(settings: Settings, batches: int, brokers: int) -> list[dict[str, An
 
 
 def _batch(query: Any, sender: EventProducer, wanted: int) -> int:
-    """The last batch; a record more for the next one."""
+    """Return the last batch; sends one record for the next one if more are wanted."""
     last = _last(query)
     if last < wanted:
         sender.send_value(_TICK)
@@ -110,7 +110,7 @@ _TICK = b'{"schema_version":1,"kind":"tick","server_id":"s1","server_epoch":1}'
 
 
 def _files(folder: Path) -> dict[str, Any]:
-    """Files of the checkpoint by their part, check sums of Hadoop's apart."""
+    """Return the files of the checkpoint by part, without Hadoop's checksums."""
     files = [f for f in folder.rglob("*") if f.is_file()]
     parts = Counter(
         "check sums" if f.name.endswith(".crc") else f.relative_to(folder).parts[0] + f.suffix.lower() for f in files

@@ -1,6 +1,6 @@
-/* A wall clock that is shifted by as many nanoseconds as a file says: LD_PRELOAD this, SHIFTED_CLOCK names the file.
+/* A wall clock that is shifted by the number of nanoseconds in a file: LD_PRELOAD this; SHIFTED_CLOCK names the file.
  *
- * Monotonic clocks go on as they do, so waiting takes its time and only dates are others.
+ * Monotonic clocks are not shifted, so waiting takes as long as usual and only dates differ.
  */
 #define _GNU_SOURCE
 #include <fcntl.h>

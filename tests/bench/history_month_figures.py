@@ -1,4 +1,4 @@
-"""What tables and questions cost: files and bytes, and processor time of a cold open, each in a process of its own."""
+"""The cost of tables and queries: files and bytes, and processor time of a cold open, each in its own process."""
 
 import json
 import resource
@@ -23,16 +23,16 @@ class TableSize:
     """A Delta table on disk.
 
     Attributes:
-        rows: By the statistics of its files.
-        files: That are part of its newest version.
-        bytes: Of those.
-        old_files: That are no longer part of it and not yet vacuumed.
-        old_bytes: Of those.
-        commits: Entries of its log as JSON.
-        checkpoints: Of its log.
-        log_files: All files of its log.
-        log_bytes: Of those.
-        other_files: Whatever else there is, check sums of Hadoop's for example.
+        rows: Number of rows by the statistics of its files.
+        files: Number of files of its newest version.
+        bytes: Size of these files.
+        old_files: Number of files that no longer belong to it and are not yet vacuumed.
+        old_bytes: Size of these files.
+        commits: Number of JSON entries of its log.
+        checkpoints: Number of checkpoints of its log.
+        log_files: Number of all files of its log.
+        log_bytes: Size of these files.
+        other_files: Number of all other files, for example Hadoop's checksums.
     """
 
     rows: int
@@ -69,7 +69,7 @@ def size_of(path: Path) -> TableSize:
 
 
 def sizes(tables_dir: Path) -> dict[str, dict[str, int]]:
-    """All tables."""
+    """Return the sizes of all tables."""
     return {path.name: asdict(size_of(path)) for path in sorted(tables_dir.iterdir())}
 
 
@@ -113,7 +113,7 @@ def _timed(body: str, path: Path) -> dict[str, float]:
 
 
 def cold_opens(spark: SparkSession, tables_dir: Path, tables: list[str]) -> dict[str, Any]:
-    """Table → engine → seconds, without imports; of Spark in a session that runs, with nothing remembered."""
+    """Return table → engine → seconds, without imports; for Spark in a running session without caches."""
     found: dict[str, Any] = {}
     for name in tables:
         path = tables_dir / name
@@ -132,12 +132,12 @@ def cold_opens(spark: SparkSession, tables_dir: Path, tables: list[str]) -> dict
 
 
 def server_start(tables_dir: Path) -> dict[str, float]:
-    """What a server loads when it starts."""
+    """Measure the loading at the start of a server."""
     return _timed(_SERVER, tables_dir)
 
 
 def command(*arguments: str) -> dict[str, float]:
-    """A whole command of ours."""
+    """Measure a whole command of the product."""
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
     began = time.perf_counter()
     done = subprocess.run(

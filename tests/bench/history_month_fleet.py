@@ -1,8 +1,8 @@
-"""A fleet's log for a month: what changes is folded event by event; of the heartbeats in between as much as wanted.
+"""The log of a fleet for a month: changes are folded event by event; the number of heartbeats in between is a choice.
 
-1,000 brokers in four clusters, 20,000 topics on four broker names each. A day brings each broker's full registration,
-the restarts of a seventh of the fleet, ten crashes, five brokers that flap, 20 new topics, an operator; once a week
-the name server restarts, and every broker registers over a new connection.
+There are 1,000 brokers in four clusters, and 20,000 topics on four broker names each. Every day has a full registration
+of each broker, restarts of a seventh of the fleet, ten crashes, five flapping brokers, 20 new topics, and changes by an
+operator. Once a week the name server restarts, and every broker registers over a new connection.
 """
 
 import heapq
@@ -46,10 +46,10 @@ _SERVER: Final = "s1"
 
 
 class FleetLog:
-    """The log of one partition, folded as it is written; records wait until they are taken.
+    """The log of one partition, folded as it is written; records are kept until ``take``.
 
     Attributes:
-        next_offset: Of the record to come.
+        next_offset: Offset of the next record.
     """
 
     def __init__(self, brokers: int = 1_000, topics_a_broker: int = 80, seed: int = 1) -> None:
@@ -67,16 +67,16 @@ class FleetLog:
         self._topic = count()
 
     def begin(self, at_ms: int) -> None:
-        """The server starts and all brokers come."""
+        """Start the server and register all brokers."""
         server = Origin(_SERVER, self._epoch)
         self._say(at_ms, ServerStarted(server))
-        # Observed time hardly moves in a thinned-out day: a day's restarts would look like one accident.
+        # With few records, observed time hardly advances, so the guard would take a day's restarts for one failure.
         self._say(at_ms, SettingsChanged(server, "bench", (("guard_share_percent", 100),)))
         for number in range(len(self.registrations)):
             self._register(at_ms + number, number)
 
     def take(self) -> tuple[list[Record], list[RouteChange]]:
-        """Records and their rows since the last time."""
+        """Return the records since the last call, and their rows."""
         records, self._records = self._records, []
         changes, self._output.changes = self._output.changes, []
         self._output.dead_letters.clear()
@@ -86,12 +86,12 @@ class FleetLog:
         return FoldStateRow(self._state.next_offset, self._state.at_ms, encode_state(self._state))
 
     def skip(self, records: int) -> int:
-        """Leave offsets to records that are made elsewhere; returns the first."""
+        """Reserve offsets for records that are made elsewhere; returns the first one."""
         first, self.next_offset = self.next_offset, self.next_offset + records
         return first
 
     def changes_of_day(self, day: int, begin_ms: int) -> "list[Planned]":
-        """What happens in a day, by time."""
+        """Return the events of a day, by time."""
         random, brokers = self._random, range(len(self.registrations))
         plan = [Planned(random.randrange(DAY_MS), "register", n) for n in brokers]
         for n in (n for n in brokers if n % 7 == day % 7):
@@ -111,7 +111,7 @@ class FleetLog:
         return sorted(p._replace(at_ms=begin_ms + p.at_ms) for p in plan)
 
     def happen(self, plan: "list[Planned]") -> None:
-        """Let these happen, in order."""
+        """Execute planned events, in order."""
         for at_ms, what, n in plan:
             r = self.registrations[n]
             match what:
@@ -135,12 +135,12 @@ class FleetLog:
                         self._append(at_ms + 30 * number, encode_heartbeats([self._beat(number)]))
 
     def all_are_heard(self, at_ms: int) -> None:
-        """One record with a heartbeat of each broker, and a tick: the heartbeats of a thinned-out time."""
+        """Append a record with a heartbeat of each broker, and a tick; they stand for the heartbeats of a period."""
         self._append(at_ms, encode_heartbeats([self._beat(n) for n in range(len(self.registrations))]))
         self._say(at_ms, Tick(Origin(_SERVER, self._epoch)))
 
     def minute_at_full_density(self, begin_ms: int) -> None:
-        """Each broker at its own moments of each 30 s, a record each, as a server logs them; and the ticks."""
+        """Append all heartbeats and ticks of a minute as a server logs them, each broker at its own times."""
         brokers = len(self.registrations)
         beats = (
             (begin_ms + half + n * BEAT_MS // brokers + self._random.randint(0, 9), 1, n)
@@ -155,7 +155,7 @@ class FleetLog:
                 self._say(at_ms, Tick(Origin(_SERVER, self._epoch)))
 
     def events_at_full_density(self, begin_ms: int, end_ms: int) -> Iterator[pa.Table]:
-        """Rows of ``broker_events`` as the writer makes them of heartbeats and ticks, an hour each; take offsets."""
+        """Yield rows of ``broker_events`` of an hour each, as the writer makes them of heartbeats and ticks."""
         brokers, schema = len(self.registrations), HISTORY_SCHEMAS["broker_events"]
         values = pa.array([encode_heartbeats([self._beat(n)]).decode() for n in range(brokers)])
         values = pa.concat_arrays([values, pa.array([encode_event(Tick(Origin(_SERVER, self._epoch))).decode()])])
@@ -184,7 +184,7 @@ class FleetLog:
             yield pa.table({f.name: known.get(f.name, pa.nulls(at.size, f.type)) for f in schema}, schema=schema)
 
     def minutes_at_full_density(self, begin_ms: int, end_ms: int) -> pa.Table:
-        """Rows of ``heartbeat_minutes`` as the writer makes them of the same heartbeats."""
+        """Return rows of ``heartbeat_minutes`` as the writer makes them of the same heartbeats."""
         brokers, minutes = len(self.registrations), (end_ms - begin_ms) // 60_000
         minute = begin_ms + np.repeat(np.arange(minutes) * 60_000, brokers)
         who = pa.array(np.tile(np.arange(brokers), minutes))
@@ -235,7 +235,7 @@ class FleetLog:
 
 
 class Planned(NamedTuple):
-    """Something to come: when, what, and to which broker."""
+    """A planned event: its time, its kind, and the broker."""
 
     at_ms: int
     what: str

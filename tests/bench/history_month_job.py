@@ -1,4 +1,4 @@
-"""The job's part of the simulated month: it commits what the fleet's log has, and keeps its own tables small."""
+"""The job's part of the simulated month: it commits the changes of the fleet's log, and keeps its own tables small."""
 
 from collections.abc import Mapping
 from typing import Final
@@ -25,8 +25,8 @@ class MonthJob:
     """The job, and its topic.
 
     Args:
-        settings: Ours.
-        log: The fleet's.
+        settings: Settings of the product.
+        log: Log of the fleet.
     """
 
     def __init__(self, settings: Settings, log: FleetLog) -> None:
@@ -39,7 +39,7 @@ class MonthJob:
         self._commits = 0
 
     def commit(self, seconds: int = 1) -> None:
-        """Commit what there is, a part each second."""
+        """Commit all available changes, in one part per second."""
         records, changes = self._log.take()
         self._records = records
         rows = pa.Table.from_batches([encode_changes(changes)])
@@ -65,11 +65,11 @@ class MonthJob:
         clean_up(self._settings, self._writer.table, self._state.table)
 
     def extent(self) -> TopicExtent:
-        """What Kafka would say that it holds."""
+        """Return the extent that Kafka would report."""
         return TopicExtent(_TOPIC_ID, {0: 0}, {0: self._log.next_offset})
 
     def read(self, spark: SparkSession, begin: Mapping[int, int], end: Mapping[int, int]) -> DataFrame:
-        """Records of the last commit, as Spark's Kafka source gives them."""
+        """Return the records of the last commit in the form of Spark's Kafka source."""
         records = [r for r in self._records if begin[0] <= r.offset < end[0]]
         columns = {
             "partition": pa.array([0] * len(records), pa.int32()),

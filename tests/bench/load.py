@@ -1,8 +1,8 @@
-"""Puts a load on a name server with the compiled load generator and tells what came of it.
+"""Puts a load on a name server with the compiled load generator, and returns the measurements.
 
-Where a stream has no rate the loop is closed: a user asks again when he has his answer, so while the server stands
-still nobody asks, and a long stop counts as few slow requests. The rows that look for such stops use a rate: then each
-request's latency counts from when it was due.
+A stream without a rate is a closed loop: a user sends the next request when it has its answer. While the server is
+stalled, no user sends a request, so a long stall counts as few slow requests. Rows that measure stalls use a rate: then
+each request's latency counts from the time at which it was due.
 """
 
 import json
@@ -13,12 +13,12 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Any, Final
 
-#: Seconds that a run may take beyond what it was asked for: the load generator waits 120 for what comes before.
+#: Seconds that a run may take beyond its planned duration; the load generator waits 120 s for the preparation.
 _GRACE_S: Final = 130
 
 
 class Choice(StrEnum):
-    """Which frame of a kind is sent next."""
+    """How the next frame of a kind is chosen."""
 
     UNIFORM = "uniform"
     ZIPF = "zipf"
@@ -31,10 +31,10 @@ class Kind:
     """One kind of request.
 
     Attributes:
-        name: For the result.
-        frames: A file that ``write_frames`` wrote.
-        choice: See there.
-        share: Of its stream's requests, relative to the shares of the others.
+        name: Its name in the result.
+        frames: A file that ``write_frames`` has written.
+        choice: How the next frame is chosen.
+        share: Its share of the stream's requests, relative to the shares of the other kinds.
         has_body: Whether an answer without a JSON object in its body is an error.
     """
 
@@ -51,14 +51,14 @@ class Kind:
 
 @dataclass(frozen=True, slots=True)
 class Stream:
-    """Users who ask.
+    """Users that send requests.
 
     Attributes:
-        kinds: What they ask.
-        connections: Connections of theirs; 0 where all frames go over links.
-        depth: Users on each, or in all where there are none; each has one request outstanding at most.
-        rate: Requests a second; 0 for a closed loop.
-        at_s: Seconds after the beginning of the measurement; None: with the warm-up.
+        kinds: Kinds of their requests.
+        connections: Number of their connections; 0 if all frames go over links.
+        depth: Users per connection, or in total if there are none; each has at most one outstanding request.
+        rate: Requests per second; 0 for a closed loop.
+        at_s: Start in seconds after the beginning of the measurement; None: the stream starts with the warm-up.
     """
 
     kinds: tuple[Kind, ...]
@@ -78,12 +78,13 @@ class Load:
     """One run.
 
     Attributes:
-        streams: Who asks.
-        before: Sent once and answered before all else, such as registrations; their connections stay until the end.
-        seconds: Time measured.
-        warm_up_s: Seconds of the same load before that.
+        streams: The streams of requests.
+        before: Requests that are sent once and answered before the load, such as registrations; their connections stay
+            open until the end.
+        seconds: Duration of the measurement.
+        warm_up_s: Seconds of the same load before the measurement.
         drain_s: Seconds to wait for the last answers.
-        seed: Of all choices.
+        seed: Seed of all random choices.
     """
 
     streams: tuple[Stream, ...]
@@ -96,17 +97,17 @@ class Load:
 
 @dataclass(frozen=True, slots=True)
 class KindSeen:
-    """What came of one kind of request; latencies in µs.
+    """The measurements of one kind of request; latencies in µs.
 
     Attributes:
-        sent: Requests sent in the time measured.
-        answered: Answers since the measurement began, those to its last requests included.
-        per_second: Answers a second within it.
+        sent: Requests sent during the measurement.
+        answered: Answers since the beginning of the measurement, including those to its last requests.
+        per_second: Answers per second during the measurement.
         span_s: Seconds from when the first answered request was due to the last answer.
         refused: Answers with another code than 0; the last such code is ``last_refusal``.
-        empty: Answers without the body that belongs to them.
+        empty: Answers without the required body.
         lost: Requests that got no answer.
-        histogram_ns: Pairs of latency in ns and how many had it.
+        histogram_ns: Pairs of a latency in ns and the number of answers with it.
     """
 
     sent: int
@@ -128,29 +129,29 @@ class KindSeen:
     histogram_ns: tuple[tuple[int, int], ...] = field(repr=False)
 
     def slower_than(self, us: float) -> int:
-        """How many took longer."""
+        """Return the number of answers that took longer."""
         return sum(count for ns, count in self.histogram_ns if ns > us * 1000)
 
     def summary(self) -> dict[str, float]:
-        """All but the histogram."""
+        """Return all measurements but the histogram."""
         return {name: value for name, value in asdict(self).items() if name != "histogram_ns"}
 
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """What came of a run.
+    """The measurements of a run.
 
     Attributes:
-        seconds: Time measured.
+        seconds: Duration of the measurement.
         before_s: Seconds that ``Load.before`` took.
-        cpu_s: The load generator's own processor time within the time measured.
+        cpu_s: The load generator's own processor time during the measurement.
         longest_turn_us: The longest that answers may have waited for the load generator itself, µs.
-        mismatched: Answers to what nobody had asked there.
-        malformed: Bytes that are no frame, or no answer.
+        mismatched: Answers over a connection without a matching request.
+        malformed: Frames that are invalid or not answers.
         disconnected: Connections that the server closed.
         unanswered: Requests without an answer ``Load.drain_s`` after the end.
         unsent: Requests that were due by the rate and never sent, because all users were waiting.
-        kinds: By name.
+        kinds: The measurements of each kind, by name.
     """
 
     seconds: float
@@ -166,7 +167,7 @@ class Seen:
 
     @property
     def errors(self) -> int:
-        """All of them; a request that got no answer because its connection broke counts beside that."""
+        """Return the number of all errors; a broken connection and its unanswered requests count separately."""
         refused = sum(kind.refused + kind.empty + kind.lost for kind in self.kinds.values())
         return refused + self.mismatched + self.malformed + self.disconnected
 
@@ -177,13 +178,13 @@ def run_load(program: Path, addr: str, load: Load) -> Seen:
     Args:
         program: The compiled load generator.
         addr: ``host:port`` of the name server.
-        load: What to ask.
+        load: The load.
 
     Returns:
-        What it saw, errors included.
+        The measurements, including errors.
 
     Raises:
-        subprocess.CalledProcessError: It could not connect, or got no answer to what comes before.
+        subprocess.CalledProcessError: It could not connect, or the preparation was not answered.
     """
     printed = subprocess.run(
         command(program, addr, load),
@@ -195,7 +196,7 @@ def run_load(program: Path, addr: str, load: Load) -> Seen:
 
 
 def command(program: Path, addr: str, load: Load) -> list[str]:
-    """The command line of a run."""
+    """Return the command line of a run."""
     host, _, port = addr.rpartition(":")
     options = {"--seed": load.seed, "--warm-up": load.warm_up_s, "--seconds": load.seconds, "--drain": load.drain_s}
     parts = [str(program), host, port, *(str(part) for option in options.items() for part in option)]

@@ -1,4 +1,4 @@
-"""What processes of this machine use, and what machine it is; Linux."""
+"""The resources that processes use, and a description of the machine; Linux only."""
 
 import os
 import platform
@@ -11,7 +11,7 @@ from tests.support.jvm import java_tool
 
 
 def family(pid: int) -> dict[int, str]:
-    """A process and its descendants: pid → name of the program."""
+    """Return a process and its descendants: pid → name of the program."""
     parents: dict[int, int] = {}
     for entry in Path("/proc").iterdir():
         if entry.name.isdecimal():
@@ -28,12 +28,12 @@ def family(pid: int) -> dict[int, str]:
 
 
 def parent_of(pid: int) -> int:
-    """The process that started it, or took it over."""
+    """Return the parent of a process."""
     return int(_stat(pid)[1])
 
 
 def cpu_s(pids: Iterable[int]) -> float:
-    """Seconds of processor time that processes have used so far; those that are gone count nothing."""
+    """Return the seconds of processor time that processes have used so far; ended processes count as 0."""
     ticks = 0
     for pid in pids:
         with suppress(OSError):
@@ -42,7 +42,7 @@ def cpu_s(pids: Iterable[int]) -> float:
 
 
 def memory_mb(pids: Iterable[int]) -> float:
-    """Resident memory of processes, MB, what they share counted once (PSS)."""
+    """Return the resident memory of processes in MB; shared memory counts once (PSS)."""
     kilobytes = 0
     for pid in pids:
         with suppress(OSError):
@@ -52,7 +52,7 @@ def memory_mb(pids: Iterable[int]) -> float:
 
 
 def facts() -> dict[str, str | int | float]:
-    """What to know of the machine beside figures measured on it."""
+    """Return facts about the machine, for readers of the figures."""
     model = next(
         (line.split(":", 1)[1].strip() for line in _lines("/proc/cpuinfo") if line.startswith("model name")), "unknown"
     )
@@ -73,5 +73,5 @@ def _lines(path: str) -> list[str]:
 
 
 def _stat(pid: int) -> list[str]:
-    """Fields of /proc/PID/stat from the third, the state; the name before it may hold spaces."""
+    """Return the fields of /proc/PID/stat from the third one, the state; the name before it may contain spaces."""
     return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()

@@ -1,4 +1,4 @@
-"""Where the server's time goes under a load: a flame graph by py-spy, and the functions with most samples of their own.
+"""Profiles of the server under a load: a flame graph by py-spy, and the functions with most samples of their own.
 
 ``python -m tests.bench.profiles reads --svg docs`` starts the whole product and puts the load of that row on it.
 """
@@ -29,7 +29,7 @@ _SHOWN: Final = 25
 
 
 def loads(home: Path) -> dict[str, Load]:
-    """What can be profiled: the loads of the rows, by name."""
+    """Return the loads that can be profiled: those of the rows, by name."""
     few, many = Shape(), Shape(topics=20_000, brokers=1_000)
     before = Kind("before", write_frames(home / "few", registrations(few)), Choice.ONCE)
     before_many = Kind("before", write_frames(home / "many", registrations(many)), Choice.ONCE)
@@ -55,7 +55,7 @@ def loads(home: Path) -> dict[str, Load]:
 
 @contextmanager
 def recorded(pid: int, seconds: float, path: Path, form: str, *, native: bool = False) -> Iterator[None]:
-    """Sample a process meanwhile, 200 times a second and only what holds the interpreter; needs the right to trace it.
+    """Sample the threads of a process that hold the interpreter, 200 times a second; needs the right to trace it.
 
     Raises:
         FileNotFoundError: There is no py-spy; `make bench` installs it.
@@ -90,14 +90,14 @@ def entitle(path: Path, title: str) -> None:
 
 
 def hottest(folded: str, count: int = _SHOWN) -> list[tuple[float, str]]:
-    """Functions with most samples of their own.
+    """Return the functions with most samples of their own.
 
     Args:
-        folded: Lines of ``frame;frame;… samples``, as py-spy's raw format has them.
-        count: How many.
+        folded: Lines of ``frame;frame;… samples``, py-spy's raw format.
+        count: Number of functions.
 
     Returns:
-        Share of all samples, and function, the greatest share first.
+        Pairs of the share of all samples and the function, in order of decreasing share.
     """
     own: Counter[str] = Counter()
     for line in folded.splitlines():
@@ -108,11 +108,11 @@ def hottest(folded: str, count: int = _SHOWN) -> list[tuple[float, str]]:
 
 
 def main() -> None:
-    """Profile what the command line names."""
+    """Profile the loads that the command line names."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("loads", nargs="+", choices=("reads", "mixed-changed", "mixed-unchanged", "heartbeats"))
     parser.add_argument("--seconds", type=float, default=10)
-    parser.add_argument("--svg", type=Path, help="write flame graphs into that folder, from a second run of each")
+    parser.add_argument("--svg", type=Path, help="write flame graphs to this folder, from a second run of each load")
     parser.add_argument("--native", action="store_true", help="show C functions too; slows the server down")
     chosen = parser.parse_args()
     program = compile_loadgen()

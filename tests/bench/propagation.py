@@ -1,7 +1,7 @@
-"""How long an event takes from Kafka through the Spark job and Delta into a follower's memory.
+"""How long an event takes from Kafka through the Spark job and Delta to a follower's memory.
 
-``python -m tests.bench.propagation [--seconds 60] [--partitions 1]`` starts a Kafka and a job of its own. A fleet of
-1,000 brokers beats every 30 s, ticks come each 0.5 s, and 10 registrations a second change something. It prints one
+``python -m tests.bench.propagation [--seconds 60] [--partitions 1]`` starts its own Kafka and job. A fleet of 1,000
+brokers sends heartbeats every 30 s; there are ticks every 0.5 s and 10 changed registrations a second. It prints one
 JSON object: milliseconds from ``send`` to the follower's callback, and cores used by the job.
 """
 
@@ -43,7 +43,7 @@ _SERVER = Origin("bench", 1)
 
 
 class Fleet:
-    """Publishes what one name server would for the fleet, from a thread; notes when each change was sent."""
+    """Publishes the events of a name server for the fleet on a thread; records when each change was sent."""
 
     def __init__(self, settings: Settings, changes_per_s: float) -> None:
         self._topic = settings.kafka.broker_events_topic
@@ -56,7 +56,7 @@ class Fleet:
         self.are_changes_on = False
 
     def register_all(self) -> None:
-        """One registration a broker."""
+        """Register every broker once."""
         for number in range(_BROKERS):
             self._send(BrokerRegistered(_SERVER._replace(connection_id=number + 1), _registration(number, "first")))
         self._producer.flush()
@@ -117,7 +117,7 @@ def _registration(number: int, mark: str) -> Registration:
 
 
 class Arrivals:
-    """A follower that notes when each change became known."""
+    """A follower that records when it received each change."""
 
     def __init__(self, settings: Settings) -> None:
         self.at_s: dict[str, float] = {}
@@ -139,7 +139,7 @@ class Arrivals:
 
 
 def family(pid: int) -> dict[int, str]:
-    """A process and its descendants: pid → driver, jvm or worker."""
+    """Return a process and its descendants: pid → driver, jvm or worker."""
     parents: dict[int, int] = {}
     for entry in Path("/proc").iterdir():
         if entry.name.isdecimal():
@@ -155,7 +155,7 @@ def family(pid: int) -> dict[int, str]:
 
 
 def cores_used(pid: int, seconds: float) -> dict[str, float]:
-    """Cores used by a process and its descendants while that time passes, by program."""
+    """Return the cores that a process and its descendants use during this time, by program."""
 
     def used_s() -> dict[str, float]:
         found = dict.fromkeys(("driver", "jvm", "worker"), 0.0)
@@ -170,7 +170,7 @@ def cores_used(pid: int, seconds: float) -> dict[str, float]:
 
 
 def _stat(pid: int) -> list[str]:
-    """Fields of /proc/PID/stat from the third, the state."""
+    """Return the fields of /proc/PID/stat from the third one, the state."""
     return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
 
 
@@ -179,7 +179,7 @@ def _rss_mb(pid: int) -> int:
 
 
 def measure(seconds: float, partitions: int, changes_per_s: float) -> dict[str, Any]:
-    """Run it all."""
+    """Run the whole measurement."""
     with ExitStack() as running:
         home = Path(running.enter_context(tempfile.TemporaryDirectory(prefix="bench-")))
         settings = settings_for(home, kafka__partitions=partitions)
@@ -201,7 +201,7 @@ def measure(seconds: float, partitions: int, changes_per_s: float) -> dict[str, 
         wait_until(lambda: len(arrivals.live) >= _BROKERS, 120, "the fleet is in the follower's memory")
         fleet.start()
         running.callback(fleet.stop)
-        # The JVM compiles for its first minute; what it then costs is what it costs.
+        # The JVM compiles during its first minute; afterwards its cost is stable.
         time.sleep(seconds / 2)
         at_rest = cores_used(job.pid, seconds / 2)
         fleet.are_changes_on = True

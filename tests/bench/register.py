@@ -1,4 +1,4 @@
-"""Registers brokers and topics that do not exist with a name server, and keeps them alive.
+"""Registers fictitious brokers and topics with a name server, and keeps them alive.
 
 ``python -m tests.bench.register --help``
 """
@@ -13,14 +13,14 @@ from tests.bench.frames import BROKER_HEARTBEAT, TIMEOUT_MS, registration, regis
 from tests.bench.shape import Shape
 from tests.support.remoting_client import RemotingClient
 
-#: Well below the 120 s after which a name server closes a connection on which nothing comes.
+#: Well below the 120 s after which a name server closes an idle connection.
 _HEARTBEAT_PERIOD_S = 20.0
 
 
 class Brokers:
-    """The brokers of a shape: one connection each, registered on entering; they name a timeout of an hour.
+    """The brokers of a shape, each with a connection and a timeout of an hour; a context manager that registers them.
 
-    Leaving closes the connections, which removes the brokers from a name server.
+    Its end closes the connections, which removes the brokers from a name server.
 
     Args:
         namesrv_addr: ``host:port`` of one name server.
@@ -38,7 +38,7 @@ class Brokers:
         """Register all of them.
 
         Raises:
-            AssertionError: The name server refused one.
+            AssertionError: The name server refused a broker.
         """
         bodies: dict[tuple[str, ...], bytes] = {}
         try:
@@ -62,10 +62,10 @@ class Brokers:
         self._close()
 
     def beat(self) -> None:
-        """A heartbeat of each, which keeps the connection too; call it at least each 100 s.
+        """Send a heartbeat of each broker, which also keeps its connection open; call it at least every 100 s.
 
         Raises:
-            OSError: The name server closed one, or does not answer.
+            OSError: The name server closed a connection, or does not answer.
         """
         for broker, client in enumerate(self._clients):
             client.ask(BROKER_HEARTBEAT, self._shape.identity_of(broker) | {"heartbeatTimeoutMillis": str(TIMEOUT_MS)})
@@ -76,18 +76,18 @@ class Brokers:
 
 
 def add_shape(parser: argparse.ArgumentParser) -> None:
-    """Options that change a shape; see ``Shape``."""
+    """Add the options that change a shape; see ``Shape``."""
     for field in fields(Shape):
         parser.add_argument(f"--{field.name}", type=type(field.default), default=field.default)
 
 
 def shape_of(chosen: argparse.Namespace) -> Shape:
-    """The shape that those options describe."""
+    """Return the shape that the options describe."""
     return Shape(**{field.name: getattr(chosen, field.name) for field in fields(Shape)})
 
 
 def main() -> None:
-    """Register what the command line says and keep it alive until Ctrl-C or SIGTERM."""
+    """Register the shape of the command line, and keep it alive until Ctrl-C or SIGTERM."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("namesrv_addr", help="host:port")
     add_shape(parser)

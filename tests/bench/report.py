@@ -17,7 +17,7 @@ _CONTENDERS = (OURS, OURS_ALONE, OURS_WITHOUT_VIEWS, JAVA, JAVA_NEWEST, CEILING)
 
 
 def print_figures(figures: Sequence[Figure], console: Console) -> None:
-    """One table of all, with the contenders that were measured."""
+    """Print one table of all figures, with the measured contenders."""
     contenders = [name for name in _CONTENDERS if any(name in figure.values for figure in figures)]
     table = Table(box=box.SIMPLE_HEAD, padding=(0, 1), caption=_CAPTION)
     table.add_column("what")
@@ -40,14 +40,14 @@ def print_figures(figures: Sequence[Figure], console: Console) -> None:
 
 
 _CAPTION = (
-    "Medians of runs by turns; beside ours Kafka and the Spark job run, but for “alone”. "
-    "Times the peer: of neighbouring runs, median (least to greatest), to Java 5.3.3 and to 5.5.0; for address views, "
-    "to the same server without them."
+    "Medians of alternating runs. Kafka and the Spark job run next to namesrv-stream, except for “alone”. "
+    "Times the peer: quotients of runs of one round, median (minimum to maximum), to Java 5.3.3 and to 5.5.0; for "
+    "address views, to the same server without them."
 )
 
 
 def write_results(path: Path, machine: dict[str, Any], plan: dict[str, Any], figures: Sequence[Figure]) -> None:
-    """The same as JSON, a figure a line so that versions can be compared."""
+    """Write the figures as JSON, one per line, so that versions can be compared."""
     lines = ",\n".join(f"    {json.dumps(_rounded(asdict(figure)), ensure_ascii=False)}" for figure in figures)
     head = json.dumps({"machine": machine, "plan": plan}, indent=2, ensure_ascii=False)[:-2]
     path.parent.mkdir(parents=True, exist_ok=True)

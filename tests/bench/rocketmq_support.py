@@ -1,4 +1,4 @@
-"""How long the unmodified RocketMQ parts take here, and that ``tests/support`` drives them: a script, not a test.
+"""How long the unmodified RocketMQ parts take on this machine, driven by ``tests/support``: a script, not a test.
 
 ``python -m tests.bench.rocketmq_support``
 """
@@ -23,11 +23,11 @@ _WAIT_S = 30
 
 
 def measure(home: Path, table: Table) -> None:
-    """Go through the life of a broker and note the seconds of each step.
+    """Start, use, kill and stop a broker, and record the seconds of each step.
 
     Args:
-        home: Empty directory for everything that runs.
-        table: Gets a row a step.
+        home: Empty directory for all processes.
+        table: Table to which every step adds a row.
     """
 
     @contextmanager
@@ -55,9 +55,9 @@ def measure(home: Path, table: Table) -> None:
             assert mqadmin.topic_route(addr, TOPIC)
         with step("20 messages produced and consumed"):
             client.exchange(addr, TOPIC)
-        with step("20 more, of a topic that is made on the way"):
+        with step("20 more, of a topic that is created automatically"):
             client.exchange(addr, "made-by-producer")
-        with step("broker killed: route gone"):
+        with step("broker killed: route removed"):
             broker.kill()
             wait_until(lambda: mqadmin.topic_route(addr, TOPIC) is None, _WAIT_S, "no route")
         with step("broker starts again on its store and registers"):
@@ -68,10 +68,10 @@ def measure(home: Path, table: Table) -> None:
         with step("mqadmin clusterList with a frozen broker"):
             assert mqadmin.cluster_list(addr)
         broker.thaw()
-        with step("broker asked to stop: route gone"):
+        with step("broker stopped: route removed"):
             broker.begin_stop()
             wait_until(lambda: mqadmin.topic_route(addr, TOPIC) is None, _WAIT_S, "no route")
-        with step("and its process ended"):
+        with step("its process ended"):
             broker.process.wait(_WAIT_S)
 
 

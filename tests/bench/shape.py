@@ -1,4 +1,4 @@
-"""What is registered for a measurement: how many topics on how many brokers."""
+"""The routes that are registered for a measurement: how many topics on how many brokers."""
 
 from dataclasses import dataclass
 
@@ -10,9 +10,9 @@ class Shape:
     """A set of routes.
 
     Attributes:
-        topics: Number of topics, named ``prefix0`` and on.
-        brokers: Number of master brokers, each its own broker name.
-        width: Brokers that hold each topic; topic ``i`` is on brokers ``i·width`` to ``i·width + width - 1``, modulo
+        topics: Number of topics, which are named ``prefix0``, ``prefix1``, …
+        brokers: Number of master brokers, each with its own broker name.
+        width: Number of brokers of each topic; topic ``i`` is on brokers ``i·width`` to ``i·width + width - 1``, modulo
             ``brokers``.
         prefix: See ``topics``.
         queues: Read and write queues of a topic on each of its brokers.
@@ -27,16 +27,16 @@ class Shape:
     cluster: str = "bench"
 
     def __post_init__(self) -> None:
-        """Check that each topic finds enough brokers."""
+        """Check that there are enough brokers for each topic."""
         assert 0 < self.width <= self.brokers, "a topic cannot be on more brokers than there are"
 
     @property
     def topic_names(self) -> list[str]:
-        """All topics."""
+        """Return the names of all topics."""
         return [f"{self.prefix}{topic}" for topic in range(self.topics)]
 
     def topics_of(self, broker: int) -> list[str]:
-        """Names of the topics that a broker holds."""
+        """Return the names of the topics of a broker."""
         return [
             f"{self.prefix}{topic}"
             for topic in range(self.topics)
@@ -44,7 +44,7 @@ class Shape:
         ]
 
     def identity_of(self, broker: int) -> dict[str, str]:
-        """The ext fields by which a broker names itself in all its requests."""
+        """Return the ext fields that identify a broker in all its requests."""
         return {
             "clusterName": self.cluster,
             "brokerName": f"{self.cluster}-broker-{broker}",

@@ -1,7 +1,7 @@
 """`make chaos`: executes runs with random faults until enough processes were killed (``python -m tests.chaos --help``).
 
-Seed and number determine a run, so a failed run can be repeated by its
-number. An interrupted series continues when it is started again with the same arguments.
+Seed and number determine a run, so a failed run can be repeated by its number. An interrupted series continues when it
+is started again with the same arguments.
 """
 
 import argparse
@@ -27,17 +27,17 @@ from tests.chaos.verdict import Figures, Verdict
 logger = logging.getLogger(__name__)
 
 _KILLS_A_RUN: Final = 20
-#: A tenth of life: timeouts of 8 to 12 s for 120 s.
+#: A tenth of the real times: timeouts of 8 to 12 s instead of 120 s.
 _SIZE: Final = FleetSize(timeouts_ms=(8_000, 10_000, 12_000, None), default_timeout_ms=10_000, up_ms=90_000)
 
 
 def main() -> int:
     """Execute the runs; returns 0 if no run has findings."""
     parser = argparse.ArgumentParser(prog="make chaos", description=__doc__.splitlines()[0] if __doc__ else None)
-    parser.add_argument("--seed", type=int, default=1, help="of all that is random")
-    parser.add_argument("--kills", type=int, default=100, help="processes to kill in all, at least")
-    parser.add_argument("--only", type=int, help="play this run alone, again")
-    parser.add_argument("--dir", type=Path, default=Path("data/chaos"), help="where runs are kept")
+    parser.add_argument("--seed", type=int, default=1, help="seed of all random choices")
+    parser.add_argument("--kills", type=int, default=100, help="minimum number of processes to kill in all runs")
+    parser.add_argument("--only", type=int, help="repeat only this run")
+    parser.add_argument("--dir", type=Path, default=Path("data/chaos"), help="folder of the runs")
     args = parser.parse_args()
     for number in (signal.SIGTERM, signal.SIGINT):  # a shell's background job has SIGINT ignored
         signal.signal(number, _stop)

@@ -11,7 +11,7 @@ _outcomes: list[Outcome] = []
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark all."""
+    """Mark all tests."""
     for item in items:
         item.add_marker(pytest.mark.chaos)
 
@@ -25,6 +25,6 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
 
 @pytest.fixture
 def outcomes() -> list[Outcome]:
-    """Collects the outcomes of runs for the end of the output."""
+    """Collect the outcomes of runs for the end of the output."""
     logging.getLogger("kafka").setLevel(logging.CRITICAL)
     return _outcomes

@@ -1,4 +1,4 @@
-"""Direct producers, which are brokers that publish to Kafka themselves: ``python -m tests.chaos.direct SPEC``.
+"""Direct publishers, brokers that publish to Kafka themselves: ``python -m tests.chaos.direct SPEC``.
 
 Their producer sets timestamps (CreateTime) alternately five minutes early and late; the topic replaces them
 (LogAppendTime), so they must have no effect. The process obeys ``calm`` and ``stop`` like the fleet.
@@ -37,7 +37,7 @@ from tests.support.builders import a_registration
 JUMPS_MS: Final = (0, 300_000, -300_000)
 _JUMP_EACH_MS: Final = 4_000
 _LOOP_S: Final = 0.1
-_REGISTER_EACH: Final = 4  # every 5 min of a 120 s timeout; often enough here to return within a run
+_REGISTER_EACH: Final = 4  # every fourth heartbeat is a registration, so that a broker returns within a run
 _ORIGIN: Final = Origin(DIRECT, 0)
 
 
@@ -145,17 +145,17 @@ class DirectBroker:
 
 
 def spec_of(conf: Path, journal: Path, size: FleetSize, seed: int) -> str:
-    """The command line's only argument."""
+    """Return the only argument of the command line."""
     return json.dumps({"conf": str(conf), "journal": str(journal), "size": asdict(size), "seed": seed})
 
 
 def main() -> None:
-    """Publish until told to stop."""
+    """Publish until ``stop`` is received."""
     spec = json.loads(sys.argv[1])
     settings = load_settings(environ={}, conf=Path(spec["conf"])).settings
     size = FleetSize.from_json(spec["size"])
     journal = Journal(Path(spec["journal"]))
-    # Numbers of lives that the fleet has not.
+    # Numbers of broker processes that the fleet does not use.
     lives = itertools.count(1_000_000)
     brokers = [DirectBroker(slot, size, spec["seed"], journal, lives) for slot in direct_slots(size)]
     calm, stop = threading.Event(), threading.Event()
@@ -179,7 +179,7 @@ def main() -> None:
             broker.step(publisher, at_ms, is_calm=calm.is_set())
         began_s = time.monotonic()
         time.sleep(_LOOP_S)
-        # That a publisher waits for Kafka is no stall: it must not cost its brokers their lives.
+        # A publisher that waits for Kafka is not stalled: its brokers must not expire because of it.
         stood_ms = int((time.monotonic() - began_s - _LOOP_S) * 1000)
         if stood_ms > STALL_MS:
             journal.write("stall", ms=stood_ms, part="direct")

@@ -28,10 +28,10 @@ class Scale:
     """The scale of a run; all times are in milliseconds.
 
     Attributes:
-        tick_ms: As ``liveness.tick_interval_ms``.
-        max_gap_ms: As ``liveness.max_gap_ms``: two ticks. A broker ages by so much in each silence of its server, so
-            it must stay as far below the timeouts as 2 s are below 120 s, or nearly.
-        server_lost_ms: Longer than anything is broken: no server is given up.
+        tick_ms: Value of ``liveness.tick_interval_ms``.
+        max_gap_ms: Value of ``liveness.max_gap_ms``: two ticks. A broker ages by this much in every silence of its
+            server, so its ratio to the timeouts must be about that of 2 s to 120 s.
+        server_lost_ms: Longer than any fault, so that no server is lost.
     """
 
     size: FleetSize = field(default_factory=FleetSize)
@@ -51,9 +51,9 @@ class Environment:
     """Everything that runs in a chaos test; a context manager that must stay on one thread.
 
     Args:
-        work_dir: For all files of the run.
-        scale: Its measures.
-        seed: For all draws.
+        work_dir: Folder for all files of the run.
+        scale: Scale of the run.
+        seed: Seed of all random choices.
     """
 
     def __init__(self, work_dir: Path, scale: Scale, seed: int) -> None:
@@ -88,7 +88,7 @@ class Environment:
         """Start everything; the fleet starts when the servers listen.
 
         Raises:
-            AssertionError: A part does not come up.
+            AssertionError: A part does not start.
         """
         self.machine.start()
         try:
@@ -114,7 +114,7 @@ class Environment:
     # ---- the fleet ----
 
     def calm(self) -> None:
-        """Stop the churn: from now on no broker ends or starts."""
+        """Stop all changes of the fleet: from now on no broker ends or starts."""
         for name in self._fleets:
             self._tell(name, "calm")
 
@@ -140,7 +140,7 @@ class Environment:
         paths = [path for path in self._journals.values() if path.exists()]
         return read_truth(paths, [*self.parts.spans, *self.machine.spans, *self._cut_spans, *cuts])
 
-    # ---- what the servers say ----
+    # ---- answers of the servers ----
 
     def get(self, server: str, path: str) -> Any:
         """Return the JSON at a path of a server's HTTP port; None if it does not answer."""
@@ -157,7 +157,7 @@ class Environment:
         return {BrokerKey(b["broker_name"], b["cluster"], b["broker_addr"]) for b in brokers}
 
     def is_settled(self) -> bool:
-        """Whether both servers have exactly the living brokers, each held by its servers."""
+        """Whether both servers have exactly the live brokers, each held by its servers."""
         self.parts.tend()
         truth = self.truth()
         alive = {life.key for life in truth.lives if life.down_ms is None}
@@ -194,7 +194,7 @@ def _settings(work_dir: Path, scale: Scale) -> dict[str, Settings]:
         "advanced.liveness.max_gap_ms": scale.max_gap_ms,
         "advanced.liveness.server_silent_ms": scale.server_silent_ms,
         "advanced.liveness.server_lost_ms": scale.server_lost_ms,
-        # Off; and off for all but one cluster when the scene of the guard switches it on.
+        # The guard is off. The scenario of the guard switches it on for one cluster only.
         "liveness.guard_share_percent": 100,
         "liveness.guard_off_clusters": ",".join((*CLUSTERS, DIRECT_CLUSTER)),
         "streaming.driver_memory": "768m",

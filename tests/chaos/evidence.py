@@ -44,7 +44,7 @@ class Commit:
 
     Attributes:
         at_ms: When it was written, epoch milliseconds.
-        next_offsets: partition → what it says of its progress; partitions of which it says nothing are absent.
+        next_offsets: partition → its progress; partitions without progress are absent.
     """
 
     version: int
@@ -68,13 +68,13 @@ class Evidence:
 
     Attributes:
         records: The whole topic.
-        stored: Rows of ``route_changes`` in log order, as often as they are there.
-        committed: partition → offset below which the table says it has all.
+        stored: Rows of ``route_changes`` in log order, with duplicates.
+        committed: partition → offset below which the table is complete, as it says.
         commits: Its versions, oldest first.
         folded: All rows that an offline fold of ``records`` yields.
-        fold_digests: (partition, next offset) → the fold's digest there, for all that the servers tell of.
-        dead_letters: Keys in the dead-letter topic, as often as they are there.
-        fold_dead_letters: How many items or records the fold could not take, of those below ``committed``.
+        fold_digests: (partition, next offset) → the fold's digest there, for all offsets that the servers report.
+        dead_letters: Keys in the dead-letter topic, with duplicates.
+        fold_dead_letters: Number of items or records below ``committed`` that the fold refused.
     """
 
     truth: Truth
@@ -100,7 +100,7 @@ def collect(environment: Environment) -> Evidence:
     settings = environment.settings
     servers = {name: _served(environment, name) for name in SERVERS}
     truth = environment.truth()
-    # In this order: what the table has, and what the servers say, is in the log by then.
+    # In this order, the log contains everything that the table has and that the servers report.
     stored, committed, commits = _table(settings)
     records = _records(settings)
     digests, folded, dead = _fold(settings, records, servers, committed)
@@ -205,7 +205,7 @@ def _fold(
 
 
 def _dead_letters(settings: Settings) -> list[str]:
-    """Keys of everything in the dead-letter topic."""
+    """Return the keys of all records in the dead-letter topic."""
     consumer = KafkaConsumer(**consumer_config(settings))
     until = time.monotonic() + _DEAD_LETTERS_S
     try:

@@ -17,7 +17,7 @@ REORDER: Final = "reorder"
 POISON: Final = "poison"
 QUIET: Final = "quiet"
 
-#: Faults of the log's content, which need no mending.
+#: Faults of the log's content, which need no repair.
 LIES: Final = (DUPLICATE, REORDER, POISON)
 
 
@@ -26,9 +26,9 @@ class Fault:
     """One fault.
 
     Attributes:
-        parts: To whom.
-        hold_s: For how long.
-        pause_s: Until the next fault, counted from this one's end: parts may still be starting then.
+        parts: The affected parts.
+        hold_s: Duration of the fault.
+        pause_s: Pause from the end of this fault to the next one; parts may still be starting then.
     """
 
     kind: str
@@ -47,7 +47,7 @@ def short_plan(seed: int, timeout_s: float) -> tuple[Fault, ...]:
 
     Args:
         seed: Any number.
-        timeout_s: A broker's usual timeout; Kafka is away for one and a half, as 3 minutes are of 120 s.
+        timeout_s: A broker's usual timeout; Kafka is unavailable for one and a half of it, like 3 minutes of 120 s.
     """
     draw = random.Random(seed)
     first, second = draw.sample(SERVERS, 2)
@@ -80,7 +80,7 @@ def _hand(draw: random.Random, timeout_s: float) -> list[Fault]:
     """Return the faults to choose from, with random parameters; kills and freezes are included more than once."""
 
     def hold_s(most: float) -> float:
-        # From an instant to a long while; most are short.
+        # From very short to long; most durations are short.
         return round(0.2 + (most - 0.2) * draw.random() ** 3, 1)
 
     def pause_s() -> float:

@@ -56,8 +56,8 @@ def _fill_disk(environment: Environment, hold_s: float) -> None:
 
 
 def _produce_faulty_records(environment: Environment, kind: str) -> None:
-    # A copied tick of a server that is away says that time passed which nobody observed, a gap at most: the one lie
-    # that ages a broker. With all parts there the servers' own ticks have said so already.
+    # A copied tick of a stopped server adds observed time, at most one gap, although that server observed nothing. This
+    # is the only fault that ages a broker. While all parts run, the servers' own ticks have already added that time.
     environment.parts.wait_well()
     match kind:
         case fault_plan.DUPLICATE:

@@ -1,4 +1,4 @@
-"""A faulty producer: duplicates, old records again and out of order, wrong timestamps, and invalid records."""
+"""A faulty producer: duplicates, repeated and reordered old records, wrong timestamps, and invalid records."""
 
 import random
 from collections.abc import Callable, Sequence
@@ -19,7 +19,7 @@ from tests.chaos.direct import JUMPS_MS
 from tests.chaos.truth import now_ms
 from tests.support.builders import a_registration
 
-#: Of a partition: so many of the newest are copied at most; a burst of copies then takes a fraction of a second.
+#: Maximum number of newest records of a partition that are copied; a burst of copies takes a fraction of a second.
 _COPIED: Final = 60
 _ACK_S: Final = 15.0
 
@@ -37,7 +37,7 @@ class Poison:
 
 
 class FaultyProducer:
-    """Publishes records that no server would; each time with a new producer, since Kafka may be down afterwards.
+    """Publishes records that no server writes, each time with a new producer, because Kafka may be down afterwards.
 
     Attributes:
         copies: Number of duplicates.

@@ -1,8 +1,8 @@
 """The fleet as a process: ``python -m tests.chaos.fleet SPEC``; it reads commands from its standard input.
 
-``cut SERVER CLUSTER`` and ``heal SERVER CLUSTER`` ("*" for all clusters), ``calm`` (from now on nobody dies or comes
-back), ``stop``. It runs alone in its process, notes whenever its own loop stood still, and knows nothing of the name
-servers but what they answer.
+``cut SERVER CLUSTER`` and ``heal SERVER CLUSTER`` ("*" for all clusters), ``calm`` (from now on no broker ends or
+starts), ``stop``. It runs alone in its process, records every stall of its own loop, and knows only the answers of the
+name servers.
 """
 
 import asyncio
@@ -133,7 +133,7 @@ class Fleet:
 
 
 def spec_of(journal: Path, servers: dict[str, tuple[str, int]], size: FleetSize, seed: int) -> str:
-    """The command line's only argument."""
+    """Return the only argument of the command line."""
     return json.dumps({"journal": str(journal), "servers": servers, "size": asdict(size), "seed": seed})
 
 

@@ -22,7 +22,7 @@ UNREGISTER_BROKER: Final = 104
 BROKER_HEARTBEAT: Final = 904
 _SUCCESS: Final = 0
 # RocketMQ's brokers wait for 24 s of 120 s, for heartbeats 1 s (BrokerConfig.registerBrokerTimeoutMills and
-# sendHeartbeatTimeoutMillis); of some seconds' timeout there is less to spare.
+# sendHeartbeatTimeoutMillis); with timeouts of some seconds, brokers must wait for a shorter time.
 _ANSWER_S: Final = 2.0
 _CONNECT_S: Final = 2.0
 _BACK_OFF_S: Final = 0.3
@@ -44,7 +44,7 @@ class Network:
         self._cuts.add((server, cluster))
 
     def heal(self, server: str, cluster: str) -> None:
-        """Repair the network; connections that were abandoned close only now, after newer ones were opened."""
+        """Repair the network; abandoned connections close only now, after newer ones were opened."""
         self._cuts.discard((server, cluster))
 
     def close_lingering(self, server: str) -> None:
@@ -136,7 +136,7 @@ class FleetLink:
         sent_ms = now_ms()
         async with asyncio.timeout(_ANSWER_S):
             if self._network.is_cut(self._server, self._slot.cluster):
-                await asyncio.Event().wait()  # what is sent is lost
+                await asyncio.Event().wait()  # the request is lost
             opaque = next(self._opaques)
             self._writer.write(encode_request(code, opaque, fields, body))
             await self._writer.drain()

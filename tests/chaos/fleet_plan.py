@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, Final
 
-#: Of ``chaos`` the guard is off; ``guarded`` has a scenario of its own, and its brokers never die.
+#: The guard is off for ``chaos``. ``guarded`` has its own scenario, and its brokers never end.
 CLUSTERS: Final = ("east", "west", "north", "south")
 GUARDED: Final = "guarded"
 DIRECT_CLUSTER: Final = "direct"
@@ -16,15 +16,15 @@ _RESTARTS: Final = ("same", "same", "address", "broker_id")
 
 @dataclass(frozen=True, slots=True)
 class FleetSize:
-    """Size and churn of a fleet; durations in milliseconds.
+    """Size of a fleet, and how often its brokers end and start; durations in milliseconds.
 
     Attributes:
-        brokers: Broker processes at a time, those of the guarded cluster aside.
-        timeouts_ms: heartbeatTimeoutMillis of the brokers, by turns; None: they ask for none.
-        default_timeout_ms: What a name server takes for None.
-        up_ms: Mean time from start to death; an eighth of it at least.
-        down_ms: Mean time from death to restart.
-        immortal_share: Part of the brokers that never die.
+        brokers: Broker processes at a time, without those of the guarded cluster.
+        timeouts_ms: Values of heartbeatTimeoutMillis, which the brokers use in turn; None: no timeout in registrations.
+        default_timeout_ms: Timeout that a name server uses for None.
+        up_ms: Mean time from start to end; the minimum is an eighth of it.
+        down_ms: Mean time from end to restart.
+        immortal_share: Share of the brokers that never end.
     """
 
     brokers: int = 200
@@ -47,9 +47,9 @@ class Slot:
     """A slot of the fleet, in which one broker process follows another.
 
     Attributes:
-        timeout_ms: As asked for; None for none.
-        effective_ms: What counts.
-        servers: Ids of the servers that its processes speak to.
+        timeout_ms: Timeout in its registrations; None if there is none.
+        effective_ms: Timeout that applies.
+        servers: Ids of the servers with which its processes register.
     """
 
     number: int
@@ -94,7 +94,7 @@ def slots(size: FleetSize, servers: tuple[str, ...], seed: int) -> Iterator[Slot
 
 
 def direct_slots(size: FleetSize) -> Iterator[Slot]:
-    """Return the direct producers; every other one ends and restarts at times."""
+    """Return the direct publishers; every other one ends and restarts at times."""
     for number in range(size.direct):
         timeout_ms = size.default_timeout_ms
         name = f"{DIRECT_CLUSTER}-{number}"
@@ -110,23 +110,23 @@ class SlotDraws:
         self._size = size
 
     def up_s(self) -> float:
-        """How long the next process lives."""
+        """Return how long the next process runs."""
         return (self._size.up_ms / 8 + self._draw.expovariate(1) * self._size.up_ms * 7 / 8) / 1000
 
     def down_s(self) -> float:
-        """How long it then takes until the next one."""
+        """Return the pause until the next process."""
         return self._draw.uniform(0.1, 2) * self._size.down_ms / 1000
 
     def death(self) -> str:
-        """How it ends."""
+        """Return how the process ends."""
         return self._draw.choice(_DEATHS)
 
     def restart(self) -> str:
-        """What changes with the next process: nothing, its address, or its address and brokerId."""
+        """Return what changes with the next process: nothing, its address, or its address and brokerId."""
         return self._draw.choice(_RESTARTS)
 
     def jitter(self) -> float:
-        """Of one interval between two signs of life."""
+        """Return the variation of one interval between two signs of life."""
         return self._draw.uniform(0.9, 1.1)
 
     def is_abrupt(self) -> bool:

@@ -22,7 +22,7 @@ def play(environment: Environment) -> None:
     """Enable the guard, cut the cluster off from both servers until all its brokers are held, and repair the network.
 
     Raises:
-        AssertionError: They are not held, or not let go.
+        AssertionError: The guard does not hold them, or does not release them.
     """
     _switch_on(environment)
     for server in SERVERS:
@@ -54,7 +54,7 @@ def _wait_held(environment: Environment, are_held: bool) -> None:
             for brokers in found
         )
 
-    wait_until(all_are, _SETTLE_S, f"all of {GUARDED} are {'held' if are_held else 'let go'} at both servers")
+    wait_until(all_are, _SETTLE_S, f"all of {GUARDED} are {'held' if are_held else 'released'} at both servers")
 
 
 def check_guard(evidence: Evidence, brokers: int) -> list[Finding]:
@@ -73,7 +73,7 @@ def check_guard(evidence: Evidence, brokers: int) -> list[Finding]:
     if len(held) != brokers:
         found.append(Finding(_CHECK, f"{len(held)} of {brokers} were held"))
     if heard != held:
-        found.append(Finding(_CHECK, f"held and not heard again: {sorted(held - heard)}"))
+        found.append(Finding(_CHECK, f"held, but not heard again: {sorted(held - heard)}"))
     first = {r.partition: r.offset for r in reversed(rows) if r.kind == ChangeKind.GUARD and not r.gone}
     gone = [
         r for r in rows if r.kind == ChangeKind.BROKER_LIVE and r.gone and r.offset >= first.get(r.partition, 1 << 62)

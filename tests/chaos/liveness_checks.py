@@ -4,12 +4,12 @@
 expired. Faults of servers, job, Kafka or the machine do not excuse the expiry: unobserved time
 must not age a broker. An expiry is excused only if no server could hear the broker *in observed time*:
 
-* no running server that the broker had not left itself had heard it within its timeout, and
-* at each server that observed more than its timeout, the rest of that time, without that for which the rig had cut
-  the broker off or the fleet itself stood still, is within it. For name servers such a broker is dead.
+* no running server at which the broker was still registered had heard it within its timeout, and
+* at every server that observed more than its timeout, the observed time is within the timeout if one subtracts the time
+  in which the rig had cut the broker off or the fleet itself was stalled. For name servers such a broker is dead.
 
-Rows of cause ``expired``, ``server_silent`` and ``server_lost`` count; that a close of its connection ends a broker is
-RocketMQ's rule, and the fleet closes connections of living brokers when requests time out: these are counted only.
+The check applies to rows of cause ``expired``, ``server_silent`` and ``server_lost``. Removals of live brokers by a
+closed connection are only counted: this is RocketMQ's rule, and the fleet closes connections when requests time out.
 """
 
 import re
@@ -24,13 +24,13 @@ from tests.chaos.truth import BrokerKey, Lifetime, Span, Truth
 
 FALSE_CAUSES: Final = (Cause.EXPIRED, Cause.SERVER_SILENT, Cause.SERVER_LOST)
 
-#: Before the timeout of an expiry: signs of life that were under way then.
+#: Margin before the timeout of an expiry, for signs of life that were in transit then.
 MARGIN_MS: Final = 2_000
-#: After a cut a broker still waits for the answer to what was lost, and connects anew.
+#: Time after a cut in which a broker still waits for the answer to a lost request, and then reconnects.
 RECONNECT_MS: Final = 2_500
-#: An acknowledged sign of life is in the log, before the next ticks, by then, where nothing is broken.
+#: While nothing is broken, an acknowledged sign of life is in the log, before the next ticks, within this time.
 LOGGED_MS: Final = 2_500
-#: Beyond its timeout a dead broker may stay so long, observed time.
+#: Observed time for which a dead broker may stay beyond its timeout.
 LATE_MS: Final = 2_000
 
 _WHERE: Final = re.compile(r" at (\S+), timeout \d+ ms")
@@ -38,7 +38,7 @@ _WHERE: Final = re.compile(r" at (\S+), timeout \d+ ms")
 
 @dataclass(frozen=True, slots=True)
 class Ending:
-    """A row that says that a broker process is gone."""
+    """A row that removes a broker process."""
 
     key: BrokerKey
     partition: int
@@ -58,8 +58,8 @@ class Lag(NamedTuple):
     """The delay of an expiry, in observed time of the server whose clock expired the broker.
 
     Attributes:
-        in_log_ms: From the end of the timeout to the record that brought it.
-        in_table_ms: To the commit that has it.
+        in_log_ms: From the end of the timeout to the record that caused the expiry.
+        in_table_ms: From the end of the timeout to the commit with the row.
     """
 
     ending: Ending
@@ -96,12 +96,12 @@ def false_expiries(truth: Truth, log: ObservedLog, found: Iterable[Ending]) -> t
             if is_excused(truth, log, life, ending):
                 excused += 1
             else:
-                texts.append(f"{ending} although it lives since {life.up_ms} and speaks to {life.servers}")
+                texts.append(f"{ending} although it is live since {life.up_ms}, with servers {life.servers}")
     return texts, excused
 
 
 def is_excused(truth: Truth, log: ObservedLog, life: Lifetime, ending: Ending) -> bool:
-    """Return whether no name server could hear a living broker."""
+    """Whether no name server could hear a live broker."""
     was_deaf = False
     for server in life.servers:
         heard_ms = log.heard_ms(life.key, server, ending.offset)
@@ -139,8 +139,8 @@ def _deaf_ms(truth: Truth, life: Lifetime, server: str, time: ServerTime, from_m
 def early_expiries(truth: Truth, found: Iterable[Ending]) -> Iterator[str]:
     """Return expiries within the timeout after a heartbeat that a server had acknowledged.
 
-    Observed time never runs faster than the machine's clock. A sign of life counts where neither that server nor Kafka
-    was broken around it, for then it is surely in the log, and before the ticks that follow.
+    Observed time never runs faster than the machine's clock. A sign of life counts if neither that server nor Kafka was
+    broken around it, because only then it is certainly in the log, before the ticks that follow.
     """
     for ending in found:
         if ending.cause != Cause.EXPIRED:
@@ -150,7 +150,7 @@ def early_expiries(truth: Truth, found: Iterable[Ending]) -> Iterator[str]:
             if sent_ms is None or ending.at_ms - sent_ms >= timeout_ms:
                 continue
             if server != ending.server and truth.has_parted(ending.key, server, ending.at_ms):
-                continue  # its hold there ended in another way
+                continue  # the server stopped being its holder in another way
             if not truth.broken(sent_ms - LOGGED_MS, sent_ms + LOGGED_MS, server, "kafka"):
                 yield f"{ending} only {ending.at_ms - sent_ms} ms after {server} acknowledged a sign of life"
 
@@ -163,7 +163,7 @@ def never_early_by_the_log(lags: Iterable[Lag]) -> Iterator[str]:
 
 
 def wrong_at_the_end(truth: Truth, served: dict[str, frozenset[BrokerKey]]) -> Iterator[str]:
-    """Return servers that have dead brokers or lack living ones after a long enough calm."""
+    """Return servers that have dead brokers or lack live ones, although no broker has recently ended or started."""
     alive = {life.key for life in truth.lives if life.down_ms is None}
     for server, brokers in sorted(served.items()):
         for key in sorted(brokers - alive):
@@ -190,7 +190,7 @@ def missing_endings(truth: Truth, log: ObservedLog, stored: Iterable[RouteChange
         heard = [(server, log.heard_ms(life.key, server, offset)) for server in log.servers_of(life.key)]
         ages = [log.time_of(partition, s).at_time(until_ms) - clock_ms for s, clock_ms in heard if clock_ms is not None]
         if ages and min(ages) > life.timeout_ms + LATE_MS:
-            yield f"{life} is not gone at {until_ms}, {min(ages)} ms of observed time after it was heard"
+            yield f"{life} is not removed at {until_ms}, {min(ages)} ms of observed time after it was heard"
 
 
 def _deaths(truth: Truth, end_ms: int) -> Iterator[tuple[Lifetime, int]]:
@@ -233,8 +233,8 @@ def commit_of(commits: Sequence[Commit], ending: Ending) -> Commit | None:
 def while_all_ran(evidence: Evidence, log: ObservedLog, lags: Iterable[Lag]) -> list[Lag]:
     """Return the endings during which nothing was broken and the job had caught up with earlier faults.
 
-    The time is that from two seconds before the row to its commit. A machine on which many more processes want to run
-    than it has cores is broken too.
+    The period is from two seconds before the row to its commit. A machine with many more runnable processes than cores
+    counts as broken, too.
     """
     times = [_with_recovery(evidence, log, span) for span in evidence.truth.spans if span.what != "cut"]
     kept = []

@@ -9,9 +9,9 @@ from namesrv_stream.route.changes import RouteChange
 from namesrv_stream.route.fold.step import Record
 from tests.chaos.evidence import Commit, Evidence
 
-#: Of findings of one check so many are listed, then how many more there are.
+#: Number of findings of one check that are listed; one further finding counts the others.
 _MOST: Final = 5
-#: Kafka's clock may be set by so much while we look.
+#: Tolerance for adjustments of Kafka's clock during the check.
 _JITTER_MS: Final = 1_000
 
 
@@ -19,8 +19,8 @@ class Finding(NamedTuple):
     """Something that is wrong.
 
     Attributes:
-        check: What was looked at.
-        text: What is wrong, for people.
+        check: Name of the check.
+        text: Description of what is wrong.
     """
 
     check: str
@@ -66,7 +66,7 @@ def rows_twice(stored: Iterable[RouteChange]) -> Iterator[str]:
     """Return duplicate rows."""
     for place, times in sorted(Counter(map(_place, stored)).items()):
         if times > 1:
-            yield f"(partition, offset, seq) {place} is there {times} times"
+            yield f"(partition, offset, seq) {place} is stored {times} times"
 
 
 def seq_gaps(stored: Iterable[RouteChange]) -> Iterator[str]:
@@ -84,7 +84,7 @@ def offsets_skipped(commits: Sequence[Commit], committed: Mapping[int, int]) -> 
         before = dict(reached)
         for partition, offset in commit.next_offsets.items():
             if offset < before.get(partition, 0):
-                yield f"version {commit.version}: partition {partition} goes back from {before[partition]} to {offset}"
+                yield f"version {commit.version}: partition {partition} moves back from {before[partition]} to {offset}"
             reached[partition] = offset
         for rows in commit.rows:
             begin, end = before.get(rows.partition, 0), reached.get(rows.partition, 0)
@@ -135,7 +135,7 @@ def _is_below(key: str, committed: Mapping[int, int]) -> bool:
 
 
 def _numbers(key: str) -> tuple[int, int, int]:
-    """Of ``partition-offset-item``, whose item is -1 for a whole record."""
+    """Return the numbers in ``partition-offset-item``; the item is -1 for a whole record."""
     partition, offset, item = key.split("-", 2)
     return int(partition), int(offset), int(item)
 

@@ -8,7 +8,7 @@ from typing import Final
 
 from tests.chaos.truth import Span, now_ms
 
-#: Runnable processes a core, on average over the window; the product under this fleet has some two.
+#: Runnable processes per core, on average over the window; the product under this fleet has about two.
 MOST_A_CORE: Final = 4
 _SAMPLE_S: Final = 0.25
 _WINDOW: Final = 8
@@ -19,7 +19,7 @@ class MachineWatch:
     """Takes samples on its own thread, from ``start`` to ``stop``.
 
     Attributes:
-        spans: When the machine was starved, by others or by us.
+        spans: Periods in which the machine was overloaded.
     """
 
     def __init__(self) -> None:

@@ -1,7 +1,7 @@
-"""Computes observed time from the raw log in another way than the fold; the verdict uses it as its clock.
+"""Computes observed time from the raw log independently of the fold; the verdict uses it as its clock.
 
-The clock of a server moves with its records by the time between them, a gap at most. A broker's age at a server is how
-far that clock moved since the server last logged a heartbeat of the broker.
+With each record of a server, its clock advances by the time since the previous one, at most by a gap. A broker's age at
+a server is the time on that clock since the server last logged a heartbeat of the broker.
 """
 
 import bisect
@@ -30,9 +30,9 @@ class ServerTime:
         """Add its next record; returns its clock after it.
 
         Args:
-            offset: Of the record.
+            offset: Offset of the record.
             at_ms: Its LogAppendTime.
-            was_away: Whether it says by this that it did not listen since the one before.
+            was_away: Whether the record says that the server received nothing since the previous one.
         """
         gap_ms = max(0, min(at_ms - self._at_ms[-1], self._max_gap_ms)) if self._at_ms and not was_away else 0
         clock_ms = (self._clock_ms[-1] if self._clock_ms else 0) + gap_ms
@@ -59,15 +59,15 @@ class ObservedLog:
     """The clocks of all servers, and when they logged events of each broker.
 
     Args:
-        records: Of the whole topic, in order of offset within each partition.
+        records: Records of the whole topic, in order of offset within each partition.
         max_gap_ms: ``liveness.max_gap_ms`` of the run.
     """
 
     def __init__(self, records: Iterable[Record], max_gap_ms: int) -> None:
         self._times: dict[tuple[int, str], ServerTime] = defaultdict(lambda: ServerTime(max_gap_ms))
-        # (broker, server) → (offset, the server's clock) of each record that tells of it.
+        # (broker, server) → (offset, the server's clock) of each record with an event of the broker.
         self._heard: dict[tuple[BrokerKey, str], list[tuple[int, int]]] = defaultdict(list)
-        # (partition, server) → the same of each record by which all that it holds is young again.
+        # (partition, server) → (offset, clock) of each record that resets the age of all its brokers.
         self._resumed: dict[tuple[int, str], list[tuple[int, int]]] = defaultdict(list)
         self._partition: dict[BrokerKey, int] = {}
         # partition → highest LogAppendTime up to each offset.
@@ -105,7 +105,7 @@ class ObservedLog:
         if fields is None:
             return
         server, kind = fields.get("server_id", DIRECT), fields["kind"]
-        # Of what direct producers say, the clock is under way between two ticks of the job.
+        # At events of direct publishers, the clock is between two ticks of the job.
         clock_ms = self._times[record.partition, DIRECT].at_time(record.at_ms)
         if server == _JOB:
             self._times[record.partition, DIRECT].move(record.offset, record.at_ms)
@@ -136,7 +136,7 @@ def _fields(value: bytes) -> dict[str, Any] | None:
 
 
 def _brokers(fields: dict[str, Any]) -> Iterator[BrokerKey]:
-    """Return the brokers that a record is a sign of life of."""
+    """Return the brokers of which a record is a sign of life."""
     items = fields.get("items", []) if fields["kind"] == "broker_heartbeats" else [fields]
     if fields["kind"] not in ("broker_heartbeats", "broker_registered"):
         return

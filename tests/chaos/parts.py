@@ -1,8 +1,8 @@
 """The four parts of the product as separate processes that can be killed, frozen and restarted.
 
-Not under ``up``: its supervisor would start a part again at once and hide for how long it was away; the rig does what
-a supervisor does, when the plan says so. (That ``up`` restarts its parts is tested in tests/integration/test_up.py.)
-Every method must be called on one thread, whose end the kernel takes for the end of the parts.
+They do not run under ``up``, whose supervisor would restart a part at once; the rig restarts parts when the plan says
+so. (tests/integration/test_up.py tests that ``up`` restarts its parts.) All methods must be called on one thread: the
+kernel kills the parts when it ends.
 """
 
 import os
@@ -31,8 +31,8 @@ ALL: Final = (KAFKA, JOB, *SERVERS)
 
 _START_S: Final = 240.0
 _POLL_S: Final = 0.05
-_MOST_TRIES: Final = 2  # to start, while nothing is broken
-_AGAIN_S: Final = 1.0  # as a supervisor waits before it starts a part again
+_MOST_TRIES: Final = 2  # attempts to start a part while nothing is broken
+_AGAIN_S: Final = 1.0  # pause before a restart, like that of a supervisor
 
 
 @dataclass(slots=True)
@@ -40,11 +40,11 @@ class Part:
     """One part.
 
     Attributes:
-        is_wanted: Whether it is to run: one that ended by itself is started again.
-        is_ready: Whether it has said so since it was started.
-        broken: What the rig does to it just now, and since when.
+        is_wanted: Whether it shall run: it is restarted if it ends by itself.
+        is_ready: Whether it has reported that it is ready since its start.
+        broken: The current fault that the rig causes, and its begin.
         ended: Exit codes with which it ended by itself.
-        start_at_s: When it is to be started again after that, monotonic; None while it is not.
+        start_at_s: Monotonic time of its restart after it ended by itself; None if no restart is due.
     """
 
     name: str
@@ -59,10 +59,10 @@ class Part:
 
 
 class Parts:
-    """All parts, and the record of what was done to them.
+    """All parts, and the record of their faults.
 
     Args:
-        work_dir: For configurations and logs.
+        work_dir: Folder for configurations and logs.
         settings: Part → its settings.
     """
 
@@ -82,7 +82,7 @@ class Parts:
         """Start all parts and wait until each is ready.
 
         Raises:
-            AssertionError: One is not, in time.
+            AssertionError: A part is not ready in time.
         """
         for name in ALL:
             self._start(self._parts[name])
@@ -137,10 +137,10 @@ class Parts:
                 part.is_ready = True
                 self._mend(part)
 
-    # ---- what can be done to them ----
+    # ---- faults ----
 
     def kill(self, names: Iterable[str]) -> None:
-        """Kill parts until ``revive``. Of the job only the driver is killed; its JVM has to notice."""
+        """Kill parts until ``revive``. Only the driver of the job is killed; its JVM has to notice that."""
         parts = [self._parts[name] for name in names]
         for part in parts:
             self._break(part, "kill")
@@ -150,12 +150,14 @@ class Parts:
             part.process.kill()
 
     def kill_jvm(self) -> None:
-        """Kill only the JVM of the job; the driver has to notice."""
+        """Kill only the JVM of the job; the driver has to notice that."""
         part = self._parts[JOB]
         self._break(part, "kill")
         self.kills += 1
         part.is_ready = False
-        _run_file(part).unlink(missing_ok=True)  # else the driver, which lives on for a moment, counts as ready
+        _run_file(part).unlink(
+            missing_ok=True
+        )  # otherwise the driver, which still runs for a moment, would count as ready
         for pid in _children(part.process.pid):
             with suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
@@ -166,7 +168,7 @@ class Parts:
             self._start(self._parts[name])
 
     def freeze(self, names: Iterable[str]) -> None:
-        """SIGSTOP to all processes of each."""
+        """Send SIGSTOP to all processes of these parts."""
         for name in names:
             part = self._parts[name]
             if part.process.is_alive:
@@ -175,7 +177,7 @@ class Parts:
                 part.process.signal(signal.SIGSTOP, whole_group=True)
 
     def thaw(self, names: Iterable[str]) -> None:
-        """SIGCONT."""
+        """Send SIGCONT to all processes of these parts."""
         for name in names:
             part = self._parts[name]
             if part.is_frozen:
@@ -185,7 +187,7 @@ class Parts:
                     self._mend(part)
 
     def mark_broken(self, name: str, what: str) -> Callable[[], None]:
-        """Record that a part is broken otherwise, so that it may end; returns a function that records the repair."""
+        """Record another fault of a part, so that it may end by itself; returns a function that records the repair."""
         part = self._parts[name]
         self._break(part, what)
 
@@ -200,7 +202,7 @@ class Parts:
         pid = self._parts[name].process.pid
         return [pid, *_children(pid)]
 
-    # ---- inside ----
+    # ---- internal ----
 
     def _start(self, part: Part) -> None:
         part.is_wanted, part.is_ready = True, False
@@ -255,7 +257,7 @@ def _children(pid: int) -> list[int]:
     children: list[int] = []
     for path in Path("/proc").glob("[0-9]*/stat"):
         with suppress(OSError):
-            # "pid (name) state ppid …"; the name may hold anything, a parenthesis too.
+            # "pid (name) state ppid …"; the name may contain any character, including a parenthesis.
             if int(path.read_text().rpartition(")")[2].split()[1]) == pid:
                 children.append(int(path.parent.name))
     return [*children, *(grandchild for child in children for grandchild in _children(child))]

@@ -12,11 +12,12 @@ def text_of(outcome: Outcome) -> str:
         f"seed {outcome.seed}: {outcome.kills} kills; {_counts(figures.faults)}; disk: {outcome.disk}",
         f"  {figures.records} records, {figures.rows} rows, {figures.signs_of_life} signs of life of {figures.lives}"
         f" broker processes; deaths: {_counts(figures.deaths)}",
-        f"  gone: {_counts(figures.endings)}; of the living: {figures.living_disconnected} disconnected,"
+        f"  removed: {_counts(figures.endings)}; of live brokers: {figures.living_disconnected} disconnected,"
         f" {figures.cut_off} expired while cut off",
         f"  lag after the timeout, observed time, {figures.lags} of {figures.expiries} expiries while all parts ran:"
         f" p50 {figures.lag_p50_ms} ms, p99 {figures.lag_p99_ms} ms (in the log p99 {figures.lag_in_log_p99_ms} ms)",
-        f"  (of all: p99 {figures.lag_anyway_p99_ms} ms); the machine was starved for {figures.starved_ms // 1000} s",
+        f"  (of all expiries: p99 {figures.lag_anyway_p99_ms} ms); the machine was overloaded for"
+        f" {figures.starved_ms // 1000} s",
         f"  {figures.dead_letters} dead letters; ended by themselves: {figures.ended_by_themselves or 'none'}",
         f"  seconds: {_counts(outcome.seconds)}",
         *(f"  WRONG: {finding.check}: {finding.text}" for finding in outcome.verdict.findings),

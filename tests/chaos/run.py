@@ -27,7 +27,7 @@ class Outcome:
     """A run and its verdict.
 
     Attributes:
-        seconds: What took how long.
+        seconds: Stage → its duration.
     """
 
     seed: int
@@ -45,18 +45,18 @@ def run(work_dir: Path, scale: Scale, seed: int, plan: Sequence[Fault]) -> Outco
     """Execute a run. The verdict is also written to ``work_dir/verdict.json``.
 
     Raises:
-        AssertionError: A part of the product, or of the rig, does not come up.
+        AssertionError: A part of the product, or of the rig, does not start.
     """
     watch = _Watch()
     with Environment(work_dir, scale, seed) as environment:
-        wait_until(environment.is_settled, _SETTLE_S, "the whole fleet is served")
-        wait_until(environment.has_tables, _SETTLE_S, "the job has written brokers")
+        wait_until(environment.is_settled, _SETTLE_S, "both servers have exactly the live brokers")
+        wait_until(environment.has_tables, _SETTLE_S, "the tables contain brokers")
         watch.lap("start")
         apply_faults(environment, plan)
         watch.lap("faults")
         environment.parts.wait_well()
         watch.lap("recovery")
-        # All parts run; in the other clusters brokers go on dying, and are seen to.
+        # All parts run; in the other clusters, brokers continue to end, and their expiries are checked.
         guard_scenario.play(environment)
         watch.lap("guard")
         environment.calm()
@@ -78,7 +78,7 @@ def run(work_dir: Path, scale: Scale, seed: int, plan: Sequence[Fault]) -> Outco
 
 
 def _settle(environment: Environment) -> bool:
-    """Wait until the servers have exactly the living brokers; otherwise the verdict shows the difference."""
+    """Wait until the servers have exactly the live brokers; otherwise the verdict shows the difference."""
     until = time.monotonic() + _SETTLE_S
     while time.monotonic() < until:
         if environment.is_settled():
@@ -88,7 +88,7 @@ def _settle(environment: Environment) -> bool:
 
 
 class _Watch:
-    """How long each stage took, seconds."""
+    """Measures the duration of each stage in seconds."""
 
     def __init__(self) -> None:
         self.laps: dict[str, float] = {}

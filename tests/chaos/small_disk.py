@@ -1,7 +1,7 @@
 """A small disk for the files of the job's Spark, which a test can fill.
 
-As root it is a tmpfs of its own, which really has no room left. Elsewhere the job's processes are forbidden to make any
-file longer (RLIMIT_FSIZE): the same writes fail, with EFBIG in place of ENOSPC.
+For root, it is a separate tmpfs, which really becomes full. For other users, a limit (RLIMIT_FSIZE) forbids the job's
+processes to extend any file: the same writes fail, with EFBIG instead of ENOSPC.
 """
 
 import os
@@ -18,10 +18,10 @@ _CHUNK: Final = b"\0" * (1 << 20)
 
 
 class SmallDisk:
-    """A folder on a separate disk.
+    """A folder on a separate disk, or with a limit.
 
     Attributes:
-        kind: How it is made full, for the report.
+        kind: How the disk becomes full, for the report.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -39,7 +39,7 @@ class SmallDisk:
         """Fill the disk: from now on nothing can be written.
 
         Args:
-            pids: Processes of the job, which are limited where the disk is not ours.
+            pids: Processes of the job, which get the limit if there is no separate disk.
         """
         if not self._is_mounted:
             for pid in pids:
@@ -50,7 +50,7 @@ class SmallDisk:
         with suppress(OSError), (self._folder / _FILLER).open("wb", buffering=0) as filler:
             while True:
                 filler.write(_CHUNK)
-        # What is left below a whole chunk.
+        # The rest that is smaller than a chunk.
         with suppress(OSError), (self._folder / _FILLER).open("ab", buffering=0) as filler:
             while True:
                 filler.write(b"\0" * 512)

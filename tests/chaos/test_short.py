@@ -1,4 +1,4 @@
-"""Chaos test in a minute: each kind of fault once, and a verdict. `make chaos` is the long variant."""
+"""A chaos test of a minute: every kind of fault once, and a verdict. `make chaos` is the long variant."""
 
 import os
 from pathlib import Path
@@ -22,7 +22,7 @@ def test_faults_cause_no_false_expiry_no_missing_expiry_and_no_lost_row(
     outcomes.append(outcome)
     assert outcome.verdict.findings == [], text_of(outcome)
     figures = outcome.verdict.figures
-    # A verdict on nothing would be worth nothing.
+    # Without faults and expiries, the verdict would mean nothing.
     assert figures.deaths
     assert figures.expiries > 0
     assert figures.lives > scale.size.brokers

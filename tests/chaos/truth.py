@@ -1,4 +1,4 @@
-"""The ground truth, recorded by fleet and test: lifetimes of brokers, acknowledged requests, and faults.
+"""The ground truth, recorded by the fleet and the test: lifetimes of brokers, acknowledged requests, and faults.
 
 All instants are epoch milliseconds of this machine's clock, which stamps Kafka's records too.
 """
@@ -13,19 +13,19 @@ from typing import Any, Final, NamedTuple
 
 from namesrv_stream.clock import SystemClock
 
-#: A process of the rig that stands still for longer writes it down.
+#: A process of the rig that is stalled for longer records it.
 STALL_MS: Final = 500
 
 _CLOCK: Final = SystemClock()
 
 
 def now_ms() -> int:
-    """This machine's clock."""
+    """Return the time of this machine's clock."""
     return _CLOCK.now_ms()
 
 
 class BrokerKey(NamedTuple):
-    """One broker process by the key of brokerLiveTable, with its broker name."""
+    """The key of a broker process in brokerLiveTable, with its broker name."""
 
     broker_name: str
     cluster: str
@@ -37,9 +37,9 @@ class Lifetime:
     """One broker process from its start to its death.
 
     Attributes:
-        servers: To which it speaks; ``direct`` for one that publishes by itself.
-        down_ms: Before its first dying act; None while it lives.
-        how: ``silent``, ``closed`` or ``unregistered``; "" while it lives.
+        servers: Servers with which it registers; ``direct`` for a direct publisher.
+        down_ms: When it began to end; None while it runs.
+        how: ``silent``, ``closed`` or ``unregistered``; "" while it runs.
     """
 
     number: int
@@ -61,8 +61,8 @@ class Span(NamedTuple):
 
     Attributes:
         what: ``kill``, ``freeze``, ``cut``, ``stall``, …
-        part: The part of which it was true: ``kafka``, ``job``, a server's id, ``fleet``.
-        cluster: Of a cut: "" for all clusters.
+        part: The broken part: ``kafka``, ``job``, a server's id, ``fleet``.
+        cluster: The cluster that was cut off; "" for all clusters.
     """
 
     what: str
@@ -81,9 +81,9 @@ class Truth:
     """The ground truth.
 
     Attributes:
-        acks: (life's key, server) → when a request that was answered with SUCCESS had been sent, in order.
-        losses: (life's key, server) → when the broker gave up its connection there, in order.
-        spans: What was broken when.
+        acks: (broker process, server) → when requests that were answered with SUCCESS had been sent, in order.
+        losses: (broker process, server) → when the broker abandoned its connections there, in order.
+        spans: Periods in which something was broken.
     """
 
     lives: tuple[Lifetime, ...]
@@ -114,7 +114,7 @@ class Truth:
 
 
 class Journal:
-    """A file of JSON lines, each flushed at once, so that it survives a kill of the writer."""
+    """A file of JSON lines; each is flushed at once, so that it survives a kill of the writer."""
 
     def __init__(self, path: Path) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)

@@ -13,7 +13,7 @@ from tests.chaos.log_checks import Finding, check_log, shortened
 from tests.chaos.observed_log import ObservedLog
 from tests.chaos.parts import SERVERS
 
-#: The issue's bound.
+#: The largest permitted lag.
 MOST_LAG_MS: Final = 2_000
 
 
@@ -24,13 +24,13 @@ class Figures:
     Attributes:
         lives: Broker processes that ran.
         deaths: How they ended: kind → number.
-        endings: Cause of the rows by which broker processes went → number.
-        living_disconnected: Of these, living brokers whose connection was closed.
-        cut_off: Living brokers that expired while the rig had cut them off.
-        lags: Expiries measured while all parts ran; of these are the lags.
-        lag_anyway_p99_ms: Of all expiries, whatever was broken.
-        starved_ms: For so long the machine had no time for us.
-        faults: What was broken → how often.
+        endings: Cause of the rows that removed broker processes → number.
+        living_disconnected: How many of these rows removed live brokers because their connection was closed.
+        cut_off: Live brokers that expired while the rig had cut them off.
+        lags: Number of expiries while all parts ran; the lag figures below are theirs.
+        lag_anyway_p99_ms: Lag of all expiries, whatever was broken.
+        starved_ms: How long the machine was overloaded.
+        faults: Kind of fault → number.
     """
 
     lives: int
@@ -68,8 +68,8 @@ def judge(evidence: Evidence, end_ms: int, ended: dict[str, list[int]] | None = 
     """Judge the evidence of a run.
 
     Args:
-        evidence: Of the run.
-        end_ms: When its evidence was taken; no broker had died for long before.
+        evidence: Evidence of the run.
+        end_ms: When the evidence was collected; no broker had ended for a long time before.
         ended: Part → exit codes with which it ended by itself.
     """
     truth = evidence.truth
@@ -86,7 +86,7 @@ def judge(evidence: Evidence, end_ms: int, ended: dict[str, list[int]] | None = 
         *shortened("no broker expires early", liveness.early_expiries(truth, found)),
         *shortened("no broker expires early by the log", liveness.never_early_by_the_log(lags)),
         *shortened("every dead broker expires", liveness.missing_endings(truth, log, evidence.stored, end_ms)),
-        *shortened("the servers have who lives", liveness.wrong_at_the_end(truth, served)),
+        *shortened("the servers have exactly the live brokers", liveness.wrong_at_the_end(truth, served)),
         *shortened("expiries are seen in time", _late(quiet)),
         *shortened("no server ends by itself", (f"{s}: exit codes {ended[s]}" for s in SERVERS if s in ended)),
     ]

@@ -1,8 +1,8 @@
 """The text of a body as on the wire, with unordered parts sorted.
 
 Bodies are compared as text, not as values, so that quoting of keys, escapes and the order of properties count; only
-what Java keeps in hash maps and sets is put into order first. In the strict form Java sorts its maps, so there they
-are left as they are.
+what Java keeps in hash maps and sets is sorted first. In the strict form Java sorts its maps itself, so their order is
+compared, too.
 """
 
 import re
@@ -22,7 +22,7 @@ _MAPS: Final = {
     "currIdMap",
 }
 _SETS: Final = {"topicList", "brokerDatas", "queueDatas"}
-#: What lists more than one scenario's names; their entries are chosen by name.
+#: Properties that list the names of all scenarios; the comparison keeps the entries of one scenario.
 _LISTS_OF_ALL: Final = {"topicList", "brokerAddrTable", "clusterAddrTable"}
 
 
@@ -32,7 +32,7 @@ def in_order(body: bytes, *, has_sorted_maps: bool = False, only: str = "") -> s
 
     Args:
         body: As received.
-        has_sorted_maps: The order of its maps counts.
+        has_sorted_maps: Whether the order of its maps counts.
         only: Of lists of all topics, brokers and clusters, keep the entries that contain this text.
     """
     text = body.decode("utf-8", "backslashreplace")
@@ -58,7 +58,7 @@ class _Reader:
         return self._at == len(self._tokens)
 
     def value(self, name: str, inside: str = "") -> str:
-        """The value of property ``name``, itself inside of property ``inside``."""
+        """Return the value of property ``name``, which is inside property ``inside``."""
         token = self._tokens[self._at]
         self._at += 1
         if token == "{":

@@ -12,7 +12,7 @@ from tests.differential.wire import V5_3_3
 #: Topics by name, with the properties that differ from ``topic()``.
 Topics = Mapping[str, Mapping[str, Any]]
 
-#: A heartbeat timeout beyond any test's length: who expires when is not compared here.
+#: A heartbeat timeout longer than any test, so that no broker expires unless a scenario says so.
 PATIENT_MS: Final = 3_600_000
 
 
@@ -22,7 +22,7 @@ class Broker:
 
     Attributes:
         acting: Its ``enableActingMaster``; None for a broker older than 5.0, which does not send it.
-        timeout_ms: Its ``heartbeatTimeoutMillis``; None where it sends none.
+        timeout_ms: Its ``heartbeatTimeoutMillis``; None if it sends none.
     """
 
     name: str = "~a"
@@ -67,7 +67,7 @@ def topic(queues: int = 8, *, write: int | None = None, perm: int = 6, flag: int
     }
 
 
-#: Two, because RocketMQ takes a single topic for a part of the table, and refuses it before a full registration.
+#: Two topics, because RocketMQ treats a single topic as a part of the table, and refuses it before a full registration.
 TOPICS: Final[Topics] = {"~T": topic(), "~U": topic(4)}
 
 
@@ -112,7 +112,7 @@ def wrapper_4x(topics: Topics, version: Mapping[str, int]) -> dict[str, Any]:
 
 
 def as_json(value: object) -> bytes:
-    """JSON as peers write it: compact, integer keys bare as fastjson has them."""
+    """Return JSON as peers write it: compact, with integer keys without quotes, like fastjson."""
     return _dump(value).encode()
 
 
@@ -134,10 +134,10 @@ def register(
     filter_servers: list[str] | None = (),  # type: ignore[assignment]
     body: bytes | None = None,
 ) -> Request:
-    """103 as the broker's release sends it: 5.x, or 4.x where ``broker.acting`` is None.
+    """Return a registration (103) as the broker's release sends it: 5.x, or 4.x if ``broker.acting`` is None.
 
     Args:
-        broker: Who registers.
+        broker: The broker that registers.
         topics: Its topic table, at least two; or one topic, which both servers refuse before a full registration.
         version: Its DataVersion.
         mappings: Static topics.
@@ -169,7 +169,7 @@ def compressed(
     filter_servers: list[str] | None = (),  # type: ignore[assignment]
     header: str = "true",
 ) -> Request:
-    """103 with a deflated body. Source: rocketmq 5.3.3, RegisterBrokerBody.encode."""
+    """Return a registration (103) with a deflated body. Source: rocketmq 5.3.3, RegisterBrokerBody.encode."""
     plain = register(broker, topics, version)
     texts = [
         f"{name} {t['readQueueNums']} {t['writeQueueNums']} {t['perm']} {t['topicFilterType']}"
@@ -216,7 +216,7 @@ def member_group(name: str, cluster: str = "~c") -> Request:
 
 
 def register_topic(topic_name: str, queue_datas: Mapping[str, Mapping[str, Any]]) -> Request:
-    """217: queues of a topic by broker name."""
+    """Return a request 217: the queues of a topic by broker name."""
     datas = [
         {
             "brokerName": name,

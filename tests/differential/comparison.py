@@ -10,7 +10,7 @@ from tests.differential.request import Request
 from tests.differential.wire import Answer
 
 _SYSTEM_TOPICS: Final = 304
-#: It names a broker that may be asked for more, whichever comes first.
+#: The answer names an arbitrary broker that can answer further requests.
 _SOME_BROKER: Final = re.compile(rb'^\{"brokerAddr":"[0-9.:]+",')
 _SHOWN_BEFORE: Final = 100
 _SHOWN_BYTES: Final = 1_000

@@ -13,7 +13,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if _is_ours(item):
             item.add_marker(pytest.mark.e2e)
-    # The random sequences take longest, so they come first.
+    # The random sequences take longest, so they start first.
     items.sort(key=lambda item: (_spoils_java(item), item.path.name == "test_scenarios.py"))
 
 

@@ -17,11 +17,11 @@ class Difference:
     """A permitted difference.
 
     Attributes:
-        name: As docs/differences.md has it.
+        name: Its name in docs/differences.md.
         adr: Number of the ADR.
         fields: Parts of the answer that may differ; all others are equal.
-        holds: Whether two answers, Java's and ours, differ as meant.
-        is_race: Whether a race inside Java decides if it occurs, so that the answers may also be equal.
+        holds: Whether two answers, Java's and namesrv-stream's, differ in the permitted way.
+        is_race: Whether a race in Java decides if the difference occurs, so that the answers may also be equal.
     """
 
     name: str
@@ -36,7 +36,7 @@ _ERROR: Final = ("code", "remark", "ext_fields", "body")
 
 
 def _is_clear(answer: Answer) -> bool:
-    """Whether the answer is SYSTEM_ERROR with a sentence as remark, not an exception of Java or Python."""
+    """Whether the answer is SYSTEM_ERROR with a sentence as its remark instead of an exception of Java or Python."""
     return answer.code == 1 and bool(answer.remark) and _EXCEPTION.search(answer.remark or "") is None
 
 
@@ -75,7 +75,7 @@ def _only_text(pattern: bytes) -> Callable[[Answer, Answer], bool]:
     return holds
 
 
-#: Shown by each answer.
+#: The difference of every answer.
 EVERYWHERE: Final = (
     Difference("language", "0013", ("language",), lambda j, o: (j.language, o.language) == ("JAVA", "PYTHON")),
 )
@@ -85,14 +85,14 @@ _PATHS: Final = rb"(?m)^(configStorePath|kvConfigPath|rocketmqHome|listenPort)=.
 _EMPTY_BROKER: Final = b'"brokerAddrs":{}'
 _NO_BROKERS: Final = b'{"brokerAddrTable":{},"clusterAddrTable":{}}'
 
-#: What ours fills in where Java leaves a null of a static topic's mapping out, and what Java has for a null key.
+#: What namesrv-stream writes where Java omits a null of a static topic's mapping, and what Java writes for a null key.
 _FILLED_IN: Final = rb'"(?:bname|scope|topic)":"[^"]*",|"currIdMap":\{\},|(?<=\{)"(?:null)?":(?=\{)'
 
 _LISTED: Final = (
     Difference(
         "binary-answer",
         "0009",
-        # The binary header does not tell an empty map from none.
+        # The binary header does not distinguish an empty map from an absent one.
         ("header_type", "ext_fields"),
         lambda j, o: (j.header_type, o.header_type) == (JSON, ROCKETMQ) and (j.ext_fields or None) == o.ext_fields,
     ),

@@ -10,15 +10,15 @@ from tests.differential.wire import Answer, Connection, Frame
 from tests.support.rocketmq import JavaNameServer
 from tests.support.stack import Stack
 
-#: The fold's rows are here once the server holds no accepted event any more.
+#: Time limit until the server has the fold's rows of all accepted events.
 _FOLD_TIMEOUT_S: Final = 120.0
 _POLL_S: Final = 0.01
-#: Label of the connections that ask what no step asks.
+#: Label of the connections for queries that belong to no step.
 OBSERVER: Final = "observer"
 
-#: Long enough that nothing expires and no connection counts as idle while the tests run: expiry is another test's.
+#: Long enough that no broker expires and no connection is idle while the tests run; other tests cover expiry.
 _IDLE_S: Final = 3_600
-#: What an operator may change at run time is switched on, as it always is in Java; Java has no guard.
+#: Changes of the configuration at run time are enabled, as always in Java. The guard is off, because Java has none.
 _OURS: Final[Mapping[str, str | int]] = {"admin__enable_config_update": "true", "liveness__guard_share_percent": 100}
 
 
@@ -89,19 +89,19 @@ class Pair:
         return f"s{next(self._numbers)}_"
 
     def wait_for_fold(self) -> None:
-        """Wait until namesrv-stream answers from the tables alone: all accepted events have returned from the fold.
+        """Wait until the fold has processed all accepted events, so that namesrv-stream answers from the tables alone.
 
         Raises:
-            AssertionError: It has not within two minutes.
+            AssertionError: The fold has not processed them within two minutes.
         """
-        until(lambda: self._pending_events() == 0, _FOLD_TIMEOUT_S, "the fold has all accepted events")
+        until(lambda: self._pending_events() == 0, _FOLD_TIMEOUT_S, "the fold has processed all accepted events")
 
 
 def until(condition: Callable[[], bool], timeout_s: float, what: str) -> None:
     """Poll until ``condition`` holds.
 
     Raises:
-        AssertionError: It did not in time.
+        AssertionError: The condition did not become true in time.
     """
     deadline = time.monotonic() + timeout_s
     while not condition():
@@ -116,5 +116,5 @@ def java_server(work_dir: Path) -> JavaNameServer:
 
 
 def our_stack(data_dir: Path) -> Stack:
-    """The whole product, which expires no broker either."""
+    """The whole product, configured to expire no broker either."""
     return Stack(data_dir, remoting__idle_timeout_ms=_IDLE_S * 1_000, **_OURS)

@@ -1,7 +1,6 @@
-"""Random sequences, from a seed: actions of brokers and operators in any order at both servers.
+"""Random sequences of actions of brokers and operators, for both servers.
 
-A walk is a list of steps made from a seed alone, without looking at a server, so it can be replayed and shortened.
-`walker` does it.
+The seed alone determines the steps of such a walk, whatever the servers answer, so `walker` can repeat and shorten it.
 """
 
 import random
@@ -35,9 +34,9 @@ NAMES: Final = ("~a", "~b", "~e", "~f", "~g")
 CLUSTER_OF: Final = dict(zip(NAMES, ("~c", "~c", "~c", "~d", "~d"), strict=True))
 ADDRS: Final = {name: [f"10.0.{n}.{i}:10911" for i in range(1, 5)] for n, name in enumerate(NAMES)}
 WALKED_TOPICS: Final = ("~T0", "~T1", "~T2", "~T3", "~T4", "rmq_sys_SYNC_BROKER_MEMBER_~a")
-#: Brought by 217 only.
+#: A topic that only requests 217 register.
 NEVER_REGISTERED: Final = "~T9"
-#: One flag a topic: Java looks at that of any of its brokers.
+#: Each topic has one flag, because Java uses the flag of an arbitrary broker.
 FLAG_OF: Final = {name: n % 4 for n, name in enumerate(WALKED_TOPICS)}
 NAMESPACES: Final = ("ORDER_TOPIC_CONFIG", "~n")
 ZONES: Final = (None, None, "z1", "z2")
@@ -86,7 +85,7 @@ class _Walk:
 
     It omits requests after which Java keeps inconsistent entries (ADR 0005), which have scenarios: one topic before
     others, two clusters under one name, a refused stateVersion, two brokers of one connection, one address of two
-    names; and topics to which brokers give different flags, of which Java takes any.
+    names; and topics to which brokers give different flags, because Java uses an arbitrary one.
     """
 
     def __init__(self, chance: random.Random) -> None:

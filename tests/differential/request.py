@@ -1,7 +1,7 @@
 """One request, with names that belong to one scenario.
 
-``~`` in any text stands for the scenario's own prefix, so ``~T`` is a topic that no other scenario knows. It is
-replaced, and checksums are computed, when the frame is made.
+``~`` in any text stands for the scenario's own prefix, so no other scenario has the topic ``~T``. When the frame is
+made, ``~`` is replaced and checksums are computed.
 """
 
 import zlib
@@ -11,7 +11,7 @@ from typing import Final
 
 from tests.differential.wire import JSON, ONEWAY, ROCKETMQ, V5_3_3, Frame, binary_header, json_header
 
-#: As an ext field's value: the right checksum of the body.
+#: As the value of an ext field: the correct checksum of the body.
 CRC: Final = "=crc"
 _LANGUAGES: Final = {"JAVA": 0, "CPP": 1, "GO": 9}
 
@@ -21,7 +21,7 @@ class Request:
     """One request.
 
     Attributes:
-        pack: What becomes of the body once its names are in it.
+        pack: Encodes the body after ``~`` has been replaced.
         header_text: The whole JSON header instead of the one made of the other attributes; ``%d`` is the opaque.
         topics: Topics that it registers.
     """

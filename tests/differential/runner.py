@@ -1,7 +1,7 @@
 """Runs scenarios at both servers.
 
-After each step it also compares the answers to all possible questions about the names that the scenario has used,
-and again after the fold has confirmed the view of namesrv-stream.
+After each step, the runner also compares the answers to all possible queries about the names that the scenario has
+used. It compares them again when the fold has confirmed the view of namesrv-stream.
 """
 
 import time
@@ -17,17 +17,18 @@ from tests.differential.request import Request
 from tests.differential.scenario import Ask, Close, Connect, Expire, Scenario, SendRaw, Step
 from tests.differential.wire import V4_9_3, V5_3_3
 
-#: The Java server applies goodbyes and closed connections a little later.
+#: The Java server applies unregistrations and closed connections after a short time.
 _SETTLE_S: Final = 15.0
 _UNREGISTER: Final = 104
-#: Of scenarios that wait for the fold, and how long the first of them may: less than Java's heartbeat timeout, 120 s.
+#: How many scenarios wait for the fold together, and how long the first one waits at most; Java's heartbeat timeout is
+#: 120 s.
 _MAX_WAITING: Final = 200
 _MAX_WAITING_S: Final = 60.0
 
 
 @dataclass(slots=True)
 class Known:
-    """The names that a scenario has used, and the questions about them."""
+    """The names that a scenario has used, and all queries about them."""
 
     topics: dict[str, None] = field(default_factory=dict)
     brokers: dict[Broker, None] = field(default_factory=dict)
@@ -51,7 +52,7 @@ class Known:
             self.keys[fields["namespace"], fields["key"]] = None
 
     def questions(self) -> list[Request]:
-        """Return all possible questions about the names."""
+        """Return all possible queries about the names."""
         return [
             cluster_info(),
             all_topics(),
@@ -68,7 +69,7 @@ class Runner:
     """Runs one scenario at both servers.
 
     Attributes:
-        name: The scenario's.
+        name: Name of the scenario.
     """
 
     def __init__(self, pair: Pair, scenario: Scenario) -> None:
@@ -80,10 +81,10 @@ class Runner:
         self._is_settled = True
 
     def run(self) -> None:
-        """Execute the steps and compare; brokers that are registered at the end stay until ``close``.
+        """Execute the steps and compare; brokers that are registered at the end stay registered until ``close``.
 
         Raises:
-            AssertionError: The servers differ; says in which step.
+            AssertionError: The servers differ; the text names the step.
         """
         scenario = self._scenario
         try:
@@ -120,7 +121,7 @@ class Runner:
                     self._session.close(label)
                 self._is_settled = False
                 for broker in gone:
-                    until(lambda broker=broker: self._is_gone(broker), _SETTLE_S, f"{broker} gone")  # type: ignore[misc]
+                    until(lambda broker=broker: self._is_gone(broker), _SETTLE_S, f"{broker} is removed")  # type: ignore[misc]
             case SendRaw(data, over):
                 java, ours = self._session.connect(over)
                 java.send_raw(data)
@@ -133,7 +134,7 @@ class Runner:
                 java, ours = self._session.connect(over)
                 assert java.is_closed_by_peer(), "the Java server keeps the connection"
                 if is_kept_here:
-                    assert ours.ask([cluster_info().frame(self._prefix)]), "namesrv-stream does not answer any more"
+                    assert ours.ask([cluster_info().frame(self._prefix)]), "namesrv-stream no longer answers"
                 else:
                     assert ours.is_closed_by_peer(), "namesrv-stream keeps the connection"
                 self._session.close(over)
@@ -162,7 +163,7 @@ class Runner:
             return complaint is None and step.has.replace("~", self._prefix) in java
 
         try:
-            until(is_equal, _SETTLE_S, "the expected answer, equal from both")
+            until(is_equal, _SETTLE_S, "both servers give the expected answer")
         except AssertionError as error:
             raise AssertionError(f"{error}\n{last[0]}") from None
 
@@ -214,7 +215,7 @@ def _described(step: Step) -> str:
 class Confirmations:
     """Scenarios that wait until the fold confirms the view of namesrv-stream.
 
-    They wait together, for the fold takes a moment; not for long, or brokers would expire meanwhile.
+    They wait together, because the fold takes a moment, but only briefly, because brokers could expire meanwhile.
     """
 
     def __init__(self, pair: Pair) -> None:
@@ -223,7 +224,7 @@ class Confirmations:
         self._since_s = 0.0
 
     def add(self, runner: Runner) -> None:
-        """Add a scenario whose steps are done."""
+        """Add a scenario whose steps have been executed."""
         if not self._waiting:
             self._since_s = time.monotonic()
         self._waiting.append(runner)
@@ -234,7 +235,7 @@ class Confirmations:
         """Compare all scenarios again.
 
         Raises:
-            AssertionError: The servers differ; names the scenarios.
+            AssertionError: The servers differ; the text names the scenarios.
         """
         waiting, self._waiting = self._waiting, []
         self._pair.wait_for_fold()
@@ -245,7 +246,7 @@ class Confirmations:
                     runner.confirm()
                 except AssertionError as error:
                     failures.append(f"{runner.name}: {error}")
-        finally:  # not before all are compared, since scenarios share the topic ""
+        finally:  # only after all comparisons, because scenarios share the topic ""
             for runner in waiting:
                 runner.close()
         assert not failures, "the fold does not confirm the view:\n" + "\n".join(failures)

@@ -24,7 +24,7 @@ class Ask:
 
 @dataclass(frozen=True, slots=True)
 class Close:
-    """Close connections; waits until both servers have forgotten the brokers that are ``gone``."""
+    """Close connections; waits until both servers have removed the brokers in ``gone``."""
 
     labels: tuple[str, ...]
     gone: tuple[Broker, ...]
@@ -70,7 +70,7 @@ class Scenario:
         name: Unique name that states the behaviour.
         restore: Steps that are always executed at the end, to restore options.
         is_observed: False if the states of the servers differ on purpose; then only answers to the steps are compared.
-        spoils_java: Java keeps entries of it forever, which break some lists; so it runs after all others.
+        spoils_java: Java keeps entries of the scenario forever, which break some lists, so it runs after all others.
     """
 
     name: str

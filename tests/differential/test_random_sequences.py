@@ -10,7 +10,7 @@ from tests.differential.random_walk import Step, describe, steps
 from tests.differential.walker import Walker, shrunk
 
 _STEPS = 500
-#: More in `make test-extra`, or one alone: DIFFERENTIAL_SEEDS="7 8 9".
+#: The environment variable DIFFERENTIAL_SEEDS names other seeds; `make test-extra` uses more.
 _SEEDS = [int(seed) for seed in os.environ.get("DIFFERENTIAL_SEEDS", "1 2 3 4 5 6 7 8 9 10").split()]
 
 
@@ -23,7 +23,7 @@ def test_state_equals_javas_after_every_random_step(pair: Pair, seed: int) -> No
     except AssertionError as error:
         shortest = shrunk(walk[: walker.done + 1], lambda fewer: _fails(pair, fewer))
         shown = "\n".join(f"  {describe(step)}" for step in shortest)
-        pytest.fail(f"seed {seed}: {error}\nfails with these steps alone:\n{shown}")
+        pytest.fail(f"seed {seed}: {error}\nit also fails with only these steps:\n{shown}")
 
 
 def _fails(pair: Pair, walk: Sequence[Step]) -> bool:

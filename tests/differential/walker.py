@@ -39,7 +39,7 @@ from tests.differential.request import Request
 from tests.differential.wire import V4_9_3, V5_3_3
 
 _SETTLE_S: Final = 20.0
-#: Comparisons from one in full to the next.
+#: Every so many comparisons include the further questions.
 FULL_EVERY: Final = 5
 _DEFAULTS: Final = update_config(
     supportActingMaster="false",
@@ -50,7 +50,7 @@ _DEFAULTS: Final = update_config(
 
 
 def questions() -> tuple[Request, ...]:
-    """Return the questions after each step: routes in both forms, and the tables behind them."""
+    """Return the queries after each step: routes in both forms, and the tables behind them."""
     names = (*WALKED_TOPICS, NEVER_REGISTERED)
     return (
         cluster_info(),
@@ -62,7 +62,7 @@ def questions() -> tuple[Request, ...]:
 
 
 def further_questions() -> tuple[Request, ...]:
-    """Return the additional questions after every few steps: lists, versions, zones."""
+    """Return the additional queries after every few steps: lists, versions, zones."""
     return (
         *questions(),
         unit_topics(),
@@ -76,7 +76,7 @@ def further_questions() -> tuple[Request, ...]:
 
 
 class _Questions:
-    """Questions with their frames, which are made once for a walk."""
+    """Queries with their frames, which are made once for a walk."""
 
     def __init__(self, requests: tuple[Request, ...], prefix: str) -> None:
         self.requests = requests
@@ -90,7 +90,7 @@ class Walker:
         pair: The servers.
 
     Attributes:
-        done: How many steps were done and compared.
+        done: Number of steps that were executed and compared.
     """
 
     def __init__(self, pair: Pair) -> None:
@@ -106,7 +106,7 @@ class Walker:
         """Execute the steps with a comparison after each, and compare again after the fold.
 
         Raises:
-            AssertionError: The servers differ; says after which step.
+            AssertionError: The servers differ; the text names the step.
         """
         try:
             for step in made:
@@ -131,13 +131,13 @@ class Walker:
                 complaint = self._compared()
                 assert complaint is None, f"then {complaint}"
             case Leaves(broker):
-                if self._seen(broker)[0]:  # else Java may take write permissions away (ADR 0005)
+                if self._seen(broker)[0]:  # otherwise Java may remove write permissions (ADR 0005)
                     self._ask(unregister(broker), broker.addr)
                     self._wait_until_forgotten(broker)
                     self._settle()
             case Closes(broker):
                 is_live, is_member = self._seen(broker)
-                if is_member:  # else Java would keep its live entry for ever (ADR 0005)
+                if is_member:  # otherwise Java would keep its live entry for ever (ADR 0005)
                     self._session.close(broker.addr)
                     if is_live:
                         self._wait_until_forgotten(broker)
@@ -156,8 +156,8 @@ class Walker:
         return is_live, any(f'"{broker.addr}"'.encode() in answer.body for answer in group)
 
     def _wait_until_forgotten(self, broker: Broker) -> None:
-        # Java does it behind its answer, and of an address that lost its id nothing but 322 shows it.
-        until(lambda: not self._seen(broker)[0], _SETTLE_S, f"both forget {broker}")
+        # Java unregisters after its answer; for an address that lost its id, only 322 shows this.
+        until(lambda: not self._seen(broker)[0], _SETTLE_S, f"both servers have removed {broker}")
 
     def _settle(self) -> None:
         last: list[Complaint | None] = []
@@ -184,8 +184,8 @@ def shrunk(made: Sequence[Step], fails: Callable[[Sequence[Step]], bool], deadli
 
     Args:
         made: A walk that fails with its last step.
-        fails: Whether a walk fails, on names of its own.
-        deadline_s: When to stop looking.
+        fails: Whether a walk fails, with its own unique names.
+        deadline_s: Seconds after which the search stops.
     """
     until_s = time.monotonic() + deadline_s
     kept, size = list(made), len(made) // 2

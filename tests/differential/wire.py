@@ -1,7 +1,7 @@
 """Remoting frames as the differential test sends and reads them; shares no code with the product.
 
-A connection pipelines: all frames of one exchange are sent before the first answer is read, and answers are matched by
-their opaque, since the Java server may answer in any order.
+A connection sends all frames of one exchange before it reads the first answer. It matches answers by their opaque,
+because the Java server may answer in any order.
 """
 
 import json
@@ -95,7 +95,7 @@ class Connection:
 
     Args:
         addr: ``host:port``.
-        timeout_s: How long an answer may take.
+        timeout_s: Seconds to wait for an answer.
         preamble: Sent before the first frame, such as a PROXY line.
     """
 
@@ -128,14 +128,14 @@ class Connection:
         Raises:
             Closed: The server closed the connection.
             TimeoutError: It did not answer.
-            AssertionError: It answered what was not asked, or twice, or a oneway request.
+            AssertionError: It answered an unknown or a oneway request, or answered twice.
         """
         wanted, self._awaited = self._awaited, []
         answers: dict[int, Answer] = {}
         while len(answers) < len(wanted):
             opaque, answer = self._read_answer()
             assert opaque not in self._oneway, f"answer to a oneway request: {answer}"
-            assert opaque in wanted, f"answer to nothing that was asked: {answer}"
+            assert opaque in wanted, f"answer to an unknown request: {answer}"
             assert opaque not in answers, f"second answer: {answer}"
             answers[opaque] = answer
         return [answers[opaque] for opaque in wanted]
@@ -162,7 +162,7 @@ class Connection:
         """Close the connection, as at the end of a process.
 
         Raises:
-            AssertionError: The server had sent what nobody asked for.
+            AssertionError: The server had sent unexpected bytes.
         """
         self._socket.setblocking(False)
         try:
@@ -171,7 +171,7 @@ class Connection:
             stray = bytes(self._buffer)
         finally:
             self._socket.close()
-        assert not stray, f"bytes that nobody asked for: {stray!r}"
+        assert not stray, f"unexpected bytes: {stray!r}"
 
     def _read_answer(self) -> tuple[int, Answer]:
         buffer = self._buffer

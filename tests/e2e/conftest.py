@@ -17,7 +17,7 @@ _MEASURED = "measured"
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark all tests, and move those to the end that measure over the time of the others."""
+    """Mark all tests, and move the tests of the periodic broker to the end."""
     for item in items:
         item.add_marker(pytest.mark.e2e)
     items.sort(key=lambda item: item.path.name == "test_zz_periodic.py")
@@ -36,7 +36,7 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
 
 @pytest.fixture
 def measured(record_property: Callable[[str, object], None]) -> Measured:
-    """Returns a function that adds a line to the end of the output, also out of a worker of pytest-xdist."""
+    """Return a function that adds a line to the end of the output, also in a worker of pytest-xdist."""
     return lambda line: record_property(_MEASURED, line)
 
 

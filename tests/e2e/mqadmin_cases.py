@@ -16,9 +16,9 @@ class Case:
     Attributes:
         name: Name of the test.
         lines: The commands, in order.
-        shows: Text that the output must contain, so that two equal failures are no success.
-        is_ordered: Whether the name server determines the order of the lines; Java's hash tables have none.
-        has_numbers: Whether numbers come from the name server, and not from counters of a broker.
+        shows: Text that the output must contain, so that two equal failures do not count as success.
+        is_ordered: Whether the order of the lines counts; Java's hash tables have no fixed order.
+        has_numbers: Whether numbers count, because they come from the name server and not from counters of a broker.
         makes: Topic that the broker registers with both servers; the commands delete it from at most one.
     """
 
@@ -176,7 +176,7 @@ _CLUSTER = (
         ),
         "remove broker cold read threshold success, {addr}",
     ),
-    # The broker itself fails: Java 17 does not let it look into its mapped files. The name server has done its part.
+    # The broker itself fails, because Java 17 denies it access to its mapped files. The name server has answered.
     _one("setCommitLogReadAheadMode -c {cluster} -m 1", "Master: {addr}"),
     _one("exportConfigs -c {cluster} -f {dir}/export", "success"),
     _one("exportMetadata -c {cluster} -f {dir}/export", "success"),
@@ -253,16 +253,16 @@ _GROUPS_AND_MESSAGES = (
 
 CASES = (*_TOPICS, *_NAME_SERVER, *_CLUSTER, *_GROUPS_AND_MESSAGES)
 
-#: Tested apart from the others: their output has the server's own address and settings.
+#: These have their own tests, because their output contains the server's own address and settings.
 OWN_TESTS = frozenset({"getNamesrvConfig"})
 
-#: They go on until they are stopped, so each runs in a JVM of its own: arguments, and what it prints or logs.
+#: Sub-commands that run until they are stopped, each in its own JVM: arguments, and what it prints or logs.
 ENDLESS = {
     "clusterRT": ("-c {cluster} -a 2 -s 16 -i 1", "{cluster}"),
     "startMonitoring": ("", "the topic[OFFSET_MOVED_EVENT] route info changed"),
 }
 
-#: Sub-commands that never talk to a name server, with whom they talk instead.
+#: Sub-commands that never send requests to a name server, and what they send requests to instead.
 LEFT_OUT = {
     "addBroker": "a BrokerContainer",
     "removeBroker": "a BrokerContainer",
@@ -282,5 +282,5 @@ LEFT_OUT = {
 
 
 def command_of(line: str) -> str:
-    """The sub-command of a command line."""
+    """Return the sub-command of a command line."""
     return line.partition(" ")[0]

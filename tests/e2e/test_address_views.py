@@ -22,7 +22,7 @@ def outside(stack: Stack, mqadmin: Mqadmin, tmp_path_factory: pytest.TempPathFac
         yield running
 
 
-def test_clients_outside_are_told_other_addresses_than_clients_inside(
+def test_clients_outside_receive_other_addresses_than_clients_inside(
     stack: Stack, outside: Outside, mqadmin: Mqadmin
 ) -> None:
     inner, outer = outside.broker.addr, outside.forwarder.addr
@@ -30,19 +30,19 @@ def test_clients_outside_are_told_other_addresses_than_clients_inside(
         assert addrs(mqadmin, inner_name_server, TOPIC) == [inner]
     assert addrs(mqadmin, outside.name_server, TOPIC) == [outer]
     rows = {row.broker_name: row.addr for row in mqadmin.cluster_list(outside.name_server)}
-    assert rows == {outside.broker.name: outer}  # other brokers have no mapping and are left out
+    assert rows == {outside.broker.name: outer}  # other brokers have no mapping, so the view omits them
     with RemotingClient(outside.name_server) as client:
         fields = {"clusterName": outside.broker.cluster, "brokerName": outside.broker.name}
         members = client.ask(GET_BROKER_MEMBER_GROUP, fields).body
     assert outer.encode() in members
 
 
-def test_the_command_line_shows_the_route_in_the_view(stack: Stack, outside: Outside) -> None:
+def test_command_line_shows_the_route_in_the_view(stack: Stack, outside: Outside) -> None:
     code, out, err = run_command("route", TOPIC, "--view", "outside", "--data-dir", str(stack.data_dir))
     assert (code, err) == (0, "")
     assert f"0={outside.forwarder.addr}" in out
     _, views, _ = run_command("view", "list", "--data-dir", str(stack.data_dir))
-    # The second server has set ``lan`` from its configuration.
+    # The view ``lan`` comes from the configuration of the second server.
     assert [line.split()[:3] for line in views.splitlines()[1:]] == [
         ["lan", "-", "192.0.2.0/24"],
         ["outside", "outside", "-"],

@@ -1,4 +1,4 @@
-"""`drain` with unmodified brokers under load: when it says "safe", the broker can be killed and no send fails."""
+"""`drain` with unmodified brokers under load: when it reports "safe", the broker can be killed and no send fails."""
 
 import json
 import urllib.request
@@ -79,7 +79,7 @@ def _wait_stored(broker: Broker, more: int = 20) -> None:
 
 
 def _draining(stack: Stack) -> tuple[str, list[tuple[str, str, int]], bool]:
-    """Return the metric, (broker, who drains it, topics that are writable again), and if the console shows it."""
+    """Return the metric, (broker, who drains it, topics that are writable again), and whether the console shows it."""
     pages = []
     for path in ("/metrics", "/?state=drained"):
         with urllib.request.urlopen(f"http://{stack.http}{path}", timeout=10) as answer:
@@ -117,7 +117,7 @@ def test_a_registration_during_the_drain_is_wiped_again(
     broker = brokers[0]
     assert _drain(servers, broker, *_FAST).code == 0
     broker.register()  # with a new data version, which restores the permissions
-    wait_until(lambda: _perms(servers, mqadmin, _TOPIC)[0][broker.name] == 6, _SETTLE_S, "the permission is back")
+    wait_until(lambda: _perms(servers, mqadmin, _TOPIC)[0][broker.name] == 6, _SETTLE_S, "the permission is restored")
     assert _draining(stack)[1][0][2] > 0
     resumed = _drain(servers, broker, "--resume", *_FAST, "--json")
     assert resumed.code == 0, resumed
@@ -129,9 +129,9 @@ def test_a_registration_during_the_drain_is_wiped_again(
 def test_a_rolling_restart_of_three_brokers_fails_no_send(
     servers: str, brokers: list[Broker], java_client: JavaClient, measured: Measured
 ) -> None:
-    """The producer does not repeat a send, so each one to a broker that is down fails.
+    """The producer does not repeat a send, so every send to a broker that is down fails.
 
-    It refreshes its route less often than the command is told, so the command has to see that it still sends.
+    It refreshes its route less often than the command assumes, so the command must notice that it still sends.
     """
     flags = ("--poll-interval", "1s", "--quiet", "4s", "--timeout", "60s", "--json")
     with java_client.flow(servers, _TOPIC, interval_s=0.02, retries=False, poll_interval_s=4) as flow:
@@ -159,7 +159,7 @@ def test_a_rolling_restart_of_three_brokers_fails_no_send(
 def test_a_killed_broker_fails_sends_without_a_drain(
     servers: str, brokers: list[Broker], java_client: JavaClient
 ) -> None:
-    """Shows that the test above can fail."""
+    """This shows that the test above can fail."""
     with java_client.flow(servers, _TOPIC, interval_s=0.02, retries=False) as flow:
         _wait_stored(brokers[0])
         brokers[0].kill()

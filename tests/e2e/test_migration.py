@@ -1,4 +1,4 @@
-"""The migration of docs/migration.md, while a producer and a consumer are at work."""
+"""The migration of docs/migration.md, while a producer sends and a consumer receives."""
 
 import json
 from pathlib import Path
@@ -13,7 +13,7 @@ from tests.support.stack import Stack
 
 _SETTLE_S = 60.0
 _TOPIC = "MovesHouse"
-#: 2 min by default: BrokerConfig.updateNameServerAddrPeriod.
+#: How often a broker reads its name servers' addresses (BrokerConfig.updateNameServerAddrPeriod); 2 min by default.
 _LOOKS_OFTEN = {"updateNameServerAddrPeriod": "1000"}
 
 
@@ -54,7 +54,7 @@ def test_clients_lose_no_message_while_brokers_move_to_namesrv_stream(
             made = "MadeAtOursAlone"
             mqadmin.create_topic(stack.remoting, broker.addr, made)
             assert java_client.exchange(stack.remoting, made) == {"broker-moving"}
-        measured(f"moved to ours: {flow.sent} messages sent meanwhile, {flow.missing} lost")
+        measured(f"moved to namesrv-stream: {flow.sent} messages sent meanwhile, {flow.missing} lost")
         assert flow.sent > 0
         assert flow.missing == 0
         assert flow.send_failures == []

@@ -1,4 +1,4 @@
-"""Name servers are added and removed while clients ask; brokers and clients find them over HTTP."""
+"""Name servers are added and removed while clients send queries; brokers and clients find them over HTTP."""
 
 import threading
 import time
@@ -23,7 +23,7 @@ UNLISTED = "namesrv-stream.unlisted-servers"
 FEW, MORE = ("ns-a", "ns-b"), ("ns-c", "ns-d", "ns-e")
 LISTED_S = 30.0
 BROKER_S = 60.0  # brokers register every 10 s
-# RocketMQ's clients request the list every two minutes, which no option shortens. This load does so more often.
+# RocketMQ's clients request the list every two minutes, and no option shortens that. This load requests it more often.
 REREAD_S = 0.5
 _GET_ROUTE = 105
 
@@ -51,7 +51,7 @@ class Load:
             thread.join()
 
     def wait_reread(self) -> None:
-        """Wait until the list has been read again, and a second time, as the how-to guide says."""
+        """Wait until the load has read the list twice more, as the how-to guide says."""
         wanted = self._rereads + 2
         wait_until(lambda: self._rereads >= wanted, LISTED_S, "the load has read the list again")
 
@@ -92,13 +92,13 @@ def servers(stack: Stack, tmp_path: Path) -> Iterator[dict[str, SecondServer]]:
         for server in made.values():
             if server.process.is_alive:
                 server.process.terminate()
-        _wait_listed(stack, made, [stack.remoting])  # without a list, the server that is asked names itself
+        _wait_listed(stack, made, [stack.remoting])  # without a list, the requested server returns its own address
     finally:
         for server in made.values():
             server.process.close()
 
 
-def test_servers_come_and_go_without_a_failed_query(
+def test_no_query_fails_while_servers_are_added_and_removed(
     stack: Stack,
     servers: dict[str, SecondServer],
     mqadmin: Mqadmin,
@@ -123,7 +123,7 @@ def test_servers_come_and_go_without_a_failed_query(
             for server_id in MORE:
                 mqadmin.run("deleteKvConfig", "-n", stack.remoting, "-s", UNLISTED, "-k", server_id)
             assert _listed(stack, servers) == set(FEW)
-            first.register()  # at the servers that are left
+            first.register()  # at the remaining servers
             assert java_client.publish_queues(second.name, namesrv_domain=stack.http)
     measured(
         f"servers 2 -> 5 -> 2: three servers started and listed in {took_s:.1f} s;"
@@ -133,7 +133,7 @@ def test_servers_come_and_go_without_a_failed_query(
     assert load.asked.keys() == {server.remoting for server in servers.values()}
 
 
-def test_a_stopped_server_leaves_the_list_before_it_closes_connections(
+def test_stopped_server_leaves_the_list_before_it_closes_connections(
     stack: Stack, servers: dict[str, SecondServer]
 ) -> None:
     _start(stack, servers, FEW)
@@ -152,7 +152,7 @@ def test_a_stopped_server_leaves_the_list_before_it_closes_connections(
 
 
 def name_servers(stack: Stack) -> list[str]:
-    """The addresses that clients are told."""
+    """Return the addresses that clients receive."""
     with urllib.request.urlopen(f"http://{stack.http}/rocketmq/nsaddr", timeout=10) as answer:
         return str(answer.read().decode()).strip().split(";")
 
@@ -163,7 +163,7 @@ def _listed(stack: Stack, servers: dict[str, SecondServer]) -> set[str]:
 
 
 def _wait_listed(stack: Stack, servers: dict[str, SecondServer], wanted: Sequence[str]) -> None:
-    wait_until(lambda: _listed(stack, servers) == set(wanted), LISTED_S, f"{wanted} are the list")
+    wait_until(lambda: _listed(stack, servers) == set(wanted), LISTED_S, f"the list is {wanted}")
 
 
 def _start(

@@ -1,6 +1,6 @@
 """Every sub-command of mqadmin that uses a name server has the same output as with the Java one.
 
-One broker is registered with both servers, so whatever differs in the output is the name server's.
+One broker is registered with both servers, so only the name servers can cause differences in the output.
 """
 
 import itertools
@@ -20,7 +20,7 @@ from tests.support.stack import Stack
 
 KEY = "a-key"
 SETTLE_S = 40.0
-#: A broker that died with the servers it had registered with is in no connection's care: its timeout of 120 s ends it.
+#: A broker that died together with its servers has no connection that could close, so it expires after 120 s.
 EXPIRED_S = 150.0
 ENDLESS_S = 60.0
 
@@ -30,9 +30,9 @@ _MASKS = (
     (re.compile(r"(?<!\d)1\d{12}(?!\d)"), "<ms>"),
     (re.compile(r"\b[0-9A-F]{32,}\b"), "<id>"),
 )
-# Columns move with the numbers in them.
+# The width of columns depends on the numbers in them.
 _NUMBER_MASKS = (
-    (re.compile(r"\d+(\.\d+)?( [KMG]?i?B\b)?"), "<n>"),  # what a broker has still to flush is B or KiB
+    (re.compile(r"\d+(\.\d+)?( [KMG]?i?B\b)?"), "<n>"),  # bytes that a broker has not flushed yet, in B or KiB
     (re.compile(r"[ \t]+"), " "),
 )
 
@@ -68,7 +68,7 @@ class BothServers:
 
 
 _AUTH = "org.apache.rocketmq.auth"
-# What its administration needs: deleting a topic asks the timer store, users have a store of their own.
+# The commands need these stores: deleting a topic uses the timer store, and users have their own store.
 _BROKER = {
     "timerWheelEnable": "true",
     "traceTopicEnable": "true",
@@ -76,7 +76,7 @@ _BROKER = {
     "authorizationMetadataProvider": f"{_AUTH}.authorization.provider.LocalAuthorizationMetadataProvider",
 }
 
-#: A static topic's mapping outlives its deletion at the Java server, so each has a name of its own.
+#: The Java server keeps the mapping of a deleted static topic, so each static topic has its own name.
 _serial = itertools.count()
 
 
@@ -112,7 +112,7 @@ def both_servers(
         topic, group = "Administered", "AdministeredGroup"
         mqadmin.create_topic(stack.remoting, broker.addr, topic)
         mqadmin.run("updateSubGroup", "-n", stack.remoting, "-b", broker.addr, "-g", group)
-        # In each of its four queues.
+        # A message in each of its four queues.
         message = java_client.produce(stack.remoting, topic, [f"message {number}" for number in range(8)], key=KEY)[0]
         names = {
             **{"cluster": broker.cluster, "broker": broker.name, "addr": broker.addr, "topic": topic, "group": group},
@@ -124,7 +124,7 @@ def both_servers(
                 SETTLE_S,
                 "the consumer has consumed",
             )
-            # Brokers of other tests, dead by now, were registered with ours alone.
+            # Brokers of other tests, which are dead now, were registered with namesrv-stream only.
             wait_until(
                 lambda: _same_topics(mqadmin, servers),
                 EXPIRED_S,

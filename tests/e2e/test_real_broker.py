@@ -12,7 +12,7 @@ from tests.support.rocketmq import Broker
 from tests.support.rocketmq_peers import Mqadmin
 from tests.support.stack import Stack
 
-#: A topic that every broker registers under its own name.
+#: Every broker registers a topic with its own name.
 OWN_TOPIC = "broker-life"
 GONE_WITHIN_S = 10.0
 SETTLE_S = 60.0
@@ -25,7 +25,9 @@ def broker(stack: Stack, periodic_broker: Broker, tmp_path: Path) -> Iterator[Br
 
 
 def _wait_gone(mqadmin: Mqadmin, stack: Stack, timeout_s: float) -> None:
-    wait_until(lambda: mqadmin.topic_route(stack.remoting, OWN_TOPIC) is None, timeout_s, "the broker's route is gone")
+    wait_until(
+        lambda: mqadmin.topic_route(stack.remoting, OWN_TOPIC) is None, timeout_s, "the broker's route is removed"
+    )
 
 
 def test_mqadmin_shows_the_broker_and_its_topics(stack: Stack, broker: Broker, mqadmin: Mqadmin) -> None:
@@ -47,7 +49,7 @@ def test_producer_and_consumer_exchange_messages(
 
 
 def test_killed_broker_is_removed_when_its_connection_closes(stack: Stack, broker: Broker, mqadmin: Mqadmin) -> None:
-    stack.wait_job()  # Only the fold ends a broker.
+    stack.wait_job()  # Only the fold removes a broker.
     broker.kill()
     _wait_gone(mqadmin, stack, SETTLE_S)
     rows = stack.wait_change(kind="broker_live", broker_addr=broker.addr, cause="disconnected", gone=True)
@@ -65,7 +67,7 @@ def test_stopped_broker_unregisters_at_once(stack: Stack, broker: Broker, mqadmi
 def test_frozen_broker_expires_after_its_timeout_and_returns_with_its_next_registration(
     stack: Stack, periodic_broker: Broker, mqadmin: Mqadmin, tmp_path: Path
 ) -> None:
-    # Brokers tell their timeout only in acting-master mode.
+    # Brokers send their timeout only in acting-master mode.
     timeout_s = 6.0
     properties = {
         "enableSlaveActingMaster": "true",

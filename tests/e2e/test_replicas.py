@@ -72,7 +72,7 @@ class Pair:
 
 @contextmanager
 def _pair(work_dir: Path, stack: Stack, mqadmin: Mqadmin, name: str, properties: Mapping[str, str]) -> Iterator[Pair]:
-    stack.wait_job()  # Only the fold ends a broker.
+    stack.wait_job()  # Only the fold removes a broker.
     pair = Pair(work_dir, stack, mqadmin, name, properties)
     try:
         pair.start()
@@ -100,7 +100,7 @@ def test_slave_replicates_from_its_master_and_serves_reads_when_the_master_is_do
         measured(f"master killed: route without it after {gone_after_s:.2f} s")
 
 
-# It heartbeats with 322 (as 4.x name servers know it) and reads its group by 105, or with 904 and 901.
+# The slave sends heartbeats with 322 (as to 4.x name servers) and reads its group by 105, or it uses 904 and 901.
 @pytest.mark.parametrize("compatible", ["true", "false"], ids=["codes-322-105", "codes-904-901"])
 def test_slave_acts_as_master_until_the_killed_master_returns(
     stack: Stack,
@@ -114,7 +114,7 @@ def test_slave_acts_as_master_until_the_killed_master_returns(
     properties = {
         "enableSlaveActingMaster": "true",
         "compatibleWithOldNameSrv": compatible,
-        # Shorter than from one registration to the next: only the heartbeats between them keep a broker.
+        # The timeout is shorter than the registration interval, so only the heartbeats in between keep a broker.
         "brokerNotActiveTimeoutMillis": "9000",
         "brokerHeartbeatInterval": "1000",
     }

@@ -19,7 +19,7 @@ def test_restarted_server_answers_without_the_broker(
         route = wait_until(lambda: mqadmin.topic_route(stack.remoting, "broker-frozen"), 5, "its route is answered")
         assert route is not None
         assert route["brokerDatas"][0]["brokerAddrs"] == {"0": broker.addr}
-        # Known at the new server by its connection again, it leaves no route behind for the tests after this one.
+        # The new server knows the broker's connection again, so closing it removes the route before the next test.
         broker.thaw()
         broker.register()
     stack.wait_change(kind="broker_live", broker_addr=broker.addr, gone=True)

@@ -17,7 +17,7 @@ from tests.support.stack import Stack
 NAME = "broker-4"
 LISTED_WITHIN_S = 20.0
 SETTLE_S = 60.0
-# It closes its own servers, some seconds long, before it unregisters.
+# The broker closes its own servers, which takes some seconds, before it unregisters.
 STOPPED_WITHIN_S = 30.0
 
 
@@ -28,7 +28,7 @@ _OPENED = ("java.nio", "jdk.internal.ref", "sun.nio.ch")
 class Rocketmq4Broker(Broker):
     """A 4.9.7 broker, the newest 4.9 that is complete on Maven Central.
 
-    It registers without acting master, zone and static topics, and sends 322 only if configured.
+    It registers without acting master, zone and static topics, and sends 322 only if it is configured to do so.
     """
 
     # BrokerOuterAPI.registerBrokerAll.
@@ -59,7 +59,7 @@ def broker(stack: Stack, periodic_broker: Broker, tmp_path: Path) -> Iterator[Ro
 
 def _gone_after_s(stack: Stack, mqadmin: Mqadmin, timeout_s: float) -> float:
     began = time.monotonic()
-    wait_until(lambda: mqadmin.topic_route(stack.remoting, NAME) is None, timeout_s, "the route is gone")
+    wait_until(lambda: mqadmin.topic_route(stack.remoting, NAME) is None, timeout_s, "the route is removed")
     return time.monotonic() - began
 
 
@@ -85,7 +85,7 @@ def test_old_broker_is_routed_serves_clients_and_unregisters(
 def test_killed_old_broker_is_removed_when_its_connection_closes(
     stack: Stack, broker: Rocketmq4Broker, mqadmin: Mqadmin, measured: Measured
 ) -> None:
-    stack.wait_job()  # Only the fold ends a broker.
+    stack.wait_job()  # Only the fold removes a broker.
     broker.kill()
     measured(f"4.9.7 killed: route gone after {_gone_after_s(stack, mqadmin, SETTLE_S):.2f} s")
     stack.wait_change(kind="broker_live", broker_addr=broker.addr, cause="disconnected", gone=True)

@@ -1,4 +1,4 @@
-"""TLS with unmodified Java programs: a server that demands it, and certificates on both sides."""
+"""TLS with unmodified Java programs: a server that requires it, and certificates on both sides."""
 
 import asyncio
 import socket
@@ -62,7 +62,7 @@ tls.client.trustCertPath={authority.trust_file}
 """
     )
     with SecondServer(folder / "data", stack, "tls", tls__mode="enforcing", tls__config_file=tls_properties) as server:
-        # Java's programs read the very same file.
+        # Java programs read the same file.
         yield TlsSetup(authority, server, {"tls.enable": "true", "tls.config.file": str(tls_properties)})
 
 
@@ -90,18 +90,18 @@ def tls_mqadmin(tls_peers: RocketmqPeers) -> Mqadmin:
     return Mqadmin(tls_peers)
 
 
-def test_java_broker_and_mqadmin_speak_tls_with_certificates_on_both_sides(
+def test_java_broker_and_mqadmin_use_tls_with_certificates_on_both_sides(
     stack: Stack, tls_setup: TlsSetup, tls_broker: Broker, tls_mqadmin: Mqadmin, mqadmin: Mqadmin
 ) -> None:
     rows = tls_mqadmin.cluster_list(tls_setup.server.remoting)
     assert [row.addr for row in rows if row.broker_name == tls_broker.name and row.version] == [tls_broker.addr]
     tls_mqadmin.create_topic(tls_setup.server.remoting, tls_broker.addr, "TopicOverTls")
     wait_until(
-        lambda: tls_mqadmin.topic_route(tls_setup.server.remoting, "TopicOverTls"), SHARED_S, "its route, over TLS"
+        lambda: tls_mqadmin.topic_route(tls_setup.server.remoting, "TopicOverTls"), SHARED_S, "the route over TLS"
     )
     stack.wait_job()
-    # The other server of the pair, which has no certificate, has it from the log.
-    wait_until(lambda: mqadmin.topic_route(stack.remoting, "TopicOverTls"), SHARED_S, "its route, without TLS")
+    # The other server has no certificate, and learns the route from the log.
+    wait_until(lambda: mqadmin.topic_route(stack.remoting, "TopicOverTls"), SHARED_S, "the route without TLS")
 
 
 def test_java_producer_and_consumer_exchange_messages_over_tls(
@@ -109,7 +109,7 @@ def test_java_producer_and_consumer_exchange_messages_over_tls(
 ) -> None:
     server = tls_setup.server.remoting
     tls_mqadmin.create_topic(server, tls_broker.addr, "MessagesOverTls")
-    wait_until(lambda: tls_mqadmin.topic_route(server, "MessagesOverTls"), SHARED_S, "its route, over TLS")
+    wait_until(lambda: tls_mqadmin.topic_route(server, "MessagesOverTls"), SHARED_S, "the route over TLS")
     assert JavaClient(tls_peers).exchange(server, "MessagesOverTls") == {tls_broker.name}
 
 
@@ -133,17 +133,17 @@ def test_server_notifies_a_java_broker_that_requires_a_certificate(tls_setup: Tl
         finally:
             await connection.close()
 
-    # A broker that has just started answers it with SYSTEM_ERROR for a moment: its own figures are not all there yet.
+    # A broker that has just started answers with SYSTEM_ERROR for a moment, because its statistics are incomplete.
     wait_until(lambda: asyncio.run(ask(calls_context(tls))) == ResponseCode.SUCCESS, SHARED_S, "its figures")
     with pytest.raises(ConnectionLost):
         asyncio.run(ask(calls_context(TlsSettings())))  # shows no certificate
 
 
-def test_java_without_tls_is_refused_by_a_server_that_demands_it(tls_setup: TlsSetup, mqadmin: Mqadmin) -> None:
+def test_java_without_tls_is_refused_by_a_server_that_requires_it(tls_setup: TlsSetup, mqadmin: Mqadmin) -> None:
     with pytest.raises(MqadminError):
         mqadmin.run("topicList", "-n", tls_setup.server.remoting)
     wait_until(
-        lambda: "tls.mode is enforcing" in tls_setup.server.process.log_text(), SHARED_S, "a line of the log says why"
+        lambda: "tls.mode is enforcing" in tls_setup.server.process.log_text(), SHARED_S, "the log states the reason"
     )
 
 
@@ -153,7 +153,9 @@ def test_java_without_a_certificate_is_refused(tls_setup: TlsSetup, tmp_path: Pa
     with RocketmqPeers(tmp_path, properties) as peers, pytest.raises(MqadminError):
         Mqadmin(peers).run("topicList", "-n", tls_setup.server.remoting)
     wait_until(
-        lambda: "peer did not return a certificate" in tls_setup.server.process.log_text(), SHARED_S, "the log says why"
+        lambda: "peer did not return a certificate" in tls_setup.server.process.log_text(),
+        SHARED_S,
+        "the log states the reason",
     )
 
 
@@ -185,7 +187,7 @@ def test_certificate_is_replaced_and_the_broker_keeps_its_connection(
         )
         measured(f"TLS: certificate replaced, seen by new connections after {time.monotonic() - since_s:.1f} s")
         assert client.ask(GET_BROKER_CLUSTER_INFO).code == 0, "an older connection stays open"
-    # Another registration came over the broker's old connection; nothing ended it.
+    # Another registration came over the broker's old connection, so that connection is still open.
     tls_broker.register()
     assert not stack.changes(kind="holder", broker_name=tls_broker.name, gone=True)
     assert any(row.broker_name == tls_broker.name for row in tls_mqadmin.cluster_list(tls_setup.server.remoting))

@@ -16,7 +16,7 @@ from tests.support.second_server import SecondServer
 from tests.support.stack import Stack
 
 SETTLE_S = 60.0
-# A query under way when its server dies fails, and so may some while the client connects to the other; later ones not.
+# A query that a dying server has not answered fails, and others may fail while the client connects to the other server.
 FAILOVER_S = 10.0
 _QUERIES_BEFORE_S = 0.5
 
@@ -25,7 +25,7 @@ _QUERIES_BEFORE_S = 0.5
 def broker(
     stack: Stack, second_server: SecondServer, periodic_broker: Broker, mqadmin: Mqadmin, tmp_path: Path
 ) -> Iterator[Broker]:
-    stack.wait_job()  # by the tables the servers learn from each other
+    stack.wait_job()  # servers learn each other's brokers from the tables
     with Broker(tmp_path, f"{stack.remoting};{second_server.remoting}", name="broker-shared") as running:
         for addr in (stack.remoting, second_server.remoting):
             _wait_routed(mqadmin, addr, running.name)
@@ -45,7 +45,7 @@ def test_clients_continue_while_either_server_is_killed(
     mqadmin.create_topic(stack.remoting, broker.addr, topic)
     _wait_routed(mqadmin, second_server.remoting, topic)
     with java_client.flow(both, topic) as flow:
-        # One of the two is the one that the client is connected to.
+        # The client is connected to one of the two killed servers.
         kills = [_kill(second_server.kill)]
         assert mqadmin.topic_route(stack.remoting, broker.name)
         mqadmin.create_topic(stack.remoting, broker.addr, made_meanwhile)
@@ -55,7 +55,7 @@ def test_clients_continue_while_either_server_is_killed(
         measured(f"second server killed and back with the same routes {time.monotonic() - began:.1f} s after its start")
         kills.append(_kill(lambda: stack.kill("serve")))
         _wait_same(mqadmin, stack, second_server, (broker.name, topic, made_meanwhile))
-    # Known at the new servers by its connections again, it leaves no route behind for the tests after this one.
+    # The new servers know the broker's connections again, so closing them removes the route before the next test.
     broker.register()
     assert flow.sent > 0
     assert flow.missing == 0

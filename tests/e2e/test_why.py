@@ -1,7 +1,7 @@
 """``why`` with a running product, real brokers and mqadmin: every cause, since when, and the row behind it.
 
-why_scenarios.py has the table of all causes. Every test is a story in which some of them occur. It ends with the same
-questions about the past.
+why_scenarios.py has the table of all causes. Every test reproduces some of them. At its end it asks the same questions
+about the past.
 """
 
 import json
@@ -24,11 +24,11 @@ from tests.support.rocketmq import Broker, is_listening
 from tests.support.rocketmq_peers import Mqadmin
 
 pytestmark = pytest.mark.timeout(600)
-#: Longer than clients keep a route.
+#: Longer than clients cache a route.
 OLD_ROUTE_S = 45.0
 _DELETE_TOPIC_IN_BROKER = 215
 #: Cause → the test in which it occurs.
-STORIES: dict[Why, str] = {}
+TEST_OF_CAUSE: dict[Why, str] = {}
 
 
 @pytest.fixture(scope="module")
@@ -39,22 +39,22 @@ def started(mqadmin: Mqadmin, tmp_path_factory: pytest.TempPathFactory) -> Itera
 
 @pytest.fixture
 def site(started: Site, measured: Measured) -> Iterator[Site]:
-    """The installation, which every test leaves as it was; only the broker why-b may be down."""
+    """The installation. Every test restores its state; only the broker why-b may be down."""
     started.answers, started.took_s = {}, []
     yield started
     if started.took_s:
         measured(f"why: the slowest of {len(started.took_s)} answers took {max(started.took_s):.2f} s")
 
 
-def story(*shown: Why) -> Callable[[Callable[[Site], None]], Callable[[Site], None]]:
-    """Mark a test in which exactly these causes occur, and let it ask its questions again about the past."""
+def reproduces(*shown: Why) -> Callable[[Callable[[Site], None]], Callable[[Site], None]]:
+    """Mark a test that reproduces exactly these causes, and let it ask its questions again about the past."""
 
-    def of_test(tell: Callable[[Site], None]) -> Callable[[Site], None]:
-        STORIES.update(dict.fromkeys(shown, tell.__name__))
+    def of_test(reproduction: Callable[[Site], None]) -> Callable[[Site], None]:
+        TEST_OF_CAUSE.update(dict.fromkeys(shown, reproduction.__name__))
 
-        @wraps(tell)
+        @wraps(reproduction)
         def test(site: Site) -> None:
-            tell(site)
+            reproduction(site)
             assert set(site.answers) == set(shown)
             site.check_past()
 
@@ -68,20 +68,20 @@ def test_every_cause_has_a_scenario() -> None:
     page = (project_home() / "docs" / "why.md").read_text(encoding="utf-8")
     listed = [name for row in re.findall(r"^\| (`.*?) \|", page, re.MULTILINE) for name in re.findall(r"`(\w+)`", row)]
     assert [*SCENARIOS] == [name for name in listed if name in set(Why)]
-    assert set(SCENARIOS) == set(STORIES) == set(Why)
+    assert set(SCENARIOS) == set(TEST_OF_CAUSE) == set(Why)
 
 
-@story(Why.NO_BROKERS)
-def test_before_any_broker_is_started(site: Site) -> None:
+@reproduces(Why.NO_BROKERS)
+def test_why_explains_a_missing_route_before_any_broker_is_started(site: Site) -> None:
     site.check(Why.NO_BROKERS, site.at_first)
 
 
-@story(
+@reproduces(
     *(Why.NEAR_MISS, Why.BROKER_NEVER_REGISTERED, Why.CLIENT_CACHE, Why.OTHER_CLUSTER, Why.HIDDEN_BY_ZONE),
     *(Why.ADDRESS_NOT_MAPPED, Why.NO_PERMISSION, Why.READ_ONLY, Why.WRITE_ONLY, Why.ORDER_NAMES_GONE),
     *(Why.TOPIC_DELETED, Why.WRITE_PERM_WIPED),
 )
-def test_topics_of_a_running_broker(site: Site) -> None:
+def test_why_explains_the_routes_of_a_running_broker(site: Site) -> None:
     addr, broker = site.product.remoting, site.broker
     for perm in "042":
         site.topic(broker, f"WhyPerm{perm}", "-p", perm)
@@ -116,12 +116,12 @@ def _ask_in_a_view(site: Site) -> None:
     site.command("view", "remove", "far")
 
 
-@story(
+@reproduces(
     *(Why.AUTO_CREATION_OFF, Why.NEVER_REGISTERED, Why.HEARTBEAT_LATE, Why.HELD_BY_GUARD, Why.ONLY_SLAVES),
     *(Why.BROKER_REMOVED, Why.ACCESS_DENIED, Why.BROKER_EXPIRED, Why.BROKER_DISCONNECTED, Why.TOPIC_LEFT_OUT),
     *(Why.BROKER_UNREGISTERED, Why.DEFAULT_TOPIC_GONE, Why.NOTHING_WRONG),
 )
-def test_ends_of_a_broker(site: Site) -> None:
+def test_why_explains_how_brokers_hang_fail_and_stop(site: Site) -> None:
     """A master and its slave hang, return, lose their server, are killed, lose their topics, and are stopped."""
     site.expect(Why.AUTO_CREATION_OFF)
     master, slave = site.ending, site.slave
@@ -147,13 +147,13 @@ def test_ends_of_a_broker(site: Site) -> None:
     master.begin_stop()
     site.expect(Why.BROKER_UNREGISTERED)
     site.expect(Why.DEFAULT_TOPIC_GONE)
-    # Meanwhile the route of the other broker, which registers its own name as a topic, is older than any client's.
+    # By now, the route of the other broker, which registers its own name as a topic, is older than any client's route.
     site.expect(Why.NOTHING_WRONG, OLD_ROUTE_S)
     assert causes(site.ask("why-a", "--topic")) == ["nothing_wrong"]
 
 
 def _hang_together(site: Site, master: Broker, slave: Broker) -> None:
-    """Both hang, and the guard holds them. The slave returns, and the master's hold ends."""
+    """Suspend both until the guard holds them; then let the slave return, and the guard release the master."""
     master.freeze()
     slave.freeze()
     site.expect(Why.HEARTBEAT_LATE)
@@ -167,7 +167,7 @@ def _hang_together(site: Site, master: Broker, slave: Broker) -> None:
 def _lose_the_only_server(site: Site, slave: Broker) -> None:
     """Kill the slave's server, so that only one is left, which refuses it."""
     site.lone.kill()
-    # In this order, because a server must be silent before it is lost.
+    # A server must be silent before it can be lost.
     site.command("config", "set", "server_silent_ms", "2500")
     site.command("config", "set", "server_lost_ms", "3000")
     site.expect(Why.BROKER_REMOVED)
@@ -184,12 +184,12 @@ def _return(site: Site, broker: Broker) -> None:
     wait_until(lambda: site.ask("WhyEnds")["is_routed"], SETTLE_S, "the broker is back", every_s=0.2)
 
 
-@story(Why.CONTRADICTION)
-def test_contradiction(site: Site) -> None:
+@reproduces(Why.CONTRADICTION)
+def test_why_explains_a_registration_that_contradicts_its_data_version(site: Site) -> None:
     """A broker returns with other queues and its old DataVersion, while the server is suspended."""
     topic = site.topic(site.broker, "WhyContradiction")
     _wait_full(site, topic)  # ``register`` would increment a DataVersion that the broker does not store
-    blind_s = 2 * site.product.settings.liveness.max_gap_ms / 1000  # after a shorter pause the broker counts as gone
+    blind_s = 2 * site.product.settings.liveness.max_gap_ms / 1000  # after a shorter pause the broker would be removed
     with site.frozen("serve"):
         frozen_s = time.monotonic()
         site.broker.kill()
@@ -235,8 +235,8 @@ def _wait_full(site: Site, topic: str) -> None:
     )
 
 
-@story(Why.SERVER_STALE, Why.OTHER_SERVER)
-def test_stale_server_and_route_at_another_server(site: Site) -> None:
+@reproduces(Why.SERVER_STALE, Why.OTHER_SERVER)
+def test_why_explains_a_stale_server_and_a_route_at_another_server(site: Site) -> None:
     assert site.strict.process.is_alive
     with site.frozen("job"):
         create = ("updateTopic", "-n", site.product.remoting, "-b", site.broker.addr, "-t", "WhySkewed")
@@ -249,16 +249,16 @@ def test_stale_server_and_route_at_another_server(site: Site) -> None:
         assert site.product.http in both["findings"][0]["text"]
 
 
-@story(Why.SERVER_BLIND)
-def test_blind_server(site: Site) -> None:
+@reproduces(Why.SERVER_BLIND)
+def test_why_explains_a_blind_server(site: Site) -> None:
     with site.frozen("kafka"):
         answer = site.expect(Why.SERVER_BLIND)
     assert answer["findings"][0]["since_ms"] < answer["at_ms"]
     wait_until(lambda: "server_blind" not in causes(site.ask("Payments")), SETTLE_S, "Kafka is back", every_s=0.2)
 
 
-def test_orphans(site: Site) -> None:
-    """A topic that is deleted at its broker only keeps its route; queries decide about the others."""
+def test_orphans_lists_unregistered_topics_and_topics_without_queries(site: Site) -> None:
+    """A topic that was deleted only at its broker keeps its route; other orphans are topics without queries."""
     name = site.broker.name
     deleted, asked = site.topic(site.broker, "WhyOrphan"), site.topic(site.broker, "WhyAsked")
     site.broker.register()
@@ -267,7 +267,11 @@ def test_orphans(site: Site) -> None:
         assert client.ask(_DELETE_TOPIC_IN_BROKER, {"topic": deleted}).code == 0
     site.mqadmin.run("topicRoute", "-n", site.product.remoting, "-t", asked)
     site.broker.register()
-    wait_until(lambda: ("not_registered", deleted, name) in _orphans(site), SETTLE_S, "it has registered without it")
+    wait_until(
+        lambda: ("not_registered", deleted, name) in _orphans(site),
+        SETTLE_S,
+        "the broker has registered without the topic",
+    )
     assert ("topic_not_asked", asked, "") not in _orphans(site)
     assert ("topic_not_asked", deleted, "") in _orphans(site)
     assert ("broker_not_asked", "", name) not in _orphans(site)

@@ -1,4 +1,4 @@
-"""Runs last: the log records of the undisturbed broker's registrations, and the rows of everything before."""
+"""Runs last: checks the records of the undisturbed broker's registrations, and the rows of the whole session."""
 
 import orjson
 
@@ -23,7 +23,7 @@ def _unchanged_since_last_full(stack: Stack, broker: Broker) -> int:
 
 
 def test_unchanged_registrations_log_no_further_full_record(stack: Stack, periodic_broker: Broker) -> None:
-    # It registers every 10 s since the session began; the server has been killed meanwhile.
+    # The broker has registered every 10 s since the session began, and the server has been killed meanwhile.
     wait_until(
         lambda: _unchanged_since_last_full(stack, periodic_broker) >= REGISTRATIONS,
         (REGISTRATIONS + 2) * 10,
@@ -33,11 +33,11 @@ def test_unchanged_registrations_log_no_further_full_record(stack: Stack, period
 
 
 def test_rows_of_the_session_equal_a_fold_of_its_log(stack: Stack, periodic_broker: Broker) -> None:
-    # Ticks go on for ever: compare up to what the server has seen committed.
+    # Ticks never stop, so compare up to the offsets that the server knows as committed.
     covered = {int(p): int(o) for p, o in stack.get("/healthz")["next_offsets"].items()}
     rows = [row for row in stack.changes() if row["offset"] < covered[row["partition"]]]
     assert rows
     positions = [(row["partition"], row["offset"], row["seq"]) for row in rows]
-    assert len(set(positions)) == len(positions), "a duplicate row"
+    assert len(set(positions)) == len(positions), "there is a duplicate row"
     expected = [as_row(change) for change in fold_offline(stack.settings, covered)]
     assert [{c: row[c] for c in expected[0]} for row in rows] == expected

@@ -24,11 +24,11 @@ from tests.support.stack import Stack
 Answer = dict[str, Any]
 SETTLE_S: Final = 60.0
 HISTORY_S: Final = 300.0
-#: Between two questions to ``why`` while a test waits for a cause.
+#: Pause between two calls of ``why`` while a test waits for a cause.
 _ASK_EVERY_S: Final = 0.2
-#: Settings of all servers, with which two brokers are many for the guard, and which shorten its hold.
+#: Settings of all servers: two brokers are enough for the guard to act, and it holds them for a shorter time.
 _GUARD: Final[dict[str, Any]] = {"liveness__guard_min_brokers": "2", "liveness__guard_hold_timeouts": "1"}
-#: Brokers tell their timeout only in acting-master mode.
+#: Brokers send their timeout only in acting-master mode.
 _TIMEOUT: Final = {
     "enableSlaveActingMaster": "true",
     "brokerNotActiveTimeoutMillis": "6000",
@@ -38,15 +38,15 @@ _TIMEOUT: Final = {
 
 @dataclass(frozen=True)
 class Scenario:
-    """What happens, and the question that has the cause as the first one of its answer.
+    """What happens, and a question whose answer begins with the cause.
 
     Attributes:
-        happens: What is done to the brokers, or to the servers.
+        happens: What the test does to the brokers or to the servers.
         ask: Arguments of the command.
         row: Columns of the newest row of the evidence; empty if the cause has none.
-        says: A part of the text.
-        at: The servers that are asked.
-        is_past: Whether the tables alone give the same answer later, with ``--at``.
+        says: A part of the answer's text.
+        at: The servers that receive the question.
+        is_past: Whether the same question with ``--at`` later has the same answer from the tables alone.
     """
 
     happens: str
@@ -57,9 +57,9 @@ class Scenario:
     is_past: bool = True
 
 
-#: In the order of docs/why.md. The tests of test_why.py tell the stories in which they occur.
+#: In the order of docs/why.md. The tests of test_why.py reproduce them.
 SCENARIOS: Final[Mapping[Why, Scenario]] = {
-    Why.NEVER_REGISTERED: Scenario("a broker has TBW102; nobody creates the topic", "Payments"),
+    Why.NEVER_REGISTERED: Scenario("a broker has TBW102, but the topic does not exist", "Payments"),
     Why.BROKER_NEVER_REGISTERED: Scenario("other brokers run", "other-broker-x --broker"),
     Why.AUTO_CREATION_OFF: Scenario("a broker runs with autoCreateTopicEnable=false", "Payments"),
     Why.DEFAULT_TOPIC_GONE: Scenario(
@@ -101,7 +101,7 @@ SCENARIOS: Final[Mapping[Why, Scenario]] = {
         "the client's view maps nothing", "WhyOrders --client 198.51.100.7", says="left out in view far", is_past=False
     ),
     Why.ORDER_NAMES_GONE: Scenario(
-        "mqadmin updateOrderConf names a broker that is not there", "WhyOrdered", {"kind": "kv"}, "why-gone"
+        "mqadmin updateOrderConf names an unknown broker", "WhyOrdered", {"kind": "kv"}, "why-gone"
     ),
     Why.CONTRADICTION: Scenario(
         "topics.json of a stopped broker is edited", "WhyContradiction", {"kind": "broker_live", "broker_name": "why-a"}
@@ -148,7 +148,7 @@ class Site:
 
     @cached_property
     def strict(self) -> SecondServer:
-        """A second server that accepts no brokers of this machine, and soon counts as stale."""
+        """A second server that accepts no brokers of this machine, and soon is stale."""
         limits: dict[str, Any] = {"admin__broker_networks": "10.0.0.0/8", "snapshot__stale_after_ms": "2000"}
         return self._running.enter_context(
             SecondServer(self._folder / "strict", self.product, "strict", **limits, **_GUARD)
@@ -168,7 +168,7 @@ class Site:
 
     @cached_property
     def history(self) -> Process:
-        """The process that writes the history once; answers about the past need it, whatever they are about."""
+        """The process that writes the history once; all answers about the past need it."""
         conf = str(self.product.settings.data.run_dir / "effective.toml")
         command = [sys.executable, "-m", "namesrv_stream", "history-job", "--once", "--conf", conf]
         process = Process("history-job", command, self._folder / "history-job.log", cwd=REPOSITORY)
@@ -177,7 +177,7 @@ class Site:
 
     @property
     def installation(self) -> tuple[str, str]:
-        """The flag by which commands find it."""
+        """The flag with which commands find the installation."""
         return "--data-dir", str(self.product.data_dir)
 
     def topic(self, broker: Broker, topic: str, *arguments: str) -> str:
@@ -188,7 +188,7 @@ class Site:
         return topic
 
     def command(self, *arguments: str) -> str:
-        """Run a command about the installation, which must succeed."""
+        """Run a command for the installation; it must succeed."""
         ran = run_command(*arguments, *self.installation)
         assert ran.code == 0, ran
         return ran.out
@@ -217,7 +217,7 @@ class Site:
         def is_first() -> bool:
             found[:] = [self.why(cause)]
             first = found[0]["findings"][0]
-            # What is in memory may not be in the tables yet.
+            # The servers' memory may be ahead of the tables.
             return first["cause"] == cause and bool(first["evidence"]) >= bool(SCENARIOS[cause].row)
 
         wait_until(is_first, timeout_s, f"the cause {cause}", every_s=_ASK_EVERY_S)
@@ -266,7 +266,7 @@ class Site:
 
 @contextmanager
 def a_site(mqadmin: Mqadmin, folder: Path) -> Iterator[Site]:
-    """Start the installation and a broker, and the history process for once."""
+    """Start the installation and a broker, and run the history process once."""
     with Stack(folder / "data", name_server__order_message_enable="true", **_GUARD) as product, ExitStack() as running:
         product.wait_job()
         site = Site(product, mqadmin, folder, running)

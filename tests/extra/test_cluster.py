@@ -35,7 +35,7 @@ from tests.support.spark_cluster import (
 pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.timeout(1800)]
 
 _PARTITIONS = 8
-_NAMES = [f"broker-{number}" for number in range(60)]  # some of them in each partition
+_NAMES = [f"broker-{number}" for number in range(60)]  # every partition has some of them
 _DEADLINE_S = 600.0
 _SMALL = {"spark.executor.memory": "512m", "spark.executor.cores": "1", "spark.driver.host": "127.0.0.1"}
 _ORIGIN = Origin("s1", 1, 1)
@@ -52,7 +52,7 @@ def _job(settings: Settings, env: Mapping[str, str] | None = None, *, is_submitt
 
 
 def _submit(settings: Settings) -> list[str | Path]:
-    """Submit the job as docs/deploy.md says; the master in the configuration file is wrong on purpose."""
+    """Return the command that submits the job, as in docs/deploy.md; the configuration file names a wrong master."""
     options = ["--master", settings.streaming.master, "--driver-memory", "512m"]
     options += ["--jars", ",".join(str(jar) for jar in sorted(settings.jars.spark_dir.glob("*.jar")))]
     options += ["--driver-java-options", "-Xss4m -XX:+ExitOnOutOfMemoryError"]
@@ -109,9 +109,9 @@ def _fold_while(settings: Settings, job: Process, kill: Callable[[], None]) -> N
         kill()
         traffic.send(100)
         topic = read_extent(settings)
-        _until(lambda: has_folded(settings, topic), "all that was sent", job, lambda: None)
+        _until(lambda: has_folded(settings, topic), "all sent events are folded", job, lambda: None)
     job.terminate()
-    assert job.log_text().count("starting Spark") == 1  # Spark mended itself: the job was not started anew
+    assert job.log_text().count("starting Spark") == 1  # Spark recovered by itself: the job was not restarted
     changes = written_changes(settings)
     assert {change.partition for change in changes} == set(range(_PARTITIONS))
     assert changes == sorted(fold_offline(settings, until=committed_offsets(settings, topic.topic_id)))

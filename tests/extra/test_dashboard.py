@@ -1,7 +1,7 @@
 """The calls of rocketmq-dashboard, against this name server with a real broker.
 
-The dashboard is released as source only, and has a build of its own. So its calls are made by the admin client that it
-uses, `DefaultMQAdminExt` of rocketmq-tools 5.3.3, in the order of its pages.
+The dashboard is released as source only, with its own build. The test therefore makes its calls with the admin client
+that it uses, `DefaultMQAdminExt` of rocketmq-tools 5.3.3, in the order of its pages.
 """
 
 import json

@@ -16,7 +16,7 @@ from tests.support.stack import Stack
 
 SOURCE = Path(__file__).parent / "go"
 MESSAGES = 20
-# The first time it compiles the client and all that it needs.
+# The first run compiles the client and all its dependencies.
 BUILD_TIMEOUT_S = 900
 RUN_TIMEOUT_S = 150
 
@@ -34,7 +34,7 @@ def go_client(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def _exchange(client: Path, namesrv_addr: str, topic: str) -> dict[str, Any]:
     args = [str(client), "-namesrv", namesrv_addr, "-topic", topic, "-count", str(MESSAGES), "-timeout", "60s"]
-    # It keeps a snapshot of name servers in its home.
+    # The client stores a snapshot of name servers in its home directory.
     env = {**os.environ, "HOME": str(client.parent)}
     run = subprocess.run(args, capture_output=True, text=True, env=env, timeout=RUN_TIMEOUT_S, check=False)
     assert run.returncode == 0, run.stderr

@@ -16,16 +16,16 @@ _GCC = shutil.which("gcc")
 
 @pytest.mark.skipif(_GCC is None, reason="needs gcc, with its sanitizers")
 @pytest.mark.parametrize(("sanitizers", "runtime"), [("address,undefined", "libasan.so"), ("thread", "libtsan.so")])
-def test_sanitizer_finds_nothing(sanitizers: str, runtime: str, tmp_path: Path) -> None:
+def test_sanitizer_finds_no_fault_in_the_native_lane(sanitizers: str, runtime: str, tmp_path: Path) -> None:
     assert _GCC is not None
     library = tmp_path / "libnative_lane.so"
     flags = ("-g", "-O1", "-std=gnu17", f"-fsanitize={sanitizers}", "-fno-sanitize-recover=all")
     _run([_GCC, *flags, "-shared", "-fPIC", "-pthread", "-o", library, *_SOURCES])
     environ = {
         "NATIVE_LANE_LIBRARY": str(library),
-        # First of all libraries, which the interpreter does not ask for.
+        # The sanitizer must be the first library, and the interpreter is not linked with it.
         "LD_PRELOAD": _run([_GCC, f"-print-file-name={runtime}"]).strip(),
-        "ASAN_OPTIONS": "detect_leaks=0",  # the interpreter's
+        "ASAN_OPTIONS": "detect_leaks=0",  # the interpreter leaks
         "TSAN_OPTIONS": "halt_on_error=1",
         "PYTHONMALLOC": "malloc",
     }

@@ -1,4 +1,4 @@
-"""A slave copies its master's topics, from the address in the answer to its registration; that takes a minute."""
+"""A slave copies its master's topics from the address that the answer to its registration contains, after a minute."""
 
 import time
 from pathlib import Path
@@ -11,7 +11,7 @@ from tests.support.rocketmq_peers import Mqadmin
 from tests.support.stack import Stack
 
 _GET_TOPIC_CONFIG = 351
-# BrokerController looks for the first time after a minute.
+# BrokerController checks for the first time after a minute.
 COPIED_WITHIN_S = 120.0
 
 
@@ -27,6 +27,8 @@ def test_slave_copies_topics_from_its_master(
         mqadmin.create_topic(stack.remoting, master.addr, "Copied")
         assert client.ask(_GET_TOPIC_CONFIG, {"topic": "Copied"}).code != 0
         wait_until(
-            lambda: client.ask(_GET_TOPIC_CONFIG, {"topic": "Copied"}).code == 0, COPIED_WITHIN_S, "it has the topic"
+            lambda: client.ask(_GET_TOPIC_CONFIG, {"topic": "Copied"}).code == 0,
+            COPIED_WITHIN_S,
+            "the slave has the topic",
         )
         measured(f"slave has its master's topics after {time.monotonic() - began:.0f} s")

@@ -1,4 +1,4 @@
-"""Requests that are as expensive as a frame can be, and their cost in memory and time.
+"""The most expensive requests that fit into a frame, and their cost in memory and time.
 
 ``python -m tests.fuzz.bombs`` sends each to a server in a separate process and writes one line of JSON per request.
 """
@@ -22,7 +22,7 @@ from namesrv_stream.remoting.frame import MAX_FRAME_BYTES, MAX_HEADER_BYTES, Fra
 from namesrv_stream.route.event_json import encode_event
 from tests.support.name_server import V5_3_3, Exchange, a_broker_header, a_registration_request
 
-_ROOM: Final = MAX_FRAME_BYTES - 1_024  # of a frame, for its body
+_ROOM: Final = MAX_FRAME_BYTES - 1_024  # bytes for the body of the largest frame
 _HEADER_ROOM: Final = MAX_HEADER_BYTES - 64
 _MEMORY_LIMIT_BYTES: Final = 4 << 30
 _TIME_LIMIT_S: Final = 120
@@ -61,7 +61,7 @@ def deflated(data: bytes, level: int = 1) -> bytes:
 
 
 def parts(*of: bytes | int) -> bytes:
-    """Encode parts with their lengths, and plain numbers."""
+    """Encode parts with their lengths, and numbers without."""
     return b"".join(pack(">i", part) if isinstance(part, int) else pack(">i", len(part)) + part for part in of)
 
 
@@ -89,7 +89,7 @@ BOMBS: Final[dict[str, Callable[[], bytes]]] = {
     "zlib 1000:1, 16 GiB of zeros": lambda: registration((zeros(1_024) * 16)[:_ROOM], compressed=True),
     "zlib 1000:1, 16 MiB of zeros": lambda: deflated(bytes(16 << 20), 9),
     "zlib in zlib": lambda: deflated(zlib.compress(bytes(15 << 20), 9), 9),
-    "zlib with two thousand million topics": lambda: deflated(parts(b"{}", 2**31 - 1)),
+    "zlib that announces two thousand million topics": lambda: deflated(parts(b"{}", 2**31 - 1)),
     "zlib full of topics": lambda: deflated(parts(b"{}", 1_200_000) + parts(b"T 1 1 1 ") * 1_200_000),
     "zlib full of static topics": lambda: deflated(parts(b"{}", 0, b"[]", 2_000_000) + parts(b"{}") * 2_000_000),
     "zlib full of static topics in the dialect": lambda: deflated(
@@ -105,24 +105,24 @@ BOMBS: Final[dict[str, Callable[[], bytes]]] = {
     "1e999999": lambda: registration(b'{"topicConfigSerializeWrapper":{"dataVersion":{"counter":1e999999}}}'),
     "a frame of NaN": lambda: registration(filled(b"[", lambda _: b"NaN", b"]")),
     "empty topics": lambda: registration(filled(TOPICS[0], lambda n: b'"%x":{}' % n, TOPICS[1])),
-    "as many empty topics as may be": lambda: registration(
+    "the permitted number of empty topics": lambda: registration(
         TOPICS[0] + b",".join(b'"%x":{}' % n for n in range(MAX_ENTRIES)) + TOPICS[1]
     ),
     "empty static topics": lambda: registration(filled(MAPPINGS[0], lambda n: b'"%x":{}' % n, MAPPINGS[1])),
-    "as many empty static topics as may be": lambda: registration(
+    "the permitted number of empty static topics": lambda: registration(
         MAPPINGS[0] + b",".join(b'"%x":{}' % n for n in range(MAX_ENTRIES)) + MAPPINGS[1]
     ),
     "a static topic of a million queues": lambda: registration(
         filled(MAPPINGS[0] + b'"t":{"currIdMap":{', lambda n: b"%d:0" % n, b"}}" + MAPPINGS[1])
     ),
     "empty lists": lambda: registration(filled(b"[", lambda _: b"[]", b"]")),
-    "as many empty lists as may be": lambda: registration(b"[" + b"[]," * 990_000 + b"0]" + b" " * (12 << 20)),
+    "the permitted number of empty lists": lambda: registration(b"[" + b"[]," * 990_000 + b"0]" + b" " * (12 << 20)),
     "filter servers": lambda: registration(filled(b'{"filterServerList":[', lambda n: b'"%x"' % n, b"]}")),
     "topics of control characters": lambda: registration(
         filled(TOPICS[0], lambda n: b'"%x%s":{}' % (n, b"\\u0001" * 200), TOPICS[1])
     ),
     "one topic name": lambda: registration(TOPICS[0] + b'"' + b"t" * (_ROOM - 200) + b'":{}' + TOPICS[1]),
-    "one topic name that an error tells": lambda: registration(
+    "one topic name that an error quotes": lambda: registration(
         TOPICS[0] + b'"' + b"t" * (_ROOM - 200) + b'":[]' + TOPICS[1]
     ),
     "equal keys": lambda: registration(filled(TOPICS[0], lambda _: b'"t":{"order":false,"x":1}', TOPICS[1])),
@@ -148,11 +148,11 @@ BOMBS: Final[dict[str, Callable[[], bytes]]] = {
     "references in a circle": lambda: registration(
         filled(b"[", lambda n: b'{"$ref":"$[%d]"}' % (n + 1), b',{"$ref":"$[0]"}]')
     ),
-    "references to their own outside": lambda: registration(filled(b'{"a":[', lambda _: b'{"$ref":"$.a"}', b"]}")),
-    "a reference of a long way": lambda: registration(b'{"a":{"$ref":"$' + b"[0]" * (5 << 20) + b'"}}'),
+    "references to their own container": lambda: registration(filled(b'{"a":[', lambda _: b'{"$ref":"$.a"}', b"]}")),
+    "a reference with a long path": lambda: registration(b'{"a":{"$ref":"$' + b"[0]" * (5 << 20) + b'"}}'),
     # The dialect.
     "a frame of the dialect": lambda: registration(b"['a'" + b",1" * (_ROOM // 2 - 8) + b"]"),
-    "as much of the dialect as may be": lambda: registration(b"['a'" + b",1" * (255 * 1024) + b"]"),
+    "the largest permitted text in the dialect": lambda: registration(b"['a'" + b",1" * (255 * 1024) + b"]"),
     "comments": lambda: registration(b"/**/" * (_ROOM // 4)),
     "comments that do not end": lambda: registration(b"/*" * (255 * 1024)),
     "a text that does not end": lambda: registration(b"'" + b"a" * (_ROOM - 8)),
@@ -167,7 +167,7 @@ BOMBS: Final[dict[str, Callable[[], bytes]]] = {
     ),
     "a header with a fraction": lambda: json_header(b'{"extFields":{"a":1.5,"b":"' + b"x" * 500_000 + b'"}}'),
     "a header of the dialect": lambda: json_header(b"{a:['a'" + b",1" * (31 * 1024) + b"]}"),
-    "a binary header of nothing": lambda: binary_header(bytes(6) * (_HEADER_ROOM // 6)),
+    "a binary header of empty entries": lambda: binary_header(bytes(6) * (_HEADER_ROOM // 6)),
     "a long broker name": lambda: binary_header(
         b"".join(
             parts_of_entry(name, value)
@@ -179,7 +179,7 @@ BOMBS: Final[dict[str, Callable[[], bytes]]] = {
             )
         )
     ),
-    "a long topic asked for": lambda: request(ROUTE, b"", topic="t" * (_HEADER_ROOM - 300)),
+    "a route query for a long topic": lambda: request(ROUTE, b"", topic="t" * (_HEADER_ROOM - 300)),
     # Other requests.
     "queue data of one topic": lambda: request(
         REGISTER_TOPIC, filled(b'{"queueDatas":[', lambda n: b'{"brokerName":"%x"}' % n, b"]}"), topic="T"
@@ -195,11 +195,11 @@ def parts_of_entry(key: bytes, value: bytes) -> bytes:
 
 
 def exploded(stream: bytes) -> dict[str, Any]:
-    """Send a stream to a server; returns how it ends, what is accepted, and the cost."""
+    """Send a stream to a server; returns the outcome, the accepted and answered bytes, and the cost."""
     exchange = Exchange()
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     began, began_cpu = time.perf_counter(), time.process_time()
-    outcome, accepted_bytes, answer_bytes = "not a whole frame", 0, 0
+    outcome, accepted_bytes, answer_bytes = "not a complete frame", 0, 0
     buffer = FrameBuffer()
     try:
         for at in range(0, len(stream), _PIECE_BYTES):

@@ -12,7 +12,7 @@ from typing import Final
 
 from tests.vectors.captured import captured_frames
 
-#: A connection's share: mostly sound, so that processors get their part.
+#: How many frames a connection sends; most of them are valid, so that they reach the processors.
 _FRAMES_A_CONNECTION: Final = 20
 _MAX_DRAINED_BYTES: Final = 1 << 20
 
@@ -49,7 +49,7 @@ def damaged(raw: bytes, dice: random.Random) -> bytes:
 
 
 class Flood:
-    """Attackers, each in a thread; a context manager that ends them."""
+    """Attackers, each in its own thread; a context manager that stops them."""
 
     def __init__(self, addr: str, attackers: int, seed: int) -> None:
         host, _, port = addr.rpartition(":")

@@ -41,7 +41,7 @@ def real_frames() -> st.SearchStrategy[bytes]:
 
 
 def damaged_streams() -> st.SearchStrategy[bytes]:
-    """Streams of a few real frames, damaged, also with wrong lengths."""
+    """Damaged streams of a few real frames, some with wrong lengths."""
     several = st.lists(real_frames(), min_size=1, max_size=3).map(b"".join)
     return st.one_of(mutations(several), st.builds(_lying, several, st.integers(-(2**31), 2**31 - 1), st.booleans()))
 
@@ -54,7 +54,7 @@ def _lying(stream: bytes, number: int, in_header: bool) -> bytes:
 
 # ---- texts and JSON ----
 
-#: Texts with a history: empty, controls, separators of Java's own formats, numbers at the edge, long ones.
+#: Texts that have caused errors before: empty, control characters, separators of Java's formats, extreme numbers, long.
 AWKWARD: Final = (
     *("", " ", "\0", "\x7f\x85", "\u2028", "\ufeff", "\ufffd", "😀", "é" * 40, "a\r\nb", "a;b:c@d", "%RETRY%g", "../x"),
     *("null", "NaN", "true", "0", "-1", "2147483647", "2147483648", "-2147483648", "9223372036854775807"),
@@ -96,7 +96,7 @@ def json_values() -> st.SearchStrategy[Any]:
     )
 
 
-#: Pieces of the dialect, and what is no part of it.
+#: Pieces of the dialect, and texts that do not belong to it.
 _TOKENS = st.sampled_from(
     [
         *"{}[]:,'\"\\/*-+.eE0 \t\n",
@@ -225,7 +225,7 @@ def wire_names() -> tuple[str, ...]:
     return tuple(sorted(declared | {"__ZONE_MODE", "__ZONE_NAME", "AccessKey", "Signature"}))
 
 
-#: A few values by name, so that most requests speak of the same things.
+#: A few values by name, so that most requests refer to the same things.
 _USUAL: Final[Mapping[str, tuple[str, ...]]] = {
     "brokerName": ("broker-a", "broker-a", "broker-b"),
     "clusterName": ("c0", "c0", "c1"),
@@ -257,7 +257,7 @@ def ext_fields(draw: st.DrawFn) -> dict[str, str] | None:
     return fields
 
 
-#: The bodies that some codes ask for.
+#: The bodies that some codes need.
 _BODY_OF: Final[Mapping[int, Callable[[], st.SearchStrategy[bytes]]]] = {
     103: lambda: registration_bodies(),
     217: lambda: _route_data(),

@@ -1,4 +1,4 @@
-"""Unusual and damaged bodies, for every decoder: the result is an error or something that fits the log."""
+"""Unusual and damaged bodies, for every decoder: the result is an error or a value that the log can store."""
 
 import json
 import zlib
@@ -23,7 +23,7 @@ VERSIONS = st.sampled_from((479, 407, 61, 0, -1))
 
 @scaled(250)
 @given(bodies(), st.booleans(), VERSIONS)
-def test_registration_body_is_logged_or_is_a_body_decode_error(
+def test_registration_body_can_be_logged_or_raises_a_body_decode_error(
     body: bytes | None, compressed: bool, version: int
 ) -> None:
     try:
@@ -49,7 +49,7 @@ def test_registration_body_is_logged_or_is_a_body_decode_error(
 
 @scaled(120)
 @given(st.binary(max_size=32) | json_likes() | json_values().map(lambda value: json.dumps(value).encode()))
-def test_data_version_is_read_or_is_a_body_decode_error(body: bytes) -> None:
+def test_data_version_is_decoded_or_raises_a_body_decode_error(body: bytes) -> None:
     try:
         version = decode_data_version(body)
     except BodyDecodeError:
@@ -59,7 +59,7 @@ def test_data_version_is_read_or_is_a_body_decode_error(body: bytes) -> None:
 
 @scaled(250)
 @given(json_likes() | mutations(registration_bodies()) | texts().map(str.encode))
-def test_text_like_json_is_read_or_is_a_value_error(text: bytes) -> None:
+def test_text_that_resembles_json_is_decoded_or_raises_a_value_error(text: bytes) -> None:
     for loads in (fastjson.loads, fastjson.loads_lenient, fastjson.loads_written):
         try:
             value = loads(text)
@@ -70,7 +70,7 @@ def test_text_like_json_is_read_or_is_a_value_error(text: bytes) -> None:
 
 @scaled(120)
 @given(json_values())
-def test_json_readers_agree(value: Any) -> None:
+def test_json_readers_return_equal_values(value: Any) -> None:
     text = json.dumps(value).encode()
 
     assert _outcome(fastjson.loads_written, text) == _outcome(fastjson.loads_lenient, text)
@@ -78,7 +78,7 @@ def test_json_readers_agree(value: Any) -> None:
 
 @scaled(120)
 @given(texts() | st.text(st.sampled_from("ab=: \t\\\n\ru00eé#!"), max_size=24))
-def test_properties_text_is_read_or_is_a_value_error(text: str) -> None:
+def test_properties_text_is_decoded_or_raises_a_value_error(text: str) -> None:
     try:
         properties = java_properties.loads(text.encode("utf-8"))
     except ValueError:

@@ -1,4 +1,4 @@
-"""Damaged frames: whatever arrives, in whatever pieces, only the connection of its sender is affected."""
+"""Damaged frames, split anywhere: they affect only the connection of their sender."""
 
 import time
 from collections.abc import Callable, Sequence
@@ -50,7 +50,7 @@ def test_damaged_stream_is_decoded_alike_however_it_is_split(data: st.DataObject
 
 @scaled(200)
 @given(damaged_requests())
-def test_a_damaged_request_is_a_command_or_a_remoting_error(raw: bytes) -> None:
+def test_damaged_request_is_decoded_or_raises_a_remoting_error(raw: bytes) -> None:
     for outcome in read([raw]):
         if isinstance(outcome, RemotingCommand):
             again = decode_frame(encode_frame(outcome)[4:])
@@ -59,13 +59,13 @@ def test_a_damaged_request_is_a_command_or_a_remoting_error(raw: bytes) -> None:
 
 @scaled(200)
 @given(json_likes(), st.binary(max_size=8))
-def test_a_header_that_looks_like_json_is_a_command_or_a_remoting_error(header: bytes, body: bytes) -> None:
+def test_header_that_resembles_json_is_decoded_or_raises_a_remoting_error(header: bytes, body: bytes) -> None:
     read([pack(">II", 4 + len(header) + len(body), len(header)) + header + body])
 
 
 @scaled(120)
 @given(mutations(rocketmq_commands().map(encode_frame)))
-def test_a_damaged_binary_header_is_a_command_or_a_remoting_error(raw: bytes) -> None:
+def test_damaged_binary_header_is_decoded_or_raises_a_remoting_error(raw: bytes) -> None:
     read([raw])
 
 
@@ -132,7 +132,8 @@ def fed(stream: bytes, piece_bytes: int) -> int:
     ],
 )
 def test_splitting_takes_linear_time(frame_bytes: int, piece_bytes: int) -> None:
-    # Linear, 4 MiB cost four times what 1 MiB costs, and quadratic sixteen times. The largest frame has one size only.
+    # If the time is linear, 4 MiB take four times as long as 1 MiB; if it is quadratic, sixteen times. The largest
+    # frame has one size only.
     frame = pack(">i", frame_bytes - 4) + bytes(frame_bytes - 4)
     if frame_bytes == MAX_FRAME_BYTES:
         assert fed(frame, piece_bytes) == 1

@@ -29,7 +29,8 @@ MANY_TOPICS = 70_000
 _IS_LONG = is_long()
 _ROUND_S = 20 if _IS_LONG else 3
 _ROUNDS = 6 if _IS_LONG else 3
-#: Between the first round's end and the last's: caches are warm, and a leak of a kilobyte a connection would show.
+#: Permitted growth from the end of the first round, when caches are warm, to the end of the last one. A leak of a
+#: kilobyte per connection would exceed it.
 _MAX_GROWTH_MIB = 64
 
 
@@ -49,13 +50,13 @@ def rss_mib(pid: int) -> int:
 
 
 def cpu_s(pid: int) -> float:
-    """Processor time that a process has used."""
+    """Return the processor time that a process has used."""
     user, system = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[11:13]
     return (int(user) + int(system)) / sysconf("SC_CLK_TCK")
 
 
 def jvm_of(pid: int) -> int:
-    """The Java process among the descendants of the job."""
+    """Return the Java process among the descendants of the job."""
     descendants = [pid]
     while descendants:
         parent = descendants.pop()
@@ -83,7 +84,7 @@ def test_flood_of_damaged_frames_does_not_affect_other_clients(
             assert (answer.code, answer.body) == (0, expected.body)
 
         for seed in range(_ROUNDS):
-            # Heard each round: many rounds are longer than a broker, or a connection, may be silent.
+            # Send a heartbeat in every round: all rounds together exceed the timeouts of the broker and its connection.
             assert broker.ask(REGISTER, header("well-behaved", "10.1.0.1:10911", body), body).code == 0
             assert all(peer.ask(ROUTE, {"topic": TOPIC}).body == expected.body for peer in bystanders)
             with Flood(stack.remoting, attackers=8, seed=seed) as flood:

@@ -1,4 +1,4 @@
-"""Unusual requests to a server with some state: each is answered, and the log can store what was accepted."""
+"""Unusual requests to a server with some state: each is answered, and the log can store every accepted event."""
 
 import json
 from collections.abc import Sequence
@@ -24,7 +24,7 @@ from tests.vectors.captured import captured_frames
 
 
 def a_server() -> Exchange:
-    """Return a server with a master and a slave of one name, which accepts requests of every peer."""
+    """Return a server that has a master and a slave of one name, and accepts requests of every peer."""
     exchange = Exchange()
     exchange.server.access = Access(enable_config_update=True)
     exchange.send(a_registration_request())
@@ -32,7 +32,7 @@ def a_server() -> Exchange:
     return exchange
 
 
-def is_sound(raw: bytes) -> RemotingCommand | None:
+def decoded_request(raw: bytes) -> RemotingCommand | None:
     """Return the request in a frame if it reaches a processor."""
     try:
         frames = FrameBuffer().feed(raw)
@@ -79,7 +79,7 @@ def test_every_request_is_answered_and_the_job_agrees_with_the_server(
     exchange = a_server()
 
     for request, connection in sent:
-        arrived = is_sound(encode_frame(request))
+        arrived = decoded_request(encode_frame(request))
         if arrived is not None:
             check(exchange.send(arrived, connection), arrived)
 
@@ -88,11 +88,11 @@ def test_every_request_is_answered_and_the_job_agrees_with_the_server(
 
 @scaled(60)
 @given(st.lists(damaged_requests(), min_size=1, max_size=4))
-def test_damaged_requests_are_answered_or_close_their_connection(sent: Sequence[bytes]) -> None:
+def test_damaged_requests_are_answered_or_raise_a_remoting_error(sent: Sequence[bytes]) -> None:
     exchange = a_server()
 
     for raw in sent:
-        arrived = is_sound(raw)
+        arrived = decoded_request(raw)
         if arrived is not None:
             check(exchange.send(arrived), arrived)
 
@@ -141,7 +141,7 @@ def test_cached_responses_never_differ_from_those_of_the_processors(request: Rem
     assert cached is None or cached[0] == encode_frame(exchange.send(decode_frame(again)).response)
 
 
-def test_real_requests_in_any_order_are_answered_and_folded_alike() -> None:
+def test_real_requests_in_any_order_are_answered_and_folded_as_the_server_applied_them() -> None:
     exchange = a_server()
     for captured in reversed([c for c in captured_frames() if c.from_peer]):
         check(exchange.send(captured.command, captured.connection), captured.command)
@@ -150,7 +150,7 @@ def test_real_requests_in_any_order_are_answered_and_folded_alike() -> None:
 
 
 @pytest.mark.parametrize("code", sorted(map(int, PROCESSORS)))
-def test_unusual_text_in_every_field_is_answered_and_folded_alike(code: int) -> None:
+def test_unusual_text_in_every_field_is_answered_and_folded_as_the_server_applied_it(code: int) -> None:
     exchange = a_server()
     for text in AWKWARD:
         for body in (None, text.encode(), json.dumps({"queueDatas": [{"brokerName": text}]}).encode()):
@@ -160,5 +160,5 @@ def test_unusual_text_in_every_field_is_answered_and_folded_alike(code: int) -> 
     check_agreement(exchange)
 
 
-def test_the_server_of_these_tests_knows_its_topic() -> None:
+def test_server_of_these_tests_has_a_route_for_its_topic() -> None:
     assert a_server().send(a_route_request()).response.code == ResponseCode.SUCCESS

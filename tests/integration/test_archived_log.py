@@ -41,7 +41,7 @@ def _process(settings: Settings, *command: str) -> Process:
     return Process(command[0], arguments, settings.data.dir / f"{command[0]}.log", cwd=REPOSITORY)
 
 
-def _live(producer: EventProducer) -> None:
+def _send_events(producer: EventProducer) -> None:
     producer.send(ServerStarted(_S1._replace(connection_id=0)))
     for number in range(30):
         topics = {f"t{number}": RW, "TopicTest": RW}
@@ -57,16 +57,16 @@ def _live(producer: EventProducer) -> None:
 def _fold_and_archive(settings: Settings) -> None:
     """Run the job, and the history process for one run."""
     with event_producer(settings) as producer, _process(settings, "job") as job:
-        _live(producer)
+        _send_events(producer)
         _wait_folded(settings, job)
         _archive(settings)
-        _live(producer)  # of which Kafka alone knows
+        _send_events(producer)  # while the history process does not run
         _wait_folded(settings, job)
         assert job.terminate(60) == 0, job.log_text()
 
 
 def _archive(settings: Settings) -> None:
-    """Run the history process until its first run has ended. Meanwhile a second one is refused; the stop is clean."""
+    """Run the history process until its first run has ended. Meanwhile a second process is refused."""
     with _process(settings, "history-job") as history:
         run_file = settings.data.run_dir / "history-job.json"
         wait_until(lambda: read_run_file(run_file) or not history.is_alive, _DEADLINE_S, "the first run")
@@ -89,7 +89,7 @@ def _wait_folded(settings: Settings, job: Process) -> None:
             return False
         return has_folded(settings, extent)
 
-    wait_until(has_all, _DEADLINE_S, "all of the topic is folded")
+    wait_until(has_all, _DEADLINE_S, "the job has folded the whole topic")
 
 
 def _remove_from_kafka(settings: Settings, before: dict[int, int]) -> None:
@@ -112,7 +112,7 @@ def _stores(outcome: dict[str, Any]) -> list[list[str]]:
     return [[piece["store"] for piece in part["read_from"]] for part in outcome["partitions"]]
 
 
-@pytest.mark.timeout(1_200)  # it starts Spark twice and folds eight times: minutes where others use the machine
+@pytest.mark.timeout(1_200)  # it starts Spark twice and folds eight times, which takes minutes on a busy machine
 def test_records_removed_from_kafka_are_read_from_the_archive(kafka_settings: Settings, tmp_path: Path) -> None:
     settings = own_settings(kafka_settings, tmp_path / "data", partitions=2, driver_memory="512m")
     settings.data.dir.mkdir()

@@ -19,7 +19,7 @@ pytestmark = [pytest.mark.integration, pytest.mark.kafka, pytest.mark.spark, pyt
 _WAIT_S: Final = 300.0
 _TOPIC: Final = "TopicTest"
 _LIVE, _GONE = "10.0.0.1:10911", "10.0.0.3:10911"
-#: What the page says to copy.
+#: The folders that docs/backup.md says to copy.
 _PARTS: Final = ("kafka", "tables", "server")
 _FLAGS: Final[dict[str, str | int]] = {
     "streaming__driver_memory": "512m",
@@ -48,11 +48,11 @@ def _put(stack: Stack, value: str) -> None:
 def _ended_sessions(stack: Stack) -> list[dict[str, Any]]:
     """Wait for the ended sessions of the broker; they never change."""
 
-    def look() -> list[dict[str, Any]]:
+    def ended() -> list[dict[str, Any]]:
         sessions = _command(stack, "history", "broker-a")["sessions"]
         return [session for session in sessions if session["broker_addr"] == _GONE and session["cause"]]
 
-    return wait_until(look, _WAIT_S, "the ended session is in the history", ignoring=(AssertionError,), every_s=1)
+    return wait_until(ended, _WAIT_S, "the ended session is in the history", ignoring=(AssertionError,), every_s=1)
 
 
 def _wait_stored(stack: Stack) -> None:
@@ -107,8 +107,8 @@ def test_documented_recipes_restore_everything_they_promise(tmp_path: Path) -> N
         assert _facts(stack) == before
         assert _command(stack, "replay")["equal"] is True
 
-        # The tables are lost, Kafka is not: nothing that came after the backup is missing, though the job had got
-        # further than the restored tables say.
+        # The tables are lost, but Kafka is not: nothing from after the backup is missing, although the job had folded
+        # more than the restored tables contain.
         _put(stack, "after the backup")
         stack.wait_change(kind="kv", namespace="BACKUP", value="after the backup")
         assert stack.stop() == 0
@@ -121,18 +121,19 @@ def test_documented_recipes_restore_everything_they_promise(tmp_path: Path) -> N
         assert _command(stack, "replay")["equal"] is True
         assert stack.stop() == 0
 
-        # Kafka is lost: doctor sees it before the start; the job refuses, once, and the routes are served all the same.
+        # Kafka is lost: the doctor reports it before the start. The job refuses to start, and is not restarted. The
+        # server still serves the routes.
         shutil.rmtree(data / "kafka")
         examined = run_command("doctor", "--data-dir", str(data))
         assert (examined.code, "contains no topic" in examined.out) == (1, True), examined
         stack = Stack(data, **_FLAGS)
         stack.start()
-        wait_until(lambda: "continue without job" in stack.output, _WAIT_S, "the job is given up")
+        wait_until(lambda: "continue without job" in stack.output, _WAIT_S, "up stops restarting the job")
         assert stack.output.count("the log is another one") == 1
         assert stack.get(f"/routes/{_TOPIC}") == before["route"]
         assert stack.stop() == 0
 
-        # The remedy: new tables, KV entries out of the old ones, and the old history stays readable.
+        # The remedy: new tables with the KV entries of the old ones. The old history stays readable.
         (data / "tables").rename(data / "tables.before")
         stack = Stack(data, **_FLAGS)
         stack.start()

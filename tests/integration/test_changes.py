@@ -1,4 +1,4 @@
-"""An operator's changes with a real Kafka: they are answered when they are in the log, or with an error in time."""
+"""An operator's changes with a real Kafka: the server answers when they are in the log, or with an error in time."""
 
 import signal
 import time
@@ -20,7 +20,7 @@ from tests.support.remoting_client import RemotingClient, encode_request
 pytestmark = [pytest.mark.kafka, pytest.mark.integration]
 
 _KAFKA_TIMEOUT_S = 90.0
-#: For which mqadmin waits.
+#: How long mqadmin waits for an answer.
 _MQADMIN_TIMEOUT_S = 5.0
 PUT, GET, DELETE_TOPIC = 100, 101, 216
 PARTITIONS = 3
@@ -50,7 +50,7 @@ def logged(settings: Settings) -> Counter[str]:
     return Counter(orjson.loads(r.value)["kind"] for r in read_records(settings))
 
 
-def is_taken(operator: RemotingClient) -> bool:
+def is_accepted(operator: RemotingClient) -> bool:
     return operator.ask(PUT, an_entry("probe")).code == ResponseCode.SUCCESS
 
 
@@ -70,7 +70,7 @@ def test_frozen_kafka_is_reported_in_time_and_a_deletion_is_complete_after_it_re
 ) -> None:
     kafka, server = stack
     with server.connect() as operator:
-        assert is_taken(operator)
+        assert is_accepted(operator)
         kafka.process.send_signal(signal.SIGSTOP)
         begin_s = time.monotonic()
         answer = operator.ask(DELETE_TOPIC, {"topic": "T"})
@@ -78,10 +78,10 @@ def test_frozen_kafka_is_reported_in_time_and_a_deletion_is_complete_after_it_re
         assert (answer.code, "unknown" in (answer.remark or "")) == (ResponseCode.SYSTEM_BUSY, True)
         answer = operator.ask(PUT, an_entry("k"))
         assert (answer.code, "nothing was changed" in (answer.remark or "")) == (ResponseCode.SYSTEM_BUSY, True)
-        wait_until(lambda: not server.talks(), _KAFKA_TIMEOUT_S, "the server has given up the session")
+        wait_until(lambda: not server.talks(), _KAFKA_TIMEOUT_S, "the server has ended the session")
 
         kafka.process.send_signal(signal.SIGCONT)
-        wait_until(lambda: is_taken(operator), _KAFKA_TIMEOUT_S, "changes are accepted again")
+        wait_until(lambda: is_accepted(operator), _KAFKA_TIMEOUT_S, "changes are accepted again")
 
     records = [(r.partition, orjson.loads(r.value)["kind"]) for r in read_records(server.settings)]
     assert {p for p, kind in records if kind == "topic_deleted"} == set(range(PARTITIONS))
@@ -90,7 +90,7 @@ def test_frozen_kafka_is_reported_in_time_and_a_deletion_is_complete_after_it_re
 def test_stopping_server_answers_waiting_requests(stack: tuple[KafkaProcess, Serve]) -> None:
     kafka, server = stack
     with server.connect() as operator, server.connect() as other:
-        assert is_taken(operator)
+        assert is_accepted(operator)
         kafka.process.send_signal(signal.SIGSTOP)
         operator.send(encode_request(PUT, 7, an_entry("k")))
         wait_until(lambda: other.ask(GET, an_entry("k")).code == ResponseCode.SUCCESS, 30, "the view has the change")

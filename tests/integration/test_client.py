@@ -115,7 +115,7 @@ def mqadmin(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Mqadmin]:
 
 @pytest.fixture
 def cli(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Cli:
-    """Returns a function that runs a command and returns its output."""
+    """Return a function that runs a command and returns its output."""
 
     def run(*arguments: str) -> str:
         monkeypatch.setattr(sys, "argv", ["namesrv-stream", *arguments])
@@ -147,12 +147,12 @@ def registered(*servers: Server) -> Iterator[None]:
                 assert peer.ask(request.code, request.ext_fields, request.body or b"").code == 0
                 peers.append((peer, request))
         yield
-        for peer, request in peers:  # no job runs here that would end a broker whose connection is closed
+        for peer, request in peers:  # no job runs here that would remove a broker whose connection is closed
             with contextlib.suppress(ConnectionError):  # a test has killed the server
                 assert peer.ask(RequestCode.UNREGISTER_BROKER, request.ext_fields).code == 0
     for server in servers:
         # Java answers an unregistration before it acts on it.
-        wait_until(partial(is_empty, server.addr), 30, "the brokers are gone")
+        wait_until(partial(is_empty, server.addr), 30, "the brokers are removed")
 
 
 def is_empty(addr: str) -> bool:
@@ -174,7 +174,7 @@ async def reach(client: Client, topic: str, is_so: Callable[[TopicRoute], bool],
     raise AssertionError(f"not within 30 s: {what}; last: {route}")
 
 
-async def test_a_route_and_its_queues(server: Server) -> None:
+async def test_client_returns_routes_queues_topics_and_clusters(server: Server) -> None:
     async with Client(server.addr) as client:
         route = await client.route("TopicTest")
         chosen = [await client.select_queue("TopicTest") for _ in range(12)]
@@ -247,7 +247,7 @@ async def test_route_stays_cached_without_a_server_and_is_refreshed_when_it_retu
             stale = await reach(client, "TopicTest", lambda route: route.last_error is not None, "a failed refresh")
             assert stale.data is first.data
             second.start()
-            # It is empty now, which is news of no route: the old one stays, with another reason.
+            # The restarted server is empty and returns no route. The client keeps the old route, with another reason.
             await reach(client, "TopicTest", lambda route: isinstance(route.last_error, TopicNotExist), "an answer")
             with registered(second):
                 fresh = await reach(client, "TopicTest", lambda route: route.last_error is None, "a good refresh")
@@ -344,7 +344,7 @@ def test_command_prints_the_lines_of_mqadmin_sorted(
     assert ours == theirs
 
 
-def test_route_is_printed_as_mqadmins_json_and_clusters_begin_with_its_columns(
+def test_commands_print_a_route_as_mqadmins_json_and_clusters_with_its_first_columns(
     java: JavaNameServer, mqadmin: Mqadmin, cli: Cli
 ) -> None:
     with registered(java):

@@ -1,4 +1,4 @@
-"""RocketMQ's client and ours derive the same queues from random routes."""
+"""RocketMQ's client and the client of namesrv-stream derive the same queues from random routes."""
 
 import os
 import random
@@ -39,7 +39,8 @@ def a_route(dice: random.Random) -> dict[str, Any]:
     if dice.random() < 0.3:
         route["orderTopicConf"] = dice.choice(ORDER_CONFS)
     if dice.random() < 0.4:
-        # Epochs differ: between equal ones Java's hash order decides. One scope: of several, Java's order is random.
+        # Epochs differ, because Java's hash order decides between equal ones. There is one scope, because Java's order
+        # of several scopes is random.
         scope = dice.choice(["__global__", "mine", None])
         route["topicQueueMappingByBroker"] = {
             name: {

@@ -38,7 +38,7 @@ def test_topics_created_by_the_product_have_no_findings(kafka_settings: Settings
     found = _doctor(settings, "--json")
     assert found.code == 0, found.out
     assert _grades(found, "topic") == ["ok", "ok"]
-    assert _grades(found, "Kafka") == ["ok", "note"]  # no job runs there, so that of its clock little can be said
+    assert _grades(found, "Kafka") == ["ok", "note"]  # "note", because no job runs, so little is known about its clock
 
 
 def test_more_replicas_than_kafka_has_brokers_are_a_fault_before_the_topics_exist(

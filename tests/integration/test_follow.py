@@ -69,8 +69,8 @@ class Client:
         self.follow(http)
         return sum(1 for _ in self.table.registered_groups())
 
-    def has_what(self, http: str) -> bool:
-        """Whether it has the state of the server; False if the server has changed meanwhile."""
+    def has_the_state_of(self, http: str) -> bool:
+        """Whether the follower has the state of the server; False if the server's state has changed meanwhile."""
         self.follow(http)
         state = _get(http, "/state")
         return bool(state["digest"] == digest_of(self.table, PARTITIONS).total)
@@ -92,7 +92,7 @@ def test_follower_has_the_state_of_every_server_despite_kills(stack: Stack, tmp_
         wait_until(lambda: client.has_what(stack.http), SETTLE_S, "the follower has the state of the server")
         brokers.register(0, version=2)
         wait_until(lambda: client.has_what(second.http), SETTLE_S, "the follower has the state of the second server")
-        stack.kill("serve")  # what it had in memory is gone: rows come out of the tables
+        stack.kill("serve")  # it loses its memory, so it reads the rows from the tables
         wait_until(
             lambda: client.has_what(stack.http),
             SETTLE_S,
@@ -113,7 +113,7 @@ def test_server_exports_metrics_of_the_job(stack: Stack) -> None:
         pairs = (line.rpartition(" ")[::2] for line in lines if not line.startswith("#"))
         return {name: float(value) for name, value in pairs}
 
-    # A batch is told of with the commit after it.
+    # The metrics of a batch are in the commit after it.
     batches = "rocketmq_namesrv_job_batch_seconds_count"
     wait_until(lambda: figures().get(batches, 0) > 0, SETTLE_S, "the job's figures")
     found = figures()
@@ -127,19 +127,19 @@ def test_webhook_reports_every_removed_broker_in_order_across_restarts_of_both_s
 ) -> None:
     wait_until(lambda: (stack.settings.data.webhook_dir / "position.json").exists(), SETTLE_S, "webhook follows")
     with Receiver(webhook_port) as receiver:
-        stack.kill("webhook")  # without a receiver during the other tests, it would wait for up to a minute
-        _come_and_go(stack, "10.0.0.1:10911")
-        _wait_taken(receiver, "10.0.0.1:10911")
-    # The receiver is away, and the webhook is killed meanwhile.
-    _come_and_go(stack, "10.0.0.2:10911")
+        stack.kill("webhook")  # it had no receiver during the other tests, so it might wait for up to a minute
+        _register_and_unregister(stack, "10.0.0.1:10911")
+        _wait_reported(receiver, "10.0.0.1:10911")
+    # The webhook is killed while there is no receiver.
+    _register_and_unregister(stack, "10.0.0.2:10911")
     stack.kill("webhook")
     stack.kill("serve")
     with Receiver(webhook_port) as receiver:
-        _come_and_go(stack, "10.0.0.3:10911")
-        _wait_taken(receiver, "10.0.0.2:10911", "10.0.0.3:10911")
+        _register_and_unregister(stack, "10.0.0.3:10911")
+        _wait_reported(receiver, "10.0.0.2:10911", "10.0.0.3:10911")
 
 
-def _come_and_go(stack: Stack, addr: str) -> None:
+def _register_and_unregister(stack: Stack, addr: str) -> None:
     """Register and unregister a broker."""
     unregistration = RemotingCommand(RequestCode.UNREGISTER_BROKER, ext_fields=a_broker_header(addr, 0))
     with RemotingClient(stack.remoting) as broker:
@@ -153,7 +153,7 @@ def _expected(*addrs: str) -> list[tuple[str, str]]:
     return [pair for addr in addrs for pair in (("broker_route", addr), ("broker_down", addr))]
 
 
-def _wait_taken(receiver: Receiver, *addrs: str) -> None:
+def _wait_reported(receiver: Receiver, *addrs: str) -> None:
     """Wait until all events of these brokers have arrived in order; events may be repeated but not reordered."""
 
     def seen() -> list[tuple[str, str]]:

@@ -81,7 +81,7 @@ def with_broker() -> Iterator[RemotingRig]:
         yield rig
 
 
-# ---- who may what ----
+# ---- permissions ----
 
 
 def test_untrusted_peer_changes_nothing_with_any_request_code() -> None:
@@ -146,7 +146,7 @@ def test_peer_outside_the_broker_networks_cannot_register_or_remove_a_broker() -
         assert rig.on_loop(lambda: "b1" not in rig.rig.view.table.groups)
 
 
-# ---- bombs and lies ----
+# ---- decompression bombs and wrong lengths ----
 
 
 def test_frames_of_16_mib_from_many_peers_stay_within_the_memory_limit() -> None:
@@ -157,7 +157,7 @@ def test_frames_of_16_mib_from_many_peers_stay_within_the_memory_limit() -> None
         for _ in range(24):
             peer = peers.enter_context(connect(rig.addr))
             peer.sendall(struct.pack(">I", 16 * MIB - 4))
-            with suppress(ConnectionError):  # where it has become the oldest
+            with suppress(ConnectionError):  # the server closes the oldest connection
                 for _ in range(15):  # 360 MiB in all
                     peer.sendall(piece)
         assert rig.on_loop(lambda: rig.rig.connections.partial_frames.size) <= 64 * MIB
@@ -201,7 +201,7 @@ def test_wrong_frame_length_closes_only_its_own_connection(with_broker: Remoting
     assert route_code(with_broker.addr) == ResponseCode.SUCCESS
 
 
-# ---- those who wait ----
+# ---- slow peers ----
 
 
 @pytest.mark.parametrize(
@@ -271,7 +271,7 @@ def test_idle_connection_is_closed_after_two_minutes_as_by_java() -> None:
 def _ask_without_reading(peer: socket.socket, requests: int) -> None:
     peer.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
     peer.settimeout(1)
-    with suppress(TimeoutError, ConnectionError):  # it is not read from any more
+    with suppress(TimeoutError, ConnectionError):  # the server stops reading
         peer.sendall(encode_request(RequestCode.GET_BROKER_CLUSTER_INFO, 1) * requests)
 
 
@@ -308,7 +308,7 @@ def test_unread_answers_of_many_peers_stay_within_the_memory_limit() -> None:
         assert register(broker) == ResponseCode.SUCCESS
 
 
-# ---- those who come in numbers ----
+# ---- many peers ----
 
 
 def test_connections_are_limited_per_address() -> None:

@@ -26,7 +26,7 @@ pytestmark = [pytest.mark.integration, pytest.mark.kafka, pytest.mark.spark]
 
 _DEADLINE_S = 120.0
 _S1 = Origin("s1", 1, 1)
-#: More records of a server than it sends between two ticks of the job.
+#: More records than a server writes between two ticks of the job.
 _SILENCE_RECORDS = 12
 
 
@@ -66,8 +66,8 @@ def test_killed_job_loses_nothing_and_ticks_while_direct_producers_have_brokers(
 
         def are_servers_alone() -> bool:
             producer.send(Tick(_S1))
-            tellers = _newest_tellers(settings)
-            return len(tellers) == _SILENCE_RECORDS and JOB not in tellers
+            writers = _newest_writers(settings)
+            return len(writers) == _SILENCE_RECORDS and JOB not in writers
 
         def has_expired(times: int) -> bool:
             producer.send(Tick(_S1))
@@ -77,7 +77,7 @@ def test_killed_job_loses_nothing_and_ticks_while_direct_producers_have_brokers(
             _until(are_servers_alone, "the job's ticks end", job)
             producer.send(registered)
             _until(lambda: has_expired(1), "the direct producer's broker expires", job)
-            # Killed while batches are under way, whatever they are just doing.
+            # Send many records, so that the job is killed at an arbitrary moment of a batch.
             for number in range(150):
                 _send_some(producer, number)
             producer.send(registered)
@@ -92,7 +92,7 @@ def test_killed_job_loses_nothing_and_ticks_while_direct_producers_have_brokers(
     assert written_changes(settings) == sorted(fold_offline(settings, until=committed))
 
 
-def _newest_tellers(settings: Settings) -> list[str]:
+def _newest_writers(settings: Settings) -> list[str]:
     """Return the servers that logged the newest records."""
     with LogReader(settings) as log:
         _, end = log.extent(0)

@@ -62,7 +62,7 @@ def test_events_are_stamped_by_kafka_and_survive_kill_and_restart(tmp_path: Path
     kafka = KafkaProcess(settings)
     try:
         kafka.wait_ready()
-        large = b"x" * (16 << 20)  # a whole registration of the largest frame
+        large = b"x" * (16 << 20)  # as large as a full registration in the largest frame
         _publish(settings, [b"one", large])
         kafka.kill()
         kafka.restart()
@@ -166,7 +166,7 @@ def test_an_option_that_kafka_python_does_not_know_is_refused(kafka_settings: Se
     assert refusal.value.key == "kafka.extra"
 
 
-def test_unreachable_kafka_is_named(tmp_path: Path) -> None:
+def test_error_names_the_address_of_an_unreachable_kafka(tmp_path: Path) -> None:
     port = choose_port("127.0.0.1")
     settings = settings_for(tmp_path, kafka__bootstrap_servers=f"127.0.0.1:{port}", kafka__connect_timeout_ms=500)
     with pytest.raises(KafkaUnreachable) as missing:
@@ -175,7 +175,7 @@ def test_unreachable_kafka_is_named(tmp_path: Path) -> None:
     assert f"127.0.0.1:{port}" in str(missing.value)
 
 
-def test_a_taken_port_ends_with_exit_code_2_and_one_line(kafka_settings: Settings, tmp_path: Path) -> None:
+def test_start_on_a_taken_port_ends_with_exit_code_2_and_one_line(kafka_settings: Settings, tmp_path: Path) -> None:
     port = kafka_settings.embedded_kafka.listen_port
     command = [sys.executable, "-m", "namesrv_stream", "kafka", "--data-dir", str(tmp_path)]
     command += ["--set", f"embedded_kafka.listen_port={port}"]

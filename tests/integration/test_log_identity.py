@@ -104,7 +104,7 @@ def test_server_with_a_recreated_topic_answers_reports_it_and_keeps_acknowledged
     serve = Serve(settings, tmp_path)
     serve.start()
     try:
-        wait_until(serve.talks, _WAIT_S, "Kafka accepts its records")
+        wait_until(serve.talks, _WAIT_S, "Kafka accepts the server's records")
         with serve.connect() as operator:
             assert _put(operator, "before") == ResponseCode.SUCCESS
         admin = KafkaAdminClient(**admin_config(settings))
@@ -114,7 +114,7 @@ def test_server_with_a_recreated_topic_answers_reports_it_and_keeps_acknowledged
         ensure_topics(settings)
         _assert_answers_and_writes_nothing(serve)
         serve.process.terminate(30)
-        serve.process.start()  # it answers, and is not READY before Kafka takes its records
+        serve.process.start()  # it answers, but is not READY before Kafka accepts its records
         _assert_answers_and_writes_nothing(serve)
     finally:
         serve.process.close()
@@ -136,7 +136,7 @@ def _assert_answers_and_writes_nothing(serve: Serve) -> None:
     with ScriptedBrokers("anew", 1, [serve.addr]) as broker, serve.connect() as client:
         broker.register()
         assert _put(client, "after") == ResponseCode.SYSTEM_BUSY
-        for _ in range(2):  # also when the server has had time to forget
+        for _ in range(2):  # once more after some time, which must not change the answer
             assert b"anew-0" in client.ask(RequestCode.GET_BROKER_CLUSTER_INFO).body
             value = client.ask(RequestCode.GET_KV_CONFIG, {"namespace": "ns", "key": "k7"})
             assert value.code == ResponseCode.SUCCESS

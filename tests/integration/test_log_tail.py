@@ -40,7 +40,7 @@ def settings_beside(kafka: Settings, data_dir: Path, topic: str, **flags: str | 
 
 
 class Restarted:
-    """Servers that use a new topic which no job folds."""
+    """Servers that use a new topic that no job folds."""
 
     def __init__(self, kafka: Settings, work_dir: Path) -> None:
         self._kafka = kafka
@@ -101,7 +101,7 @@ def test_acknowledged_changes_survive_a_restart_without_a_job(servers: Restarted
         assert (
             client.ask(RequestCode.GET_ROUTEINFO_BY_TOPIC, {"topic": "baseTopic"}).code == ResponseCode.TOPIC_NOT_EXIST
         )
-        # And it goes on from there.
+        # The server accepts further changes.
         assert client.ask(RequestCode.DELETE_KV_CONFIG, ENTRY).code == ResponseCode.SUCCESS
         assert client.ask(RequestCode.GET_KV_CONFIG, ENTRY).code == ResponseCode.QUERY_NOT_FOUND
 
@@ -128,7 +128,7 @@ def test_configured_settings_apply_to_the_first_registration(servers: Restarted)
             assert broker.ask(request.code, request.ext_fields, request.body or b"").code == ResponseCode.SUCCESS
         assert broker.ask(RequestCode.GET_ROUTEINFO_BY_TOPIC, {"topic": "C"}).code == ResponseCode.TOPIC_NOT_EXIST
 
-    # A server with another configuration finds the log in use, and goes by what is there.
+    # A server with another configuration uses the settings that are already in the log.
     servers.serve("two", liveness__default_timeout_ms=7_000)
     settings = first.settings
     firsts = [record for record in read_records(settings) if b'"settings_changed"' in (record.value or b"")]

@@ -20,10 +20,10 @@ from tests.support.stack import Stack
 
 pytestmark = [pytest.mark.kafka, pytest.mark.integration]
 
-# Java looks for expired brokers each 5 s.
+# Java checks for expired brokers every 5 s.
 _GONE_WITHIN_S = 60.0
 _NOTIFIED_WITHIN_S = 30.0
-#: Smaller than all ids of the scenarios, so every member is notified of it; earlier notifications have then arrived.
+#: Smaller than all ids of the scenarios, so every member is notified of it, after all earlier notifications.
 _FENCE_ID = -99
 _FENCE = "fence"
 
@@ -155,14 +155,14 @@ SCENARIOS = [
         (Join("A", 0), Join("B", 1), Join("C", 2, _OLD), Leave("A")),
     ),
     Scenario("slave leaves", (Join("A", 0), Join("B", 1), Join("C", 2), Leave("B"))),
-    Scenario("last member leaves and a slave comes", (Join("A", 0), Leave("A"), Join("B", 1))),
+    Scenario("last member leaves and a slave joins", (Join("A", 0), Leave("A"), Join("B", 1))),
     Scenario(
         "all leave one after another",
         (Join("A", 0), Join("B", 1), Join("C", 2), Leave("A"), Leave("B"), Leave("C")),
         {"B": [1], "C": [1, 2]},
     ),
     Scenario(
-        "master leaves and comes back twice",
+        "master leaves and returns twice",
         (Join("A", 0), Join("B", 1), Leave("A"), Join("A", 0), Close("A"), Join("A", 0)),
         {"B": [1, 0, 1, 0]},
     ),
@@ -251,7 +251,7 @@ class Group:
         self, member: str, broker_id: int, fields: Mapping[str, str | None] | None = None, body: bytes | None = None
     ) -> RemotingCommand:
         addr = self._listeners[member].addr
-        # A cluster of its own, or the closes of many scenarios would be a mass that the guard keeps.
+        # Each group has its own cluster. Otherwise the guard would hold the brokers whose connections close.
         request = a_registration_request(addr, broker_id, body=body, brokerName=self._name, clusterName=self._name)
         changes = {"haServerAddr": _ha_addr(addr), "enableActingMaster": "true", **(fields or {})}
         ext_fields = {key: text for key, text in {**(request.ext_fields or {}), **changes}.items() if text is not None}
@@ -289,7 +289,7 @@ def _is_fenced(requests: list[RemotingCommand]) -> bool:
 @pytest.fixture(scope="module")
 def stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
     with Stack(tmp_path_factory.mktemp("stack") / "data", name_server__notify_min_broker_id_changed="true") as running:
-        running.wait_job()  # brokers expire by it
+        running.wait_job()  # only the job expires brokers
         yield running
 
 

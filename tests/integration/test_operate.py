@@ -23,7 +23,7 @@ from tests.support.scripted_brokers import ScriptedBrokers
 from tests.support.second_server import SecondServer
 from tests.support.stack import Stack
 
-# The first test pays for the start of the stack: minutes where others use the machine.
+# The first test starts the stack, which takes minutes on a busy machine.
 pytestmark = [pytest.mark.integration, pytest.mark.kafka, pytest.mark.spark, pytest.mark.timeout(600)]
 
 SETTLE_S = 90.0
@@ -49,7 +49,7 @@ def second_server(stack: Stack) -> Iterator[SecondServer]:
 
 @pytest.fixture
 def run(stack: Stack) -> Run:
-    """Returns a function that runs a command with the configuration of the stack."""
+    """Return a function that runs a command with the configuration of the stack."""
     return lambda *arguments: run_command(*arguments, "--data-dir", str(stack.settings.data.dir))
 
 
@@ -187,25 +187,25 @@ def test_what_if_distinguishes_frozen_brokers_from_a_silent_one(stack: Stack, ru
         return found
 
     with ScriptedBrokers("host", 3, [stack.remoting]) as brokers, LogReader(stack.settings) as log:
-        for _ in range(50):  # a suggestion wants some heartbeats
+        for _ in range(50):  # a suggestion needs some heartbeats
             brokers.register()
 
-        def are_told_apart() -> bool:
-            """The first two brokers pause and continue; the third is never heard again.
+        def are_distinguished() -> bool:
+            """The first two brokers pause and continue; the third stays silent.
 
-            They must have been heard within the shorter timeout still when the log is read.
+            When the log is read, the last heartbeat of the first two must not be older than the shorter timeout.
             """
             _wait_for_records(log, 24)
             brokers.register(0, 1)
-            _wait_for_records(log, 2)  # those that say so, or the tick before and these
+            _wait_for_records(log, 2)  # the registrations, or a tick and the registrations
             short = analysed()["runs"][1]
             return bool(short["false"] >= 2 and short["unclear"] == 1)
 
-        wait_until(are_told_apart, SETTLE_S, "two brokers are heard again")
+        wait_until(are_distinguished, SETTLE_S, "two brokers are heard again")
         cluster = analysed()
         shown = run(*arguments).out
     by_timeout = {r["timeout_ms"]: r for r in cluster["runs"]}
-    # The longer one lasts longer than this test on whatever machine.
+    # The longer timeout is longer than this test takes on any machine.
     assert (by_timeout[600_000]["expiries"], by_timeout[None]["expiries"]) == (0, 0)
     assert by_timeout[4_000]["real"] == 0  # by the actual timeout, all three are live
     assert cluster["gaps"]["longest"][0]["gap_ms"] > 4_000
@@ -214,7 +214,7 @@ def test_what_if_distinguishes_frozen_brokers_from_a_silent_one(stack: Stack, ru
 
 
 def _wait_for_records(log: LogReader, records: int) -> None:
-    """Wait until each partition has ``count`` more records; one or two servers write two ticks a second each."""
+    """Wait until every partition has this number of further records; each server writes two ticks a second."""
     until = [log.extent(p)[1] + records for p in range(PARTITIONS)]
     wait_until(lambda: all(log.extent(p)[1] >= end for p, end in enumerate(until)), SETTLE_S, "time passes in the log")
 
@@ -222,9 +222,9 @@ def _wait_for_records(log: LogReader, records: int) -> None:
 def test_held_brokers_are_shown_everywhere_and_an_operator_releases_them(
     stack: Stack, second_server: SecondServer, run: Run, fleet: ScriptedBrokers
 ) -> None:
-    # Long enough to look at them everywhere, however slow the machine is.
+    # Long enough to check all outputs, even on a slow machine.
     with _setting(run, "advanced.liveness.guard_hold_timeouts", "1000"), _setting(run, DEFAULT, "1000"):
-        wait_until(lambda: all(b["held"] for b in _fleet(stack)), SETTLE_S, "all brokers are held")
+        wait_until(lambda: all(b["held"] for b in _fleet(stack)), SETTLE_S, "the guard holds all brokers")
         _wait_logged(stack, second_server, "brokers held cluster=fleet brokers=")
         addrs = (stack.remoting, second_server.remoting)
         wait_until(
@@ -298,7 +298,7 @@ def test_refused_records_are_listed_with_reason_and_content(stack: Stack, run: R
     assert len(listed("--limit", "0", "--since", "1h")) == 2
     assert listed("--since", str(max(record["at_ms"] for record in refused) + 1)) == []
 
-    # The same from a machine that knows no more than where Kafka is, and from one that knows another topic.
+    # The same with Kafka's address alone, and then with another topic.
     elsewhere = ("--data-dir", str(tmp_path), "--set", f"kafka.bootstrap_servers={bootstrap_servers(stack.settings)}")
     assert json.loads(run_command("dead-letters", "--json", *elsewhere).out) == listed()
     none = run_command("dead-letters", *elsewhere, "--set", "advanced.kafka.dead_letter_topic=nosuch")

@@ -66,7 +66,7 @@ async def _until(condition: Callable[[], object]) -> None:
         if condition():
             return
         await asyncio.sleep(_POLL_S)
-    pytest.fail(f"not so after {_DEADLINE_S} s")
+    pytest.fail(f"the condition is not true after {_DEADLINE_S} s")
 
 
 class Session:
@@ -118,7 +118,7 @@ async def test_records_queued_after_a_lost_record_never_reach_the_log(kafka: Kaf
     await session.begin_and_publish(b"first")
     _signal(kafka, signal.SIGSTOP)
     session.publish(b"lost")
-    # As a tick is: it has time left when the first record's is over. Time itself is the condition here.
+    # Like a tick, the second record still has time left when the first one's time is over. The test must wait for it.
     await asyncio.sleep(_DELIVERY_TIMEOUT_MS / 2_000)
     session.publish(b"behind")
     await _until(lambda: session.losses)
@@ -128,7 +128,7 @@ async def test_records_queued_after_a_lost_record_never_reach_the_log(kafka: Kaf
     assert session.opened_count == 2
     assert len(session.acks) == 2
     values = await session.close_and_read()
-    # The lost one was on its way when Kafka stopped; it may have arrived.
+    # The lost record was being sent when Kafka stopped, so it may have arrived.
     assert [v for v in values if v != b"lost"] == [b"first", b"again"]
     assert values[-1] == b"again"
 
@@ -139,7 +139,7 @@ async def test_records_of_an_aborted_session_never_reach_the_log(kafka: KafkaPro
     _signal(kafka, signal.SIGSTOP)
     for value in (b"on its way", b"queued"):
         session.publish(value)
-        await asyncio.sleep(_DELIVERY_TIMEOUT_MS / 10_000)  # until kafka-python has it, of which nothing tells
+        await asyncio.sleep(_DELIVERY_TIMEOUT_MS / 10_000)  # until kafka-python has it; it does not report this
     session.publisher.abort("the queue is full")
     _signal(kafka, signal.SIGCONT)
     await session.begin_and_publish(b"again")
@@ -152,7 +152,7 @@ async def test_records_of_an_aborted_session_never_reach_the_log(kafka: KafkaPro
 async def test_waiting_producer_uses_little_cpu(
     kafka: KafkaProcess, settings: Settings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It must not hold the interpreter's lock either, since the rest of the server would wait."""
+    """It must not hold the interpreter's lock either, because the rest of the server would then wait."""
     poll, polls = KafkaNetClient.poll, 0
 
     def counted(*args: Any, **kwargs: Any) -> Any:

@@ -72,7 +72,7 @@ class _Peers:
             thread.join(30)
 
     def _beat(self) -> None:
-        # Their connections stay open for the brokers' goodbye is not to be told: the server is what goes.
+        # The connections stay open until the server ends, so that it sees no broker leave.
         brokers = ScriptedBrokers(_CLUSTER, _BROKERS, [self._serve.addr])
         try:
             while not self._stop.wait(1.0):
@@ -182,7 +182,7 @@ def test_brokers_and_clients_continue_after_a_repartition(servers: tuple[Serve, 
         with _job(settings):
             wait_until(lambda: all(each.answers for each in peers), _DEADLINE_S, "routes are answered")
             wait_folded(settings, _DEADLINE_S)
-        # What the job has not folded any more is folded by the command.
+        # The command folds the records that the job has not folded.
         with ScriptedBrokers("late", 1, [serve.addr for serve in servers]) as late:
             instants = [time.time_ns() // 1_000_000]
             late.register()
@@ -194,7 +194,7 @@ def test_brokers_and_clients_continue_after_a_repartition(servers: tuple[Serve, 
             assert (outcome["before"], outcome["partitions"], outcome["broker_names"]) == (2, 5, _BROKERS + 1)
             assert [_route(serve) for serve in servers] == before
             instants.append(time.time_ns() // 1_000_000)
-            new = [_go_over(serve, each, failures) for serve, each in zip(servers, peers, strict=True)]
+            new = [_switch_over(serve, each, failures) for serve, each in zip(servers, peers, strict=True)]
             peers = [each for _, each in new]
             again = [serve for serve, _ in new]
             grown = _grown(settings)
@@ -205,7 +205,7 @@ def test_brokers_and_clients_continue_after_a_repartition(servers: tuple[Serve, 
                 wait_until(lambda: [_route(serve) for serve in again] == before, _DEADLINE_S, "all brokers are served")
             assert failures + [failure for each in peers for failure in each.failures] == []
             _check_tables(grown)
-            ensure_history_tables(grown, read_extent(grown).topic_id)  # empty, so route_changes has all of the past
+            ensure_history_tables(grown, read_extent(grown).topic_id)  # empty, so route_changes contains the whole past
             instants.append(time.time_ns() // 1_000_000)
             assert [_brokers_as_of(grown, at_ms) for at_ms in instants] == [_BROKERS, _BROKERS + 1, _BROKERS + 1]
             for number in range(_BROKERS):
@@ -224,7 +224,7 @@ def test_brokers_and_clients_continue_after_a_repartition(servers: tuple[Serve, 
             serve.process.close()
 
 
-def _go_over(serve: Serve, peers: _Peers, failures: list[object]) -> tuple[Serve, _Peers]:
+def _switch_over(serve: Serve, peers: _Peers, failures: list[object]) -> tuple[Serve, _Peers]:
     """Restart a server with more partitions; meanwhile its peers use the other one."""
     assert not serve.talks()
     peers.stop()
@@ -256,7 +256,13 @@ def _check_tables(settings: Settings) -> None:
         (repartition_module, "load_snapshot"),
         (TopicGrowth, "open"),
     ],
-    ids=["before the topic grows", "before route_changes", "before route_state", "amid it", "before it is opened"],
+    ids=[
+        "before the topic grows",
+        "before route_changes",
+        "before route_state",
+        "before the fold",
+        "before the topic is opened",
+    ],
 )
 def test_killed_repartition_is_finished_by_the_next_run(
     kafka_settings: Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, owner: Any, step: str
@@ -288,7 +294,7 @@ def test_killed_repartition_is_finished_by_the_next_run(
     assert start.offsets == {**{p: extent.end[p] for p in (0, 1)}, 2: 0, 3: 0, 4: 0}
     names = {name: partition for partition, name, _ in start.initial_state if name is not None}
     assert names == {each.broker_name: partition_of(each.broker_name, 5) for each in fleet}
-    with event_producer(grown) as producer:  # it is open
+    with event_producer(grown) as producer:  # the topic is open again
         producer.send(Tick(S1))
     assert _repartition(settings).begins == {}
 

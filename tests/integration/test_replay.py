@@ -72,7 +72,7 @@ def _replay(settings: Settings, *arguments: str) -> tuple[int, dict[str, Any]]:
     return code, json.loads(out)
 
 
-def _life(producer: EventProducer, first: int) -> None:
+def _send_events(producer: EventProducer, first: int) -> None:
     producer.send(ServerStarted(_S1))
     for number in range(first, first + 20):
         topics = {f"t{number}": RW, "TopicTest": RW}
@@ -86,12 +86,12 @@ def _answers(addr: str, topic: str) -> bool:
         return client.ask(_GET_ROUTEINFO_BY_TOPIC, {"topic": topic}).code == 0
 
 
-@pytest.mark.timeout(900)  # it starts a job twice and folds seven times: minutes where others use the machine
+@pytest.mark.timeout(900)  # it starts a job twice and folds seven times, which takes minutes on a busy machine
 def test_replay_finds_damage_and_rebuild_repairs_it_while_a_server_answers(settings: Settings) -> None:
     addr = f"127.0.0.1:{settings.remoting.listen_port}"
     with event_producer(settings) as producer, _part(settings, "serve"):
         with _part(settings, "job"):
-            _life(producer, 0)
+            _send_events(producer, 0)
             wait_folded(settings, _DEADLINE_S)
             code, beside = _replay(settings)
             assert (code, beside["equal"]) == (0, True), beside
@@ -103,7 +103,7 @@ def test_replay_finds_damage_and_rebuild_repairs_it_while_a_server_answers(setti
         assert all(part["is_state_compared"] for part in before["partitions"])
         until = [f"--to-offset={part['partition']}:{part['end']}" for part in before["partitions"]]
 
-        _damage_and_mend(settings)
+        _damage_and_repair(settings)
         code, mended = _replay(settings, *until)
         assert (code, mended["digest"]) == (0, before["digest"])
         assert [part["rows"] for part in mended["partitions"]] == [part["rows"] for part in before["partitions"]]
@@ -117,7 +117,7 @@ def test_replay_finds_damage_and_rebuild_repairs_it_while_a_server_answers(setti
         rows = written_changes(settings)
         with _part(settings, "job") as job:
             assert "resuming at partition 0 offset " in job.log_text()
-            _life(producer, 100)
+            _send_events(producer, 100)
             wait_folded(settings, _DEADLINE_S)
             wait_until(lambda: _answers(addr, "t105"), 30, "the server follows the new tables")
             assert _answers(addr, "t5")
@@ -126,7 +126,7 @@ def test_replay_finds_damage_and_rebuild_repairs_it_while_a_server_answers(setti
         assert set(rows) < set(written_changes(settings))
 
 
-def _damage_and_mend(settings: Settings) -> None:
+def _damage_and_repair(settings: Settings) -> None:
     """Change a stored row: replay finds it, and rebuild repairs it with consent."""
     is_hit = (pc.field("kind") == "queue_data") & (pc.field("topic") == "t5")
     assert rewrite_rows(settings.data.tables_dir, ROUTE_CHANGES, "perm", 4, is_hit)

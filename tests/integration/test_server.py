@@ -146,7 +146,7 @@ def test_garbage_closes_only_its_connection_with_one_log_line(serve: Serve, garb
     assert serve.process.log_text().count("broke the protocol") == before + 1
 
 
-def test_truncated_frame_does_no_harm(serve: Serve) -> None:
+def test_truncated_frame_does_not_affect_other_clients(serve: Serve) -> None:
     host, port = serve.addr.split(":")
     with serve.connect() as bystander:
         with socket.create_connection((host, int(port))) as peer:
@@ -162,7 +162,7 @@ def test_valid_frames_before_garbage_are_answered(serve: Serve) -> None:
         assert len(peer.recv(4)) == 4
 
 
-def test_unknown_request_code_is_named(serve: Serve) -> None:
+def test_answer_to_an_unknown_request_code_names_the_code(serve: Serve) -> None:
     with serve.connect() as client:
         answer = client.ask(9999)
     assert answer.code == ResponseCode.REQUEST_CODE_NOT_SUPPORTED
@@ -202,7 +202,7 @@ def test_registration_is_visible_at_once_and_stays_until_the_fold_removes_it(ser
             assert broker.ask(103, *_registration("broker-now", "127.0.0.1:3")).code == ResponseCode.SUCCESS
             assert b"127.0.0.1:3" in client.ask(105, {"topic": "T0"}).body
         wait_until(lambda: _closes(serve, "c") == 1, 30, "the closed connection is in the log")
-        # There is no job here, and nobody else ends a broker.
+        # No job runs here, and only the job removes brokers.
         assert b"127.0.0.1:3" in client.ask(105, {"topic": "T0"}).body
 
 
@@ -221,18 +221,18 @@ def test_mass_of_closed_connections_removes_no_broker_while_the_job_is_down_or_a
     wait_until(lambda: _closes(serve, "mass") == len(names), 30, "the server has seen all closes")
     assert _shown(serve, "mass").keys() == set(names)
 
-    # There is no job here: this is what one would have done by now.
+    # No job runs here, so the test commits what a job would have committed by now.
     extent = read_extent(serve.settings)
     rows = pa.Table.from_batches([encode_changes(fold_offline(serve.settings, dict(extent.end)))])
     reached = places_of(read_records(serve.settings, dict(extent.end)))
     prepare_tables(serve.settings, extent.topic_id)
     ChangesWriter(tables_of(serve.settings), 0).write(rows, reached, 1)
-    wait_until(lambda: all(held for held in _shown(serve, "mass").values()), 30, "the brokers are held")
+    wait_until(lambda: all(held for held in _shown(serve, "mass").values()), 30, "the guard holds the brokers")
     assert _shown(serve, "mass").keys() == set(names)
 
 
 def _shown(serve: Serve, cluster: str) -> dict[str, Any]:
-    """Return the brokers in the server's answer, and how the guard holds each."""
+    """Return the brokers in the server's answer, with the guard's hold of each."""
     with serve.connect() as client:
         routed = client.ask(RequestCode.GET_BROKER_CLUSTER_INFO).body
     rows = json.loads(serve.get(f"/brokers?cluster={cluster}")[2])
@@ -292,7 +292,7 @@ def test_second_server_on_the_same_directory_is_refused(serve: Serve, tmp_path: 
 def test_second_server_with_the_same_id_is_refused_and_the_first_continues(
     serve: Serve, kafka_settings: Settings, tmp_path: Path
 ) -> None:
-    """This happens with a copied machine or volume: another directory, the same identity."""
+    """A copied machine or volume has another directory and the same identity."""
     settings = beside(kafka_settings, tmp_path, "served-events")
     shutil.copytree(serve.settings.data.server_dir, settings.data.server_dir)
     other = Serve(settings, tmp_path)
@@ -305,7 +305,7 @@ def test_second_server_with_the_same_id_is_refused_and_the_first_continues(
     assert len(epochs - {None}) == 1
 
 
-def test_killed_server_restarts_at_once(kafka_settings: Settings, tmp_path: Path) -> None:
+def test_killed_server_can_be_restarted(kafka_settings: Settings, tmp_path: Path) -> None:
     settings = beside(kafka_settings, tmp_path, "killed-events")
     for _ in range(2):
         server = Serve(settings, tmp_path)
@@ -338,7 +338,9 @@ def test_changes_of_every_kind_are_accepted_right_after_the_start(kafka_settings
         server.process.close()
 
 
-def test_taken_port_is_named(serve: Serve, kafka_settings: Settings, tmp_path: Path) -> None:
+def test_taken_port_is_refused_with_the_name_of_the_setting(
+    serve: Serve, kafka_settings: Settings, tmp_path: Path
+) -> None:
     taken = int(serve.addr.split(":")[1])
     settings = beside(kafka_settings, tmp_path, "served-events")
     remoting = settings.remoting.model_copy(update={"listen_port": taken})

@@ -19,15 +19,15 @@ from tests.support.processes import wait_until
 from tests.support.remoting_client import RemotingClient
 from tests.support.stack import Stack
 
-# A second Spark for the history comes last on the machine: it takes minutes where others use it.
+# The history's Spark has a low priority, so it takes minutes on a busy machine.
 pytestmark = [pytest.mark.integration, pytest.mark.kafka, pytest.mark.spark, pytest.mark.timeout(1_800)]
 
 TOPIC = "TopicTest"
 MASTER, SLAVE = "10.0.0.1:10911", "10.0.0.3:10911"
-#: Nobody expires for being waited for on a busy machine, but for who is to.
+#: With the long timeout no broker expires, even on a busy machine; with the short one a broker expires soon.
 PATIENT_MS, HASTY_MS = 600_000, 1_000
 WAIT_S = 600.0
-#: What the HTTP port and `route --json` tell beside RocketMQ's TopicRouteData.
+#: Fields that the HTTP port and `route --json` add to RocketMQ's TopicRouteData.
 BESIDE = ("asOf", "lastChange", "history", "notes")
 
 Route = dict[str, Any] | None
@@ -40,7 +40,7 @@ class Observer:
         self._stack = stack
         self.seen: list[tuple[int, Route]] = []
 
-    def look(self) -> None:
+    def observe(self) -> None:
         """Record the current route; later changes have a later time."""
         at_ms = time.time_ns() // 1_000_000
         self.seen.append((at_ms, self._get(f"/routes/{TOPIC}")))
@@ -89,41 +89,41 @@ def stack(tmp_path: Path) -> Iterator[Stack]:
 
 def test_past_routes_equal_the_answers_that_clients_received(stack: Stack) -> None:
     observer = Observer(stack)
-    observer.look()
+    observer.observe()
     with RemotingClient(stack.remoting) as slave:
         with RemotingClient(stack.remoting) as master:
-            # One after the other: what reaches Kafka in one batch has one time, and is one change of the route.
+            # One after another, because records of one batch have one timestamp, and so are one change of the route.
             _register(master, MASTER, 0)
-            _look_after(observer, stack, kind="broker_live", broker_addr=MASTER, cause="registered")
+            _observe_after(observer, stack, kind="broker_live", broker_addr=MASTER, cause="registered")
             _register(slave, SLAVE, 1)
-            _look_after(observer, stack, kind="broker_live", broker_addr=SLAVE, cause="registered")
+            _observe_after(observer, stack, kind="broker_live", broker_addr=SLAVE, cause="registered")
             _register(master, MASTER, 0, queues=16)
-            _look_after(observer, stack, kind="queue_data", topic=TOPIC, write_queue_nums=16)
-        _look_after(observer, stack, kind="broker_live", broker_addr=MASTER, gone=True, cause="disconnected")
+            _observe_after(observer, stack, kind="queue_data", topic=TOPIC, write_queue_nums=16)
+        _observe_after(observer, stack, kind="broker_live", broker_addr=MASTER, gone=True, cause="disconnected")
         _ask(slave, RemotingCommand(RequestCode.UNREGISTER_BROKER, ext_fields=a_broker_header(SLAVE, 1)))
-        _look_after(observer, stack, kind="broker_live", broker_addr=SLAVE, gone=True, cause="unregistered")
+        _observe_after(observer, stack, kind="broker_live", broker_addr=SLAVE, gone=True, cause="unregistered")
         _register(slave, MASTER, 0, queues=4)
-        _look_after(observer, stack, kind="queue_data", topic=TOPIC, write_queue_nums=4)
+        _observe_after(observer, stack, kind="queue_data", topic=TOPIC, write_queue_nums=4)
         _register(slave, MASTER, 0, queues=4, timeout_ms=HASTY_MS)
-        _look_after(observer, stack, kind="broker_live", broker_addr=MASTER, gone=True, cause="expired")
+        _observe_after(observer, stack, kind="broker_live", broker_addr=MASTER, gone=True, cause="expired")
 
     assert [route is not None for _, route in observer.seen] == [False, True, True, True, True, False, True, False]
     tables = [str(stack.settings.data.tables_dir / name) for name in (ROUTE_ARCHIVE, HEARTBEAT_MINUTES)]
-    wait_until(lambda: all(map(DeltaTable.is_deltatable, tables)), WAIT_S, "tables of the history")
-    _agree(observer)
+    wait_until(lambda: all(map(DeltaTable.is_deltatable, tables)), WAIT_S, "the history tables exist")
+    _check_past_routes(observer)
     last_ms = observer.seen[-1][0]
-    wait_until(lambda: _stored_to_ms(stack) > last_ms, WAIT_S, "all of it in the history's tables", every_s=1)
-    _agree(observer)
-    _tell_of_the_broker(stack)
+    wait_until(lambda: _stored_to_ms(stack) > last_ms, WAIT_S, "the history tables contain all changes", every_s=1)
+    _check_past_routes(observer)
+    _check_history_commands(stack)
 
 
-def _agree(observer: Observer) -> None:
+def _check_past_routes(observer: Observer) -> None:
     for at_ms, route in observer.seen:
         assert observer.by_command(at_ms) == route
         assert observer.by_http(at_ms) == route
 
 
-def _tell_of_the_broker(stack: Stack) -> None:
+def _check_history_commands(stack: Stack) -> None:
     answer = _history(stack, "broker-a")
     ended = [(s["broker_addr"], s["cause"]) for s in answer["sessions"]]
     assert ended == [(MASTER, "disconnected"), (MASTER, "expired"), (SLAVE, "unregistered")]
@@ -149,11 +149,11 @@ def _stored_to_ms(stack: Stack) -> int:
     return int(json.loads(found.out)["history"]["stored_to_ms"]) if found.code == 0 else 0
 
 
-def _look_after(observer: Observer, stack: Stack, **change: object) -> None:
-    """Look after the fold has made a change and servers have it."""
+def _observe_after(observer: Observer, stack: Stack, **change: object) -> None:
+    """Record the route after the job has committed a change and the server has it."""
     (*_, row) = stack.wait_change(WAIT_S, **change)
     wait_until(lambda: _served_to(stack, row["partition"]) > row["offset"], WAIT_S, "the server has the change")
-    observer.look()
+    observer.observe()
 
 
 def _served_to(stack: Stack, partition: int) -> int:

@@ -134,7 +134,7 @@ def test_commands_connect_over_tls(authority: Authority, flags: list[str]) -> No
         answered = run_command(*ask, *flags, "--tls-trust", str(authority.trust_file), *shown)
         assert answered.code == 0, answered.err
         assert run_command(*ask).code != 0
-        refused = run_command(*ask, "--tls")  # the system does not know that authority
+        refused = run_command(*ask, "--tls")  # the system does not trust that authority
     assert refused.code != 0
     assert "certificate verify failed" in refused.err
 
@@ -188,7 +188,7 @@ def test_versions_before_tls_1_2_are_refused(permissive: RemotingRig, authority:
         answer = b""
         while piece := old.recv(4096):
             answer += piece
-    assert answer[:1] == b"\x15", "only an alert"
+    assert answer[:1] == b"\x15", "the answer is not a TLS alert"
 
 
 # ---- bytes ----
@@ -274,7 +274,7 @@ def test_handshake_of_a_megabyte_is_refused(permissive: RemotingRig, caplog: pyt
     with socket.create_connection((host, int(port)), DEADLINE_S) as peer, suppress(ConnectionError):
         for _ in range(64):
             peer.sendall(record)
-    wait_until(lambda: "its handshake exceeds 65536 bytes" in caplog.text, DEADLINE_S, "it is refused")
+    wait_until(lambda: "its handshake exceeds 65536 bytes" in caplog.text, DEADLINE_S, "the handshake is refused")
 
 
 # ---- reload ----
@@ -338,7 +338,7 @@ def test_thousand_certificate_reloads_need_less_than_five_mib(authority: Authori
                 if number % 50 == 0:
                     assert code_of(rig, context) == ResponseCode.SUCCESS
 
-        reloads(100)  # what is made once is there
+        reloads(100)  # allocates everything that is allocated only once
         before = _rss_bytes()
         reloads(1_000)
         grown = _rss_bytes() - before
@@ -361,9 +361,9 @@ async def test_changed_certificate_files_are_reloaded_automatically(authority: A
         for number in (1, 2):
             authority.issue("watched")
             await eventually(lambda number=number: reloads("ok") == number, "the certificate is read")  # type: ignore[misc]
-        # Half of a change is waited for, and a key that does not fit is no reason to go on without TLS.
+        # The server waits for the other half of a change. A key that does not match does not disable TLS.
         pair.key.write_bytes(authority.issue("other").key.read_bytes())
-        await eventually(lambda: reloads("failed") == 1, "it is refused")
+        await eventually(lambda: reloads("failed") == 1, "the invalid files are refused")
         authority.issue("watched")
         await eventually(lambda: reloads("ok") == 3, "the certificate is reloaded")
         watch.cancel()
@@ -376,7 +376,7 @@ async def test_http_port_accepts_only_tls(authority: Authority) -> None:
     settings = served_by(authority.issue("http"), client_auth="require", trust_file=str(authority.trust_file))
     async with HttpRig(http_settings_with(settings)).serving() as rig:
         host, _, port = rig.http.address.rpartition(":")
-        # Of people and scrapers no certificate is asked for.
+        # Browsers and scrapers need no certificate.
         reader, writer = await asyncio.open_connection(host, int(port), ssl=authority.client_context())
         writer.write(b"GET /topics HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")
         answer = await reader.read()

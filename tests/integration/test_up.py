@@ -111,7 +111,7 @@ _ACCOUNT, _PASSWORD = "Tr0ub4dor-account", "Tr0ub4dor-password"
 
 @contextmanager
 def _starting() -> Iterator[Callable[..., Up]]:
-    """Gives a function that starts `up`; in the end, its remaining processes are ended."""
+    """Yield a function that starts `up`; at the end, all remaining processes are killed."""
     started: list[Up] = []
 
     def start(data_dir: Path, *flags: str, **environ: str) -> Up:
@@ -223,7 +223,7 @@ def test_job_that_cannot_run_is_reported_once_and_the_server_continues(
 ) -> None:
     up = start_up(tmp_path, FAKE_JOB="exit-2")
     up.wait_ready()
-    up.until(lambda: "the other parts continue without job" in up.err, "the job is given up")
+    up.until(lambda: "the other parts continue without job" in up.err, "up stops restarting the job")
     assert read_run_file(tmp_path / "run" / "serve.json") is not None
     up.process.send_signal(signal.SIGTERM)
     assert up.end() == 0

@@ -1,4 +1,4 @@
-"""The wheel, installed into an environment that knows no checkout."""
+"""The wheel, installed into an environment without a checkout."""
 
 import os
 import re

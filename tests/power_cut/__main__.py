@@ -1,4 +1,4 @@
-"""Surveys faults after power cuts and damage: counts the findings by kind, with an example of each.
+"""Counts the faults after power cuts and damage by kind, with an example of each.
 
 For example: python -m tests.power_cut --seeds 1 2 --cuts 100 --flips 500
 """

@@ -1,15 +1,15 @@
-"""A model of what a power cut leaves of a directory, on a journalling file system with delayed allocation.
+"""A model of a directory after a power cut, on a journalling file system with delayed allocation.
 
 The model is that of ext4 (``data=ordered,noauto_da_alloc``) and XFS, with the weaker guarantee wherever they differ:
 
-* Names (create, mkdir, link, rename, unlink) go through a journal. What survives is a prefix of their order, and each
-  is there as a whole or not at all. To sync a directory makes the newest change in it durable, and so everything
-  before that change. To sync a file does *not* make its name durable, as POSIX has it: on ext4 it would.
-* Data that was synced survives. Of what was written since, nothing is promised: the file may lack it, be cut short,
-  have zeros in its place, have some of its pages, or all of it. The size of a file is part of its data.
-* A truncation goes through the journal, too: it may survive without the data that was written after it.
-* The kernel writes back by itself what is some seconds old. So everything up to some position before the cut may be on
-  the disk as if it had been synced.
+* Changes of names (create, mkdir, link, rename, unlink) go through a journal. A prefix of the journal survives, and
+  each change in it completely. Syncing a directory makes its newest change durable, with everything before that change.
+  Syncing a file does *not* make its name durable, as in POSIX; on ext4 it would.
+* Synced data survives. Data written since then is not guaranteed: the file may lack it, be truncated, contain zeros in
+  its place, or contain some or all of its pages. The size of a file is part of its data.
+* A truncation goes through the journal, too. It may survive without the data that was written after it.
+* The kernel itself writes back data that is some seconds old. Everything up to some position before the cut may
+  therefore be on the disk as if it had been synced.
 
 The disk itself is correct: it neither loses data that it has confirmed nor changes stored data.
 """
@@ -41,7 +41,7 @@ class Data(StrEnum):
 
 
 class Names(StrEnum):
-    """How many of the name changes survive that were not made durable."""
+    """How many of the name changes that were not made durable survive."""
 
     NONE = "only durable names"
     SOME = "some names"
@@ -54,11 +54,11 @@ class PowerCut:
 
     Attributes:
         position: The number of operations before it.
-        seed: Of all draws.
+        seed: Seed of all random choices.
         written_back: The number of operations whose effect the kernel had written back by itself.
-        names: What becomes of names.
-        data: What becomes of data; None draws it for each file.
-        is_log_trimmed: Whether Kafka no longer holds what was folded long before the cut.
+        names: What happens to names.
+        data: What happens to data; None chooses at random for each file.
+        is_log_trimmed: Whether Kafka no longer has the records that were folded long before the cut.
     """
 
     position: int
@@ -118,10 +118,10 @@ class _File:
     """The data of one file.
 
     Attributes:
-        synced: What is on the disk for certain.
-        current: What the process sees.
+        synced: Content that is on the disk for certain.
+        current: Content that the process sees.
         is_dirty: Whether anything was written since the last sync.
-        kept: How much of ``synced`` no truncation has removed since.
+        kept: How many bytes of ``synced`` no truncation has removed since.
     """
 
     def __init__(self) -> None:
@@ -167,11 +167,11 @@ class Disk:
 
     def __init__(self) -> None:
         self._files: dict[int, _File] = {}
-        self._nodes: dict[int, int] = {}  # inode number → file or directory: the file system uses numbers again
+        self._nodes: dict[int, int] = {}  # inode number → file or directory; the file system reuses numbers
         self._names: dict[str, int] = {}  # as the process sees them
         self._journal: list[tuple[Operation, int]] = []
         self._changed: dict[int, int] = {}  # directory → length of the journal at its newest change
-        self._durable = 0  # of the journal
+        self._durable = 0  # length of the durable part of the journal
 
     def apply(self, operation: Operation) -> None:
         """Apply an operation of the process."""

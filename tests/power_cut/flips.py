@@ -1,7 +1,7 @@
 """Damage to single files of intact tables: a changed byte, or a truncated file.
 
-A file system without checksums hands such bytes to every reader. Each damage must be harmless, or noticed, or
-repaired; it must never become a route that the log does not have.
+A file system without checksums passes such bytes to every reader. Every damage must be harmless, noticed or repaired;
+it must never lead to a route that the log does not have.
 """
 
 import json
@@ -30,16 +30,16 @@ from tests.power_cut.verdict import (
     findings_of_server,
 )
 
-#: Of the log, in each partition.
+#: Records of the log in each partition.
 _RECORDS: Final = 120
-#: What of it the job folds when a file has been damaged.
+#: Number of these records that the job folds after a file has been damaged.
 _REST: Final = 20
 _RECORDS_A_BATCH: Final = 5
 _BATCHES_A_COMPACTION: Final = 6
 
 
 class Group(StrEnum):
-    """Groups of files with the same role in a table."""
+    """A group of files with the same role in a table."""
 
     DATA = "data"
     OLD_DATA = "data of older versions"
@@ -50,7 +50,7 @@ class Group(StrEnum):
     HINT = "_last_checkpoint"
 
 
-#: How often a group is damaged: what the newest version consists of is more worth it than what nobody reads.
+#: How often a group is damaged: files of the newest version more often than files that are not read.
 _WEIGHTS: Final = {Group.DATA: 5, Group.COMMIT: 5, Group.CHECKPOINT: 3}
 
 
@@ -58,16 +58,16 @@ class Outcome(StrEnum):
     """The outcome of a damage."""
 
     HARMLESS = "harmless"
-    OLDER = "the server is older and says so; all is right when the job has run"
-    REPAIRED = "noticed by the server; all is right when the job has run"
+    OLDER = "the server has older data and says so; everything is correct after the job has run"
+    REPAIRED = "noticed by the server; everything is correct after the job has run"
     NOTICED = "noticed, the file is named"
     UNREADABLE = "a reader of all rows notices it"
     UNNAMED = "noticed, the file is not named"
-    WRONG_ROW = "unnoticed: route_changes or route_state differs in the end"
+    WRONG_ROW = "unnoticed: route_changes or route_state differs at the end"
     WRONG_ROUTE = "unnoticed: a server answers wrongly"
 
 
-#: What no damage may lead to.
+#: Outcomes that no damage may have.
 FORBIDDEN: Final = frozenset({Outcome.UNNAMED, Outcome.WRONG_ROW, Outcome.WRONG_ROUTE})
 
 
@@ -77,10 +77,10 @@ class Damage:
 
     Attributes:
         table: Name of the table.
-        group: What the file is in it.
-        path: Of the file, relative to the data directory.
-        position: Of the byte, or the new size.
-        mask: The bits that differ; 0 cuts the file short.
+        group: Group of the file.
+        path: Path of the file, relative to the data directory.
+        position: Position of the byte, or the new size.
+        mask: The bits that differ; 0 truncates the file.
     """
 
     table: str
@@ -114,7 +114,7 @@ class HealthyTables:
 
     Args:
         data_dir: An empty directory for them.
-        seed: Of the log and of all damages.
+        seed: Seed of the log and of all damages.
     """
 
     def __init__(self, data_dir: Path, seed: int) -> None:
@@ -171,7 +171,7 @@ class HealthyTables:
 
 
 def _outcome(damage: Damage, server: list[Finding], age: list[Finding], end: list[Finding]) -> Outcome:
-    """Derive the outcome from the findings at the start of the server, of its age, and after the job has run."""
+    """Derive the outcome from the findings at the start of the server, about its age, and after the job has run."""
     unnoticed = [finding for finding in (*server, *end) if not finding.is_error]
     if unnoticed:
         is_route = any(finding.kind in SERVED for finding in unnoticed)

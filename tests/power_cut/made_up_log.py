@@ -1,7 +1,7 @@
 """A random log of two partitions, from a seed: a small fleet, two name servers, and operators.
 
-Kafka's own log is taken to survive a power cut: it is replicated, or lies on another disk. So the log is no part of
-what is recorded, and the seed alone determines it.
+The tests assume that Kafka's own log survives a power cut, because it is replicated or on another disk. The log is
+therefore not recorded; the seed alone determines it.
 """
 
 import random
@@ -41,7 +41,7 @@ _SERVERS: Final = (Origin("s1", 1), Origin("s2", 1))
 _BROKERS: Final = tuple((f"broker-{n // 2}", f"10.0.0.{n}:10911", n % 2) for n in range(24))
 _TOPICS: Final = tuple(f"topic-{n}" for n in range(8))
 _TIMEOUT_MS: Final = 4_000
-_SILENT_STEPS: Final = 3  # of two ticks each: one broker in a few expires before it speaks again
+_SILENT_STEPS: Final = 3  # of two ticks each, so that some silent brokers expire before they return
 
 
 class _Fleet:

@@ -34,7 +34,7 @@ _FILES_TO_JOIN: Final = 6
 _JOINED_BYTES: Final = 1 << 20
 
 Offsets = Mapping[int, int]
-#: partition → what a batch hands to the compaction.
+#: partition → fold state that a batch passes to the compaction.
 FoldStates = dict[int, FoldStateRow]
 
 
@@ -49,8 +49,8 @@ class Loaded:
     """The state of a server after its start.
 
     Attributes:
-        table: What it answers from.
-        next_offsets: What it claims to cover: partition → first offset that it does not.
+        table: The table from which it answers.
+        next_offsets: Partition → first offset that the table does not cover, as the server reports it.
     """
 
     table: RouteTable
@@ -67,13 +67,13 @@ class Job:
     """The job without Spark: it opens the tables, finds its start, folds the log in batches and commits each.
 
     Args:
-        settings: Ours.
+        settings: Settings of the product.
         log: The whole log.
-        earliest: First offset that Kafka still holds of each partition.
+        earliest: First offset of each partition that Kafka still has.
 
     Attributes:
         offsets: partition → offset of the next record to fold.
-        repaired: What was repaired, a sentence each.
+        repaired: A sentence for each repair.
     """
 
     def __init__(self, settings: Settings, log: RecordsOf, earliest: Offsets) -> None:

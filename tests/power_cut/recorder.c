@@ -1,14 +1,14 @@
-/* Records what a process does to the files below one directory, in order and with all data: LD_PRELOAD this.
+/* Records the file operations of a process below one directory, in order and with all data: LD_PRELOAD this.
  *
- * POWER_CUT_ROOT names the directory, by its real path; POWER_CUT_TRACE names the trace, which lies elsewhere and must
- * not exist yet. The first process that loads the library records; its children do not. trace.py reads the trace.
+ * POWER_CUT_ROOT is the real path of the directory; POWER_CUT_TRACE is the path of the trace, which is elsewhere and
+ * must not exist yet. The first process that loads the library records; its children do not. trace.py reads the trace.
  *
  * An operation and its record happen under one lock, so the trace has the order of all threads. Files are identified by
  * their inode numbers: descriptors may be duplicated and files may be renamed or linked. The library calls the kernel
  * directly, so it does not depend on which variants of a function the C library has.
  *
  * Not recorded: memory mappings that are written to, io_uring, writes by stdio (FILE *), and symbolic links. A test
- * replays the trace and compares the outcome with the directory, which shows whether anybody uses them.
+ * replays the trace and compares the outcome with the directory, which shows whether the process uses them.
  */
 #define _GNU_SOURCE
 #include <errno.h>
@@ -40,8 +40,8 @@ static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static int trace = -1;
 static char root[PATH_MAX];
 static dev_t device;
-/* Inodes of files and directories that were made below the root. They are never removed: the model ignores what is
- * written to a file that has no name, and a number that is used again begins a new file there. */
+/* Inodes of files and directories that were created below the root. They are never removed: the model ignores writes to
+ * a file without a name, and treats a reused number as a new file. */
 static uint64_t known[KNOWN_SLOTS];
 
 static void give_up(const char *why) {
@@ -99,7 +99,7 @@ __attribute__((constructor)) static void begin(void) {
     append('B', status.st_ino, 0, NULL, 0, NULL);
 }
 
-/* The path below the root; NULL where it is none, or where nobody can say. `out` holds PATH_MAX bytes. */
+/* The path below the root; NULL if it is elsewhere or unknown. `out` has PATH_MAX bytes. */
 static const char *below_root(int at, const char *path, char *out) {
     char joined[PATH_MAX * 2], parent[PATH_MAX], link[64];
     if (trace < 0 || !path || !*path)
@@ -137,7 +137,7 @@ static const char *below_root(int at, const char *path, char *out) {
     return out;
 }
 
-/* 0 where there is no such file. */
+/* Returns 0 if there is no such file. */
 static uint64_t inode_of(const char *path) {
     char whole[PATH_MAX * 2];
     struct stat status;
@@ -145,7 +145,7 @@ static uint64_t inode_of(const char *path) {
     return fstatat(AT_FDCWD, whole, &status, AT_SYMLINK_NOFOLLOW) == 0 ? status.st_ino : 0;
 }
 
-/* The inode of a descriptor's file or directory, where that is below the root; else 0. */
+/* The inode of a descriptor's file or directory if it is below the root; otherwise 0. */
 static uint64_t followed(int file) {
     struct stat status;
     int before = errno;
@@ -186,7 +186,7 @@ static int open_at(int at, const char *path, int flags, mode_t mode) {
     return file;
 }
 
-/* The third argument of `open`, where there is one. */
+/* The third argument of `open`, if there is one. */
 #define MODE_OF(flags)                                                                                                 \
     mode_t mode = 0;                                                                                                   \
     if (__OPEN_NEEDS_MODE(flags)) {                                                                                    \
@@ -270,7 +270,7 @@ int posix_fallocate64(int file, off64_t offset, off64_t size) { return allocate(
 
 /* ---- data ---- */
 
-/* Record what was written at `offset`, and that it is on the disk where the descriptor was opened so. */
+/* Records a write at `offset`, and its sync if the descriptor was opened for synchronous writes. */
 static void append_buffers(int file, uint64_t inode, int64_t offset, const struct iovec *parts, int count, size_t size) {
     int before = errno;
     for (int i = 0; i < count && size > 0; i++) {
@@ -284,7 +284,7 @@ static void append_buffers(int file, uint64_t inode, int64_t offset, const struc
     errno = before;
 }
 
-/* Record what the kernel copied into a file. */
+/* Records the data that the kernel copied into a file. */
 static void append_copied(int file, uint64_t inode, int64_t offset, size_t size) {
     char link[64], data[CHUNK];
     snprintf(link, sizeof link, "/proc/self/fd/%d", file);
@@ -478,7 +478,7 @@ int remove(const char *path) {
 
 /* ---- the disk ---- */
 
-/* The disk itself is not needed: the power of this machine stays on, and the model knows what was synced. */
+/* Syncs are recorded, but not executed: this machine keeps its power, and the model knows what was synced. */
 static int sync_file(long number, int file) {
     uint64_t inode = followed(file);
     if (!inode)
@@ -504,7 +504,7 @@ static int sync_everything(long number, int file) {
 void sync(void) { sync_everything(SYS_sync, 0); }
 int syncfs(int file) { return sync_everything(SYS_syncfs, file); }
 
-/* For the process itself: a text of its own at this place of the trace. */
+/* Called by the process itself: writes a text into the trace. */
 void power_cut_mark(const char *text) {
     if (trace < 0)
         return;

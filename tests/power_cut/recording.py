@@ -16,11 +16,12 @@ from tests.power_cut.trace import Kind, Operation, mark, read_trace, recording_e
 from tests.power_cut.truth import Truth
 from tests.power_cut.verdict import Finding, findings_of_end, findings_of_job, findings_of_server
 
-#: Marks in the trace: what the product promises to survive from here on, and what ``route_state`` covers.
+#: Marks in the trace: the offsets that the product promises to be durable from now on, and those that ``route_state``
+#: covers.
 DURABLE: Final = "durable"
 COVERED: Final = "covered"
 
-#: Of the log, in each partition: two seconds of writing, in which each kind of commit is made many times.
+#: Records of the log in each partition: writing them takes two seconds, with many commits of every kind.
 RECORDS: Final = 300
 _LIMIT_S: Final = 300
 _DATA: Final = "data"
@@ -35,13 +36,13 @@ class Recording:
     """The recorded operations of the workload with a seed.
 
     Args:
-        folder: Where its directory and its trace are made.
-        seed: Of the log and of its batches.
+        folder: Folder for its directory and its trace.
+        seed: Seed of the log and of its batches.
 
     Attributes:
-        data_dir: As the workload has left it.
-        operations: All that it did there.
-        truth: Of the log that it folded.
+        data_dir: The directory after the workload.
+        operations: All operations of the workload in it.
+        truth: The fold of its log.
     """
 
     def __init__(self, folder: Path, seed: int) -> None:
@@ -64,8 +65,8 @@ class Recording:
     def cuts(self, count: int) -> list[PowerCut]:
         """Return ``count`` cuts at random positions.
 
-        Most writes are small parts of one file, and a cut between two of them leaves nothing that the model would not
-        draw anyway. So most cuts are made behind other operations.
+        Most writes are small parts of one file, and the model covers cuts between two of them anyway. Most cuts are
+        therefore made after other operations.
         """
         draw = random.Random(f"positions {self.seed}")
         behind = [number for number, operation in enumerate(self.operations, 1) if operation.kind is not Kind.WRITE]
@@ -79,7 +80,7 @@ class Recording:
 
         Args:
             cut: The cut.
-            folder: An empty one; ``cut`` in it is what the cut left, ``data`` the same when the parts have run on it.
+            folder: An empty folder; ``cut`` in it is the state after the cut, ``data`` that after the parts have run.
             syncs_count: Whether a sync makes anything durable.
         """
         image = image_after(self.operations, cut, syncs_count=syncs_count)
@@ -93,7 +94,8 @@ class Recording:
     def _kept_from(self, cut: PowerCut) -> dict[int, int]:
         """Return the first offset of each partition in Kafka; the beginning of some logs is past its retention.
 
-        That is days, in which the kernel writes back everything: what ``route_state`` covered then is on the disk.
+        The retention is days, in which the kernel writes back everything, so what ``route_state`` covered then is on
+        the disk.
         """
         covered = _newest_mark(COVERED, self.operations[: cut.written_back]) if cut.is_log_trimmed else {}
         return {partition: covered.get(partition, 0) for partition in self._log}

@@ -1,4 +1,4 @@
-"""Ten power cuts in one run, and a hundred damaged files; tests/extra/test_power_cuts.py has many more.
+"""Ten power cuts in one run, and a hundred damaged files; tests/extra/test_power_cuts.py tests many more.
 
 A failure prints the seed and the cut. In its folder, ``cut`` is the state after the power cut, and ``data`` is the
 state after a server and the job have started on it.

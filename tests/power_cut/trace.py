@@ -34,10 +34,10 @@ class Operation(NamedTuple):
 
     Attributes:
         kind: What it does.
-        inode: Of the file or directory that is created, linked, written to, or synced; 0 syncs everything.
-        offset: Of a write; the new size of a truncation.
-        data: What was written.
-        path: Relative to the directory; what is renamed or removed, or the new name; a mark's text.
+        inode: Inode of the file or directory that is created, linked, written to, or synced; 0 syncs everything.
+        offset: Offset of a write; the new size of a truncation.
+        data: The written data.
+        path: The name that is renamed or removed, or the new name, relative to the directory; the text of a mark.
         target: The name that a renamed file gets.
     """
 
@@ -54,10 +54,10 @@ class TraceError(Exception):
 
 
 def recording_environment(root: Path, trace: Path) -> dict[str, str]:
-    """The environment in which a process records what it does below ``root``, an empty directory.
+    """Return the environment in which a process records its operations below ``root``, an empty directory.
 
     Raises:
-        NoCompiler: There is nothing to compile the recorder with.
+        NoCompiler: There is no C compiler for the recorder.
     """
     return {
         **os.environ,
@@ -76,7 +76,7 @@ def read_trace(path: Path) -> list[Operation]:
     """Read all operations in order.
 
     Raises:
-        TraceError: The trace is cut short, or tells of something that the recorder cannot follow.
+        TraceError: The trace is truncated, or the process did something that the recorder cannot follow.
     """
     content = memoryview(path.read_bytes())
     operations = []

@@ -15,7 +15,7 @@ class Truth:
     """The fold of a log.
 
     Args:
-        log: All of it.
+        log: The whole log.
 
     Attributes:
         rows: All rows, in log order.
@@ -74,7 +74,7 @@ def differing_rows(stored: list[RouteChange], folded: list[RouteChange]) -> Iter
         if position in seen:
             yield "row is there twice", row
         elif position not in by_position:
-            yield "row is not of the log", row
+            yield "row is not from the log", row
         elif row != by_position[position]:
             yield "row differs", row
         seen.add(position)

@@ -29,9 +29,9 @@ class Finding(NamedTuple):
     """One finding.
 
     Attributes:
-        kind: One of a few, for counts.
-        detail: For people.
-        is_error: Whether it showed by an error that somebody raised; else nobody but us has noticed.
+        kind: One of a few kinds, for counts.
+        detail: Description for people.
+        is_error: Whether the product raised an error; otherwise only this test has noticed it.
     """
 
     kind: str
@@ -62,9 +62,9 @@ def findings_of_server(settings: Settings, truth: Truth, durable: Mapping[int, i
     """Return the findings in the answers of a server that starts now.
 
     Args:
-        settings: Of the directory.
-        truth: Of the log.
-        durable: What the product had promised to survive.
+        settings: Settings of the directory.
+        truth: The fold of the log.
+        durable: The offsets that the product had promised to be durable.
     """
     found: list[Finding] = []
     loaded = None
@@ -86,24 +86,24 @@ def _difference(compare: Callable[[], object]) -> str:
     """Return the difference that a comparison finds; "" if all is equal."""
     try:
         return str(compare() or "")
-    except Exception as error:  # what was read is no route table: nobody but the comparison has noticed
+    except Exception as error:  # the table has invalid content, which only the comparison has noticed
         return f"cannot be compared: {type(error).__name__}: {error}"
 
 
 def findings_of_job(settings: Settings, log: RecordsOf, earliest: Mapping[int, int]) -> list[Finding]:
-    """Return what keeps the job from folding the rest of the log.
+    """Return the errors that keep the job from folding the rest of the log.
 
     Args:
-        settings: Of the directory.
+        settings: Settings of the directory.
         log: The whole log.
-        earliest: First offset that Kafka still holds of each partition.
+        earliest: First offset of each partition that Kafka still has.
     """
     found: list[Finding] = []
     job = None
     with _caught(found, "the job does not start"):
         job = product.Job(settings, log, earliest)
     if job is not None:
-        with _caught(found, "the job does not go on"):
+        with _caught(found, "the job does not continue"):
             _finish(log, job)
     return found
 

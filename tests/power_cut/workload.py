@@ -26,7 +26,7 @@ def run(data_dir: Path, seed: int, records: int) -> None:
     draw = random.Random(f"batches {seed}")
     job = product.Job(settings, log, dict.fromkeys(log, 0))
     compactions: list[Future[None]] = []
-    with ThreadPoolExecutor(max_workers=1) as compaction:  # beside the batches, as in the product
+    with ThreadPoolExecutor(max_workers=1) as compaction:  # concurrently with the batches, as in the product
         batches = 0
         while not job.is_done:
             job.run_batch({partition: draw.randint(0, 6) for partition in log})
@@ -36,7 +36,7 @@ def run(data_dir: Path, seed: int, records: int) -> None:
                 compactions.append(compaction.submit(_compact, job, job.fold_states()))
             if batches % (_BATCHES_A_COMPACTION * _COMPACTIONS_A_CLEAN_UP) == 0:
                 compactions.append(compaction.submit(job.clean_up))
-            if draw.random() < 0.5:  # else batches go on meanwhile
+            if draw.random() < 0.5:  # otherwise batches continue meanwhile
                 for future in compactions:
                     future.result()
     for future in compactions:

@@ -31,7 +31,7 @@ pytestmark = [pytest.mark.spark]
 _ANSWERS = {**ROUTE_ANSWERS, **BROKER_ANSWERS, **LOG_ANSWERS}
 _QUESTIONS = questions()
 _each = pytest.mark.parametrize("question", _QUESTIONS, ids=[q.title for q in _QUESTIONS])
-#: Questions that find faults of the tables: sound tables give no row.
+#: Questions that find faults of the tables: correct tables give no row.
 _CHECKS = (
     "Intervals that overlap, or leave a gap",
     "Sessions that overlap",

@@ -32,7 +32,7 @@ def test_partition_continues_from_a_route_state_beyond_its_changes(spark: SparkS
             log.register(registration, after_ms=1_000)
     rig.commit_and_write()
     lossy, whole = rig.logs
-    # The history is away for days.
+    # The history process does not run for days.
     lossy.unregister(brokers[0][2])
     rig.commit()
     lossy.tick(20 * _DAY_MS)

@@ -77,7 +77,7 @@ def test_upkeep_joins_files_and_removes_rows_past_their_retention_unless_they_ar
     assert {r["broker_name"] for r in rig.rows(BROKER_SESSIONS)} == {"broker-a"}
     assert {r["broker_name"] for r in rig.rows(TOPIC_ROUTE_HISTORY) if not r["gone"]} == {"broker-a"}
     assert all(r["valid_to"] is None for r in rig.rows(ROUTE_HISTORY))
-    assert {r["offset"] for r in rig.rows(ROUTE_HISTORY) if r["gone"]} == {2}  # the last of all
+    assert {r["offset"] for r in rig.rows(ROUTE_HISTORY) if r["gone"]} == {2}  # the last change of all
     assert {table: read_mark(rig.storage / table) for table in HISTORY_SCHEMAS} == marks
     log.heard(_STAYS, after_ms=1_000)
     rig.restart()
@@ -123,7 +123,8 @@ def test_after_losing_changes_the_history_continues_from_route_state_and_warns(
     log.register(_STAYS)
     log.register(_LEAVES)
     rig.commit_and_write()
-    # The history is away for days: broker-b goes, a topic comes, and of both the rows are removed.
+    # The history process does not run for days. Meanwhile broker-b is removed and a topic is added, and the rows of
+    # both changes are deleted.
     log.unregister(_LEAVES)
     log.register(a_registration(timeout_ms=3_000, topics={"new": RW, "baseTopic": RW}, registration_hash="second"))
     new_at_ms = log.now_ms

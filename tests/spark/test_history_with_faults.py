@@ -1,4 +1,4 @@
-"""At any instant, the history tables say what a replay that stops there says, in every engine and by the command.
+"""At any instant, the history tables agree with a replay that stops there, in every engine and in the command.
 
 The history has gone through kills of the job and of the history process during commits, a rebuild and a repartition.
 Kafka, the job, the history process and the commands are real; only the brokers and name servers are simulated.
@@ -55,7 +55,7 @@ FROM instants i
 CROSS JOIN route_history h
 WHERE h.valid_from_ms <= i.instant_ms AND (h.valid_to_ms IS NULL OR h.valid_to_ms > i.instant_ms)
 """
-_DEADLINE_S: Final = 600.0  # the machine may be busy with other things
+_DEADLINE_S: Final = 600.0  # the machine may be busy
 _PARTITIONS: Final = 3
 _MORE_PARTITIONS: Final = 5
 _PAUSE_S: Final = 0.1
@@ -93,7 +93,7 @@ def run_with_faults(kafka_settings: Settings, data_dir: Path) -> FaultyRun:
             _kill_history_during_commit(settings, BROKER_EVENTS)
             phases.append(_now_ms())
             _kill_history_during_commit(settings, ROUTE_ARCHIVE)
-        # The history is behind. The rebuild also rewrites rows that it has not read yet.
+        # The history is behind the job. The rebuild also rewrites rows that the history has not read yet.
         tables_of(settings).remove_all(ROUTE_STATE)
         _run(settings, "rebuild")
         phases.append(_now_ms())
@@ -116,7 +116,7 @@ def run_with_faults(kafka_settings: Settings, data_dir: Path) -> FaultyRun:
     folded = StoredChanges.open(tables_of(more))
     assert folded is not None
     for record in read_records(more):
-        if record.offset < folded.next_offsets[record.partition]:  # the job logs ticks until its end, and folds not all
+        if record.offset < folded.next_offsets[record.partition]:  # the job does not fold the last ticks that it logs
             records[record.partition].append(record)
     return FaultyRun(more, records, repartitioned_at, phases)
 
@@ -251,7 +251,7 @@ def test_every_change_of_the_log_is_in_the_history_once(faulty_run: FaultyRun, c
     found = [row for row in rows if row.cause != Cause.STATE_REBUILT]
     assert found == changes
     assert {change.kind for change in changes} == set(ChangeKind) - _NOT_IN_HISTORY
-    # Nothing was lost: new partitions have only taken over settings and servers.
+    # Nothing was lost: the new partitions have only rows of the settings and servers that they have taken over.
     taken_over = {
         (row.kind, row.partition in range(len(faulty_run.repartitioned_at)))
         for row in rows

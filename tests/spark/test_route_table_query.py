@@ -44,8 +44,8 @@ from tests.support.spark import dead_letters, event_producer, fold_available, ow
 pytestmark = [pytest.mark.spark, pytest.mark.kafka]
 
 _S1 = Origin("s1", 1, 1)
-_FLEET = [f"broker-{i}" for i in range(6)]  # of two partitions, one has five of them
-_LONE = "lone"  # in a cluster of its own
+_FLEET = [f"broker-{i}" for i in range(6)]  # one of two partitions has five of them
+_LONE = "lone"  # the only broker of its cluster
 _NAMES = [*_FLEET, _LONE]
 
 
@@ -66,7 +66,7 @@ def _closed(name: str) -> BrokerDisconnected:
 
 
 def _send_events_of_a_fleet(settings: Settings) -> None:
-    """Send events of every kind. The guard holds brokers twice: many fall silent, and later many connections close."""
+    """Send events of every kind. The guard holds brokers twice: many are silent, and later many connections close."""
     with event_producer(settings) as producer:
         values = (("default_timeout_ms", 1_000), ("guard_hold_timeouts", 100))
         producer.send(SettingsChanged(_S1, "ada", values))
@@ -136,8 +136,8 @@ def test_tables_restored_from_a_backup_catch_up_with_the_log(
     assert written_changes(settings) == fold_offline(settings)
 
 
-def test_a_restart_continues_from_route_state(spark: SparkSession, kafka_settings: Settings, tmp_path: Path) -> None:
-    # Every batch emits its state, so route_state is as new as route_changes.
+def test_restart_continues_from_route_state(spark: SparkSession, kafka_settings: Settings, tmp_path: Path) -> None:
+    # Every batch writes its state, so route_state is as new as route_changes.
     settings = own_settings(kafka_settings, tmp_path, partitions=2, compaction_interval_ms=1)
     _send_events_of_a_fleet(settings)
     fold_available(spark, settings)

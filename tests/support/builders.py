@@ -38,7 +38,7 @@ BEGIN_MS = 1_700_000_000_000
 
 RW = QueueData(8, 8, 6)
 READ_ONLY = QueueData(8, 8, 4)
-#: What brokers have besides the topic a test looks at, so that no payload has exactly one topic.
+#: A topic that every broker has besides the topic of the test, so that no payload has exactly one topic.
 BASE = {"baseTopic": RW}
 
 

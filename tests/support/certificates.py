@@ -1,4 +1,4 @@
-"""Certificates for tests, issued on demand by an authority that exists as long as the test."""
+"""Certificates for tests, issued on demand by an authority of the test."""
 
 import contextlib
 import os
@@ -46,10 +46,10 @@ class Authority:
         """Issue a certificate for this machine into files called ``name``; existing files are replaced.
 
         Args:
-            name: What to call the files.
-            password: What the key is encrypted with.
-            not_after: Its end; by default in a year.
-            days: The same, from now on.
+            name: Name of the files.
+            password: Password that encrypts the key.
+            not_after: End of its validity; by default in a year.
+            days: Days of its validity from now on, instead of ``not_after``.
         """
         now = datetime.now(UTC)
         end = not_after or now + timedelta(days=365 if days is None else days)
@@ -77,7 +77,7 @@ class Authority:
 
 
 def serial_of(context: ssl.SSLContext, addr: str) -> str:
-    """Serial number of the certificate that a server shows to a new connection."""
+    """Return the serial number of the certificate that a server sends over a new connection."""
     host, _, port = addr.rpartition(":")
     with _connected(context, host, int(port)) as tls:
         found = tls.getpeercert()

@@ -1,4 +1,4 @@
-"""``namesrv-stream`` commands run in the test's own process: as the console script runs them, but for the start-up."""
+"""Runs ``namesrv-stream`` commands in the test's own process, like the console script but without its start-up time."""
 
 import io
 import sys

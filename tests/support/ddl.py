@@ -1,6 +1,6 @@
-"""The tables as CREATE TABLE statements: ``schemas/*.sql`` hold this text, for people and for other engines.
+"""The tables as CREATE TABLE statements: ``schemas/*.sql`` contain this text, for people and for other engines.
 
-After a change of columns: ``python -m tests.support.ddl`` writes the files again.
+After a change of columns, ``python -m tests.support.ddl`` rewrites the files.
 """
 
 from pathlib import Path
@@ -45,7 +45,7 @@ _QUOTED: Final = frozenset({"partition", "offset", "key", "value", "state", "at"
 
 
 def ddl(table: str) -> str:
-    """The statement that creates ``table``, in Spark's dialect; it ends with a semicolon and a line feed."""
+    """Return the statement that creates ``table`` in Spark's dialect; it ends with a semicolon and a line feed."""
     properties = (
         history_properties("", 0, STATISTICS_COLUMNS[table]) if table in HISTORY_SCHEMAS else table_properties("", 0)
     )

@@ -57,7 +57,7 @@ def a_fleet_log(fleet: Iterable[Registration], settings: FoldSettings | None = N
 
 
 def pass_time_with_heartbeats(log: Log, ms: int, hearing: Iterable[Registration] = ()) -> list[RouteChange]:
-    """Let the server tick every half second; the brokers in ``hearing`` send a heartbeat at each tick."""
+    """Let the server tick every half second; the brokers in ``hearing`` send a heartbeat at every tick."""
     rows: list[RouteChange] = []
     for step in [500] * (ms // 500) + [ms % 500] * (ms % 500 > 0):
         rows += log.tick(step)

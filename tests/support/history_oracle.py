@@ -117,7 +117,7 @@ def minutes(log: Log, lookback_ms: int) -> list[dict[str, Any]]:
 
     Args:
         log: The log.
-        lookback_ms: The history may omit a gap longer than this. Such a gap is left out here, and ``gaps`` is None.
+        lookback_ms: The history may omit a gap longer than this. Such a gap is omitted here, and ``gaps`` is None.
     """
     running_ms = max(clocks(log), default=0) // 60_000 * 60_000
     found: dict[tuple[Any, ...], dict[str, Any]] = {}

@@ -83,7 +83,7 @@ class HistoryOfLogs:
         return {p: log.state.next_offset for p, log in enumerate(self.logs)}
 
     def commit(self, ends: Mapping[int, int] | None = None) -> None:
-        """Bring ``route_changes`` up to these offsets, or to the logs' ends, as the job does."""
+        """Extend ``route_changes`` to these offsets, or to the logs' ends, as the job does."""
         until = ends or self.ends()
         rows = pa.Table.from_batches([encode_changes([c for c in self.changes if c.offset < until[c.partition]])])
         self._writer.write(rows, {p: self.logs[p].place(end) for p, end in until.items()}, 1)

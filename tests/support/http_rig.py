@@ -178,20 +178,20 @@ class Answer(NamedTuple):
 
 
 async def read_head(reader: asyncio.StreamReader) -> tuple[int, dict[str, str]]:
-    """Status and headers."""
+    """Return status and headers."""
     head = (await reader.readuntil(b"\r\n\r\n")).decode().split("\r\n")
     pairs = (line.partition(": ") for line in head[1:] if line)
     return int(head[0].split()[1]), {name.lower(): value for name, _, value in pairs}
 
 
 async def read_chunk(reader: asyncio.StreamReader) -> bytes:
-    """One chunk of a chunked body; b"" at its end."""
+    """Return one chunk of a chunked body; b"" at its end."""
     size = int(await reader.readuntil(b"\r\n"), 16)
     return (await reader.readexactly(size + 2))[:-2]
 
 
 async def read_answer(reader: asyncio.StreamReader, *, has_body: bool = True) -> Answer:
-    """A whole answer, to the end of the connection."""
+    """Return a whole answer, up to the end of the connection."""
     status, headers = await read_head(reader)
     if not has_body or "chunked" not in headers.get("transfer-encoding", ""):
         return Answer(status, headers, await reader.read())

@@ -11,7 +11,7 @@ from tests.support.rocketmq_peers import COMMAND_TIMEOUT_S, PeerError, RocketmqP
 
 @dataclass(frozen=True, slots=True)
 class Placed:
-    """Where a message was stored or came from."""
+    """The place where a message is stored."""
 
     broker_name: str
     queue_id: int
@@ -54,7 +54,7 @@ class JavaClient:
         """Send messages, one after the other, all with the same key.
 
         Raises:
-            PeerError: One was not stored.
+            PeerError: A message was not stored.
         """
         answer = self._peers.ask(
             {
@@ -67,13 +67,13 @@ class JavaClient:
             }
         )
         if bad := [sent for sent in answer["sent"] if sent["status"] != "SEND_OK"]:
-            raise PeerError(f"not stored well: {bad}")
+            raise PeerError(f"not stored correctly: {bad}")
         return tuple(_placed(sent) for sent in answer["sent"])
 
     def consume(
         self, namesrv_addr: str, topic: str, bodies: Collection[str], *, group: str = "", timeout_s: float = 30
     ) -> dict[str, Placed]:
-        """Subscribe and receive until certain messages have come or the time has passed.
+        """Subscribe and receive until certain messages have arrived or the time has passed.
 
         Args:
             namesrv_addr: Name servers.
@@ -83,7 +83,7 @@ class JavaClient:
             timeout_s: Seconds to wait for them.
 
         Returns:
-            Where each message was, by body; others of the topic included, some missing if the time has passed.
+            The place of each received message of the topic, by body; some are missing if the time has passed.
         """
         answer = self._peers.ask(
             {
@@ -102,11 +102,11 @@ class JavaClient:
         """Send new messages and receive every one of them.
 
         Returns:
-            Names of the brokers they went through.
+            Names of the brokers that stored them.
 
         Raises:
-            PeerError: One could not be sent.
-            AssertionError: One did not arrive in time.
+            PeerError: A message could not be sent.
+            AssertionError: A message did not arrive in time.
         """
         bodies = [str(uuid.uuid4()) for _ in range(count)]
         sent = self.produce(namesrv_addr, topic, bodies)
@@ -117,15 +117,15 @@ class JavaClient:
     def publish_queues(
         self, topic: str, *, namesrv_addr: str | None = None, namesrv_domain: str | None = None
     ) -> list[tuple[str, int]]:
-        """Where a producer would send to: broker names and queue ids, in its order.
+        """Return the queues to which a producer would send: broker names and queue ids, in its order.
 
         Args:
             topic: The topic.
             namesrv_addr: Name servers.
-            namesrv_domain: Instead: host and port of an HTTP server that names them (``rocketmq.namesrv.domain``).
+            namesrv_domain: Instead, host and port of an HTTP server that lists them (``rocketmq.namesrv.domain``).
 
         Raises:
-            PeerError: It found no route.
+            PeerError: The producer found no route.
         """
         where = {"namesrv_domain": namesrv_domain} if namesrv_domain else {"namesrv_addr": namesrv_addr}
         answer = self._peers.ask({"do": "publish_queues", "topic": topic, **where})
@@ -143,14 +143,14 @@ class JavaClient:
         retries: bool = True,
         poll_interval_s: float = 1,
     ) -> Iterator[Flow]:
-        """Send, receive and ask for the route on and on, until the block ends.
+        """Send, receive and query the route repeatedly until the block ends.
 
         Args:
             namesrv_addr: Name servers.
             topic: An existing topic.
             group: Consumer group; a new one if not given.
-            interval_s: Between two messages, and between two queries; 0 for clients that only stay connected.
-            timeout_s: Seconds that all that was sent may take to arrive after the block.
+            interval_s: Seconds between two messages, and between two queries; 0 for clients that only stay connected.
+            timeout_s: Seconds to wait after the block until all sent messages have arrived.
             retries: Whether a send that failed is repeated at another broker, as clients do by default.
             poll_interval_s: How often the clients refresh their routes; 30 s by default in RocketMQ.
         """

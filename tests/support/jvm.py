@@ -1,4 +1,4 @@
-"""Starts Java programs with RocketMQ's jars: quickly, with little memory, with output in a given folder."""
+"""Starts Java programs with RocketMQ's jars, quickly and with little memory; their output is in a given folder."""
 
 import os
 from collections.abc import Mapping, Sequence
@@ -19,7 +19,7 @@ def rocketmq_jars(jars_dir: Path = JARS) -> list[Path]:
     """Return the jars of a RocketMQ release (5.3.3) and its dependencies, in a fixed order.
 
     Raises:
-        AssertionError: They are not there.
+        AssertionError: The jars are missing.
     """
     jars = sorted(jars_dir.glob("*.jar"))
     assert jars, f"no jars in {jars_dir}: `make e2e` fetches them"
@@ -27,7 +27,7 @@ def rocketmq_jars(jars_dir: Path = JARS) -> list[Path]:
 
 
 def java_tool(name: str) -> str:
-    """Path of ``java`` or ``javac``: that of JAVA_HOME if set, else the one on the PATH."""
+    """Return the path of ``java`` or ``javac``: from JAVA_HOME if it is set, otherwise from the PATH."""
     home = os.environ.get("JAVA_HOME")
     return str(Path(home, "bin", name)) if home else name
 
@@ -50,16 +50,16 @@ def rocketmq_jvm(
     """Describe a JVM that runs a class of RocketMQ or of this project.
 
     Args:
-        name: For messages and the log file's name.
+        name: Name for messages and for the log file.
         main_class: Class with the entry point.
         args: Its arguments.
-        work_dir: Becomes its home directory and its RocketMQ home; receives the log.
-        heap_mb: Largest heap, MiB.
+        work_dir: Its home directory and its RocketMQ home; contains the log.
+        heap_mb: Maximum heap in MiB.
         log_level: RocketMQ's log level; its log goes to the same file as its output.
         properties: System properties.
         extra_classes: Directory of further classes.
         piped: See `Process`.
-        fast_start: Compile quickly, and use a collector that needs no threads. Off: the JVM's own choice.
+        fast_start: Compile quickly, and use a collector that needs no threads. Otherwise the JVM chooses.
         jars_dir: Directory of the release's jars.
         jvm_flags: Further flags of the JVM.
 
@@ -70,7 +70,7 @@ def rocketmq_jvm(
     system = {
         "user.home": str(work_dir),
         "rocketmq.home.dir": str(work_dir),
-        # Its default is a self-signed certificate made at each start of a server: one second of key search each.
+        # By default, every server generates a self-signed certificate when it starts, which takes a second.
         "tls.server.mode": "disabled",
         "rmq.logback.configurationFile": str(JAVA_SOURCES / "logback.xml"),
         "tests.log.level": log_level,
@@ -89,7 +89,7 @@ def rocketmq_jvm(
             *args,
         ],
         work_dir / f"{name}.log",
-        # In the environment, so that lists of processes stay readable.
+        # The environment has the class path, so that lists of processes stay readable.
         env={"CLASSPATH": os.pathsep.join(map(str, classpath)), "ROCKETMQ_HOME": str(work_dir)},
         cwd=work_dir,
         piped=piped,

@@ -17,7 +17,7 @@ REPOSITORY = Path(__file__).resolve().parents[2]
 
 
 def settings_for(data_dir: Path, **flags: str | int) -> Settings:
-    """Settings of a test: everything in ``data_dir`` and on free ports of 127.0.0.1.
+    """Return the settings of a test: everything in ``data_dir`` and on free ports of 127.0.0.1.
 
     Args:
         data_dir: The data directory.
@@ -69,12 +69,12 @@ class KafkaProcess:
         return self._log.read_text(encoding="utf-8")
 
     def kill(self) -> None:
-        """SIGKILL."""
+        """Kill Kafka (SIGKILL)."""
         self.process.kill()
         self.process.wait(timeout=30)
 
     def stop(self) -> None:
-        """SIGTERM, then wait."""
+        """Stop Kafka (SIGTERM), and wait for its end."""
         self.process.terminate()
         try:
             self.process.wait(timeout=30)

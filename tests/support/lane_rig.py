@@ -26,7 +26,7 @@ if _library := os.environ.get("NATIVE_LANE_LIBRARY"):
 
 #: Additional listeners, for address views.
 LISTENERS = ("outside", "lan")
-#: Of the broker that every server has.
+#: Topics of the broker that every server has.
 TOPICS = [f"topic-{number}" for number in range(50)]
 BODY = a_body({topic: a_topic() for topic in TOPICS})
 REGISTRATION = a_registration_request(body=BODY)
@@ -50,7 +50,7 @@ class SocketPeer:
         self.writer.write(data)
 
     async def frame(self) -> bytes:
-        """The next answer, without length prefix."""
+        """Return the next answer, without its length prefix."""
         length = int.from_bytes(await self.read(4), "big")
         return await self.read(length)
 
@@ -125,7 +125,7 @@ class LaneRig:
                 self.stop()
 
     def stop(self) -> None:
-        """End the lane, which the end of ``served`` does otherwise."""
+        """Stop the lane before the end of ``served``, which otherwise stops it."""
         self._is_stopped = True
         self.lane.stop(asyncio.get_running_loop())
 
@@ -136,14 +136,14 @@ class LaneRig:
 
     @property
     def by_lane(self) -> int:
-        """How many queries the lane has answered."""
+        """Number of queries that the lane has answered."""
         return sum(self.lane.answered()[0])
 
 
 async def wait_until(is_so: Callable[[], bool]) -> None:
     """Run the event loop until a condition is true."""
     async with asyncio.timeout(PATIENCE_S):
-        while not is_so():  # noqa: ASYNC110 - what is waited for happens in another thread, or at the other end
+        while not is_so():  # noqa: ASYNC110 - the condition becomes true in another thread, or at the peer
             await asyncio.sleep(0.001)
 
 
@@ -152,7 +152,7 @@ def a_query(topic: str = "topic-0", opaque: int = 1) -> RemotingCommand:
 
 
 def run(test: Callable[[LaneRig], Awaitable[None]], **rig: Any) -> None:
-    """On the event loop that the product has, with a broker."""
+    """Run a test with a server that has a broker, on the product's event loop."""
 
     async def main() -> None:
         server = LaneRig(**rig)
@@ -164,11 +164,11 @@ def run(test: Callable[[LaneRig], Awaitable[None]], **rig: Any) -> None:
 
 
 async def handed_over(server: LaneRig, *topics: str) -> SocketPeer:
-    """A peer that has asked for the topics, and whose connection the lane has."""
+    """Return a peer that has queried the topics, and whose connection the lane serves."""
     peer = await server.connect()
     before = server.lane.connections
     for topic in topics or ("topic-0",):
-        for _ in range(3):  # the form of the question becomes known, then the answer, which is then given
+        for _ in range(3):  # the lane learns the form of the query, then the answer, and then answers
             await peer.ask(a_query(topic))
     assert server.lane.connections == before + 1
     return peer

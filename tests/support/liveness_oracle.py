@@ -1,4 +1,4 @@
-"""An oracle of liveness: which brokers live, which servers hold them and which ones the guard holds.
+"""An oracle of liveness: which brokers are live, which servers hold them and which ones the guard holds.
 
 It stores only the events, and computes everything from the definitions on each call: it has no clock, queue or index.
 It supports one partition, and only brokerId 0 of each broker name.
@@ -43,7 +43,7 @@ class Oracle:
     # ---- time ----
 
     def observed_ms(self, server_id: str | None, since: int, until: int) -> int:
-        """Observed time of a server (None: of the partition) after event ``since`` up to ``until``."""
+        """Return the observed time of a server (None: of the partition) after event ``since`` up to ``until``."""
         asked = (server_id, since, until)
         if asked not in self._observed_ms:
             mine = [i for i in range(until + 1) if self._moves(server_id, i)]
@@ -58,13 +58,13 @@ class Oracle:
         return self.observed_ms(server_id, since, now) - (self._ahead_ms(since) if server_id == DIRECT else 0)
 
     def _ahead_ms(self, index: int) -> int:
-        """The time since the last tick of the job, at an event of a direct producer."""
+        """Return the time since the last tick of the job, at an event of a direct publisher."""
         movers = [i for i in range(index + 1) if self._moves(DIRECT, i)]
         at_ms = max(event.at_ms for event in self.events[: index + 1])
         return max(0, min(at_ms - self.events[movers[-1]].at_ms, self.gaps_ms[index])) if movers else 0
 
     def timeout_ms(self, addr: str) -> int:
-        """The timeout in its last registration, between minimum and maximum."""
+        """Return the timeout in the broker's last registration, between minimum and maximum."""
         asked_ms = self._registered(addr, self.applied)[-1].timeout_ms
         wanted_ms = self.settings.default_timeout_ms if asked_ms is None else asked_ms
         return max(self.settings.min_timeout_ms, min(self.settings.max_timeout_ms, wanted_ms))
@@ -74,11 +74,11 @@ class Oracle:
         return self.timeout_ms(addr) * times
 
     def partition_ms(self, index: int) -> int:
-        """The partition's time at an event."""
+        """Return the partition's time at an event."""
         return self.observed_ms(None, -1, index)
 
     def _moves(self, server_id: str | None, index: int) -> bool:
-        """Whether an event moves a clock, or begins it."""
+        """Whether an event advances or starts a clock."""
         source = self.events[index].server_id
         if server_id is None:
             return source not in (DIRECT, JOB)
@@ -210,7 +210,7 @@ class Oracle:
     # ---- holders ----
 
     def _servers(self, now: int) -> set[str]:
-        """All servers with a record; for direct producers the job keeps the time."""
+        """Return all servers with a record; the job's clock applies to direct publishers."""
         return {DIRECT if e.server_id == JOB else e.server_id for e in self.events[: now + 1]}
 
     def _held_by(self, server_id: str) -> list[str]:
@@ -223,7 +223,7 @@ class Oracle:
         return any(s not in self.silent or self.partition_ms(heard) > ended for s, (heard, _) in holds.items())
 
     def _ended(self, broker: LiveBroker, server_id: str) -> int:
-        """When the servers whose lease has ended, including ``server_id``, last heard a broker."""
+        """Return when the servers whose lease has ended, including ``server_id``, last heard a broker."""
         return max(self.partition_ms(broker.leases[server_id][0]), broker.ended or 0)
 
     def _is_vouched_for_without(self, broker: LiveBroker, server_id: str) -> bool:
@@ -280,7 +280,7 @@ class Oracle:
             self.closes.remove(close)
             name = self.processes[close.addr].broker_name
             if name in self.masters:
-                continue  # Another address has its place.
+                continue  # Another address has replaced it.
             self.masters[name] = close.addr
             close.broker.leases = {s: h for s, h in close.broker.leases.items() if s not in self.lost}
             close.broker.kept = ("disconnected", server_id)

@@ -32,8 +32,8 @@ class Exchange:
 
     Attributes:
         now_ms: The server's monotonic time.
-        logged: What went to the event log.
-        peer: Address of the sender: an operator on the same machine.
+        logged: Events written to the log.
+        peer: Address of the sender, an operator on the same machine.
     """
 
     def __init__(self, options: Options | None = None, *, server_id: str = "s1", server_epoch: int = 1) -> None:
@@ -91,7 +91,7 @@ def _registered_key(event: AcceptedEvent) -> LeaseKey | None:
 def a_body(
     topics: Mapping[str, Mapping[str, Any]] | None = None, counter: int = 1, stamp: int = 1, **wrapper: Any
 ) -> bytes:
-    """A 5.x broker's uncompressed registration body; ``stamp`` is the time in mappingDataVersion."""
+    """Return the uncompressed registration body of a 5.x broker; ``stamp`` is the time in mappingDataVersion."""
     table = {"TopicTest": a_topic(), "baseTopic": a_topic()} if topics is None else topics
     fields = {
         "filterServerList": [],
@@ -120,12 +120,12 @@ def a_topic(perm: int = 6, queues: int = 8, flag: int = 0) -> dict[str, Any]:
 
 
 def a_topic_config(name: str, queues: int) -> dict[str, Any]:
-    """A TopicConfig as brokers write it: its fields in alphabetical order."""
+    """Return a TopicConfig as brokers write it, with its fields in alphabetical order."""
     return dict(sorted({**a_topic(queues=queues), "topicName": name}.items()))
 
 
 def a_broker_header(addr: str = MASTER, broker_id: int = 0, /, **changes: str | None) -> dict[str, str]:
-    """The ext fields that brokers send with all their requests; None takes one away."""
+    """Return the ext fields that brokers send with all their requests; None removes one."""
     fields: dict[str, str | None] = {
         "brokerName": "broker-a",
         "brokerAddr": addr,
@@ -146,7 +146,7 @@ def a_registration_request(
     crc: int | None = None,
     **changes: str | None,
 ) -> RemotingCommand:
-    """103 of a 5.x broker, with its checksum."""
+    """Return a registration (103) of a 5.x broker, with its checksum."""
     body = a_body() if body is None else body
     fields: dict[str, str | None] = {
         "haServerAddr": addr.replace(":10911", ":10912"),

@@ -15,9 +15,9 @@ from typing import Final, Self
 
 from tests.support.processes import Process, free_port, wait_until
 
-#: Of `make test-extra`, in an environment of its own.
+#: Python of a separate environment, which `make test-extra` creates.
 _PYTHON: Final = Path(sys.prefix) / "moto" / "bin" / "python"
-#: One request at a time: moto looks whether a key exists and then writes it, and between the two another may.
+#: The server handles one request at a time, because moto does not check and write a key atomically.
 _SERVER: Final = """
 import sys, threading
 from moto.moto_server.werkzeug_app import DomainDispatcherApplication, create_backend_app
@@ -36,13 +36,13 @@ _REGION: Final = "us-east-1"
 
 
 class ObjectStore:
-    """A context manager; while it is entered there is an empty bucket ``tables``.
+    """A store with an empty bucket ``tables``; a context manager.
 
     Args:
-        folder: For its log.
+        folder: Folder for its log.
 
     Attributes:
-        url: Of its gate.
+        url: URL of its gate.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -54,7 +54,7 @@ class ObjectStore:
 
     @property
     def options(self) -> dict[str, str]:
-        """``data.extra``."""
+        """The value of ``data.extra``."""
         return {
             "AWS_ENDPOINT_URL": self.url,
             "AWS_REGION": _REGION,
@@ -64,23 +64,23 @@ class ObjectStore:
 
     @property
     def environ(self) -> dict[str, str]:
-        """The same for a process."""
+        """The same options as environment variables of a process."""
         return {f"NAMESRV_STREAM__DATA__EXTRA__{name}": value for name, value in self.options.items()}
 
-    def go_away(self) -> None:
+    def become_unavailable(self) -> None:
         """Refuse new connections and break the open ones."""
         self._gate.close()
 
-    def come_back(self) -> None:
+    def become_available(self) -> None:
         """Accept connections again."""
         self._gate.open()
 
     def lose_answers(self, to: bytes, times: int = 1) -> threading.Event:
-        """Forward the next such requests but break each connection before the answer; the event is set afterwards.
+        """Forward the next matching requests, but break their connections before the answer; then the event is set.
 
         Args:
-            to: What is in their first line.
-            times: How many of them; a client asks four times before it gives up.
+            to: Part of their first line.
+            times: Number of requests; a client tries four times.
         """
         return self._gate.lose_answers(to, times)
 
@@ -89,7 +89,7 @@ class ObjectStore:
         self._gate.drops_conditions = is_forgetful
 
     def requests(self) -> list[str]:
-        """First lines of all requests so far, as moto logged them."""
+        """Return the first lines of all requests so far, as moto logged them."""
         return [line.split('"')[1] for line in self._process.log_text().splitlines() if line.count('"') >= 2]
 
     def _is_there(self) -> bool:
@@ -105,7 +105,7 @@ class ObjectStore:
         assert _PYTHON.exists(), f"no moto in {_PYTHON}: run `make test-extra`, which installs it"
         self._process.start()
         try:
-            wait_until(self._is_there, _START_S, "moto makes a bucket", ignoring=(OSError,))
+            wait_until(self._is_there, _START_S, "moto creates a bucket", ignoring=(OSError,))
             self._gate.open()
         except BaseException:
             self._process.close()
@@ -120,7 +120,7 @@ class ObjectStore:
 
 
 class _Gate:
-    """Passes connections on to another port."""
+    """Forwards connections to another port."""
 
     def __init__(self, port: int, behind: int) -> None:
         self.port = port
@@ -140,7 +140,7 @@ class _Gate:
     def close(self) -> None:
         listener, self._listener = self._listener, None
         if listener is not None:
-            # Close alone does not wake the thread that accepts.
+            # A close alone does not wake the thread that accepts connections.
             with suppress(OSError):
                 listener.shutdown(socket.SHUT_RDWR)
             listener.close()

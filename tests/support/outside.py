@@ -1,4 +1,4 @@
-"""Clients outside a network: they reach a broker through a forwarder, whose address only their address view tells."""
+"""Clients outside a network reach a broker through a forwarder, whose address they receive from an address view."""
 
 import socket
 import threading
@@ -71,7 +71,7 @@ def _copy(source: socket.socket, sink: socket.socket) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Outside:
-    """A broker that clients outside reach through a forwarder, and the listener that tells them so.
+    """A broker that clients outside reach through a forwarder, and their listener.
 
     Attributes:
         name_server: The listener for clients outside.
@@ -93,7 +93,7 @@ def outside_network(stack: Stack, mqadmin: Mqadmin, folder: Path, topic: str) ->
     listener = f"127.0.0.1:{port}"
     view_file = folder / "lan.toml"
     view_file.write_text('networks = ["192.0.2.0/24"]\n[[mappings]]\nto = "{host}:{port}"\n')
-    stack.wait_job()  # by the tables the second server learns of the broker and the view
+    stack.wait_job()  # the second server learns the broker and the view from the tables
     with (
         SecondServer(
             folder / "data",
@@ -111,7 +111,11 @@ def outside_network(stack: Stack, mqadmin: Mqadmin, folder: Path, topic: str) ->
         view = ("-s", VIEWS_NAMESPACE, "-k", "outside", "-v", document)
         assert "success" in mqadmin.run("updateKvConfig", "-n", stack.remoting, *view)
         mqadmin.create_topic(stack.remoting, broker.addr, topic)
-        wait_until(lambda: addrs(mqadmin, listener, topic) == [forwarder.addr], SETTLE_S, "clients outside are told so")
+        wait_until(
+            lambda: addrs(mqadmin, listener, topic) == [forwarder.addr],
+            SETTLE_S,
+            "clients outside receive the forwarder's address",
+        )
         try:
             yield Outside(broker, forwarder, listener, server.remoting, server)
         finally:
@@ -119,6 +123,6 @@ def outside_network(stack: Stack, mqadmin: Mqadmin, folder: Path, topic: str) ->
 
 
 def addrs(mqadmin: Mqadmin, name_server: str, topic: str) -> list[str]:
-    """The addresses in the route of a topic."""
+    """Return the addresses in the route of a topic."""
     route = mqadmin.topic_route(name_server, topic) or {"brokerDatas": []}
     return [addr for data in route["brokerDatas"] for addr in data["brokerAddrs"].values()]

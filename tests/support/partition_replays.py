@@ -94,7 +94,7 @@ def _part_of(whole: RouteTable, partition: int, partitions: int) -> RouteTable:
 
 
 def comparable_content(table: RouteTable, partitions: int) -> Any:
-    """Return what can be compared of a table: the history has no rows of registrations that are only remembered.
+    """Return the comparable content of a table: the history has no rows of remembered registrations.
 
     Args:
         table: The table.

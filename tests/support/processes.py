@@ -1,7 +1,7 @@
 """Child processes, ports and waiting, for tests that run real parts.
 
-No child outlives the test process: each leads a session of its own whose whole group is killed by ``close``, and the
-kernel kills the leader when the thread that started it ends (so call ``start`` on a thread that lives long enough).
+No child outlives the test process. Each leads its own session, and ``close`` kills its whole group. The kernel kills
+the leader when the thread that started it ends, so call ``start`` on a thread that runs long enough.
 """
 
 import os
@@ -22,7 +22,7 @@ from typing import IO, Self, TypeVar
 T = TypeVar("T")
 
 POLL_S = 0.02
-# Who waits leaves most of a core to what is awaited, even if the predicate reads a table.
+# The waiting test leaves most of a core to the other processes, even if the predicate reads a table.
 _REST = 3.0
 _LONGEST_REST_S = 0.5
 # Below Linux's default range for outgoing connections (ip_local_port_range), so that no client socket takes the port
@@ -109,17 +109,17 @@ def wait_until(
     """Poll until the predicate's value is true, with pauses that are longer than the predicate takes.
 
     Args:
-        predicate: Asked again and again, and once more at the deadline.
+        predicate: Called repeatedly, and once more at the deadline.
         timeout_s: Seconds to wait at most.
-        what: What is awaited, for the message of the failure.
+        what: The awaited condition, for the message of the failure.
         ignoring: Exceptions of the predicate that mean "not yet".
-        every_s: Shortest pause between two questions.
+        every_s: Shortest pause between two calls.
 
     Returns:
         The first true value.
 
     Raises:
-        AssertionError: It did not come true in time; names what was awaited and the last value or exception.
+        AssertionError: It did not become true in time; the text has the condition and the last value or exception.
     """
     deadline = time.monotonic() + timeout_s
     while True:
@@ -141,12 +141,12 @@ class Process:
     """One child process with a log file; a context manager that starts it and kills it at the end.
 
     Args:
-        name: What to call it in messages.
+        name: Its name in messages.
         args: The command.
-        log_path: Receives standard output and error; appended to when the process is started again.
+        log_path: File for standard output and error; a restarted process appends to it.
         env: Environment variables added to the test's own.
         cwd: Working directory.
-        stdout_path: Receives standard output alone, for commands whose output is part of their contract.
+        stdout_path: File for standard output alone, for commands whose output is part of their contract.
         piped: Standard input and output are pipes (``stdin``, ``stdout``); only errors go to the log.
     """
 
@@ -172,10 +172,10 @@ class Process:
         self._log_start = 0
 
     def start(self) -> None:
-        """Start it, in a session of its own.
+        """Start the process in its own session.
 
         Raises:
-            AssertionError: It runs already, or its command does not exist.
+            AssertionError: The process runs already, or its command does not exist.
         """
         assert not self.is_alive, f"{self.name} runs already"
         assert shutil.which(self.args[0]), f"{self.name}: no such command: {self.args[0]}"
@@ -198,10 +198,10 @@ class Process:
 
     @property
     def pid(self) -> int:
-        """Process id, the same through its whole life.
+        """The process id.
 
         Raises:
-            AssertionError: It was never started.
+            AssertionError: The process was never started.
         """
         return self._started.pid
 
@@ -235,7 +235,7 @@ class Process:
         return self._popen
 
     def log_text(self) -> str:
-        """What it has logged since it was last started."""
+        """Return the log since the last start."""
         with self.log_path.open("rb") as log:
             log.seek(self._log_start)
             return log.read().decode(errors="replace")
@@ -276,7 +276,7 @@ class Process:
             self._started.send_signal(number)
 
     def terminate(self, timeout_s: float = 30) -> int:
-        """Ask it to end (SIGTERM) and wait.
+        """Stop the process (SIGTERM) and wait for its end.
 
         Returns:
             The exit code.
@@ -297,14 +297,14 @@ class Process:
         self.signal(signal.SIGSTOP)
 
     def thaw(self) -> None:
-        """Let it run on (SIGCONT)."""
+        """Let it continue (SIGCONT)."""
         self.signal(signal.SIGCONT)
 
     def close(self) -> None:
-        """Kill whatever is left of its process group. Safe to call at any time, and twice."""
+        """Kill the rest of its process group. Can be called at any time, and repeatedly."""
         if self._popen is None:
             return
-        # A group outlives its leader, whose id then belongs to no process; if one has it, that one is a stranger.
+        # A group can outlive its leader. If the leader has ended, a process with its id is a stranger.
         if self.is_alive or not _exists(self._popen.pid):
             with suppress(ProcessLookupError):
                 os.killpg(self._popen.pid, signal.SIGKILL)

@@ -28,7 +28,7 @@ class Answer:
 def encode_request(
     code: int, opaque: int, ext_fields: Mapping[str, str] | None = None, body: bytes = b"", *, version: int = VERSION
 ) -> bytes:
-    """A whole request frame with a JSON header, as a Java peer sends it."""
+    """Return a whole request frame with a JSON header, as a Java peer sends it."""
     header: dict[str, object] = {"code": code}
     if ext_fields:
         header["extFields"] = dict(ext_fields)
@@ -43,8 +43,8 @@ class RemotingClient:
     Args:
         addr: ``host:port``.
         timeout_s: Seconds to wait for a connection, and for each answer.
-        tls: How to speak TLS; None for plain.
-        preamble: Sent before all else, TLS included.
+        tls: Context for TLS; None for plain text.
+        preamble: Bytes that are sent first, before TLS begins.
     """
 
     def __init__(
@@ -82,7 +82,7 @@ class RemotingClient:
 
         Raises:
             ConnectionError: The peer closed the connection.
-            TimeoutError: None came.
+            TimeoutError: No response arrived.
         """
         (total,) = struct.unpack(">I", self._read(4))
         payload = self._read(total)
@@ -110,7 +110,7 @@ class RemotingClient:
         self._socket.close()
 
     def __enter__(self) -> Self:
-        """Nothing: it is connected already."""
+        """Do nothing: the client is already connected."""
         return self
 
     def __exit__(

@@ -22,7 +22,7 @@ class RemotingRig:
     """A server; a context manager. Its log is in memory and accepts every record.
 
     Attributes:
-        rig: Belongs to the thread; see ``on_loop``.
+        rig: The server, which only its own thread may use; see ``on_loop``.
         addr: ``host:port``.
     """
 

@@ -57,9 +57,9 @@ class Heartbeats:
     """Known heartbeats.
 
     Attributes:
-        rows: As of ``heartbeats_of_day.sql``.
+        rows: Rows as those of ``heartbeats_of_day.sql``.
         minutes: Begins of the minutes with at least one heartbeat, epoch milliseconds.
-        window: The time that they cover; None where there are none, though there is a table.
+        window: The period that they cover; None if the table is empty.
     """
 
     rows: Sequence[Row]

@@ -46,10 +46,10 @@ class _RocketmqServer:
         return self.process.is_alive
 
     def start(self) -> None:
-        """Start it and wait until it is up.
+        """Start the server and wait until it is up.
 
         Raises:
-            AssertionError: It did not come up; shows the end of its log.
+            AssertionError: The server did not start; shows the end of its log.
         """
         self.process.start()
         self.process.wait_for_log("boot success", START_TIMEOUT_S)
@@ -63,19 +63,19 @@ class _RocketmqServer:
         self.process.terminate(STOP_TIMEOUT_S)
 
     def begin_stop(self) -> None:
-        """Ask it to stop (SIGTERM): a broker unregisters at once, and then takes some ten seconds to end."""
+        """Begin to stop the server (SIGTERM): a broker unregisters at once, and ends some ten seconds later."""
         self.process.signal(signal.SIGTERM)
 
     def kill(self) -> None:
-        """Kill it (SIGKILL): its connections close, nothing is unregistered."""
+        """Kill the server (SIGKILL): its connections close, and nothing is unregistered."""
         self.process.kill()
 
     def freeze(self) -> None:
-        """Stop it (SIGSTOP): it falls silent, its connections stay open."""
+        """Suspend the server (SIGSTOP): it is silent, and its connections stay open."""
         self.process.freeze()
 
     def thaw(self) -> None:
-        """Let it run on (SIGCONT)."""
+        """Let the server continue (SIGCONT)."""
         self.process.thaw()
 
     def close(self) -> None:
@@ -102,11 +102,11 @@ class JavaNameServer(_RocketmqServer):
     """The Java NameServer, the original that namesrv-stream is compared with.
 
     Args:
-        work_dir: Its home; keeps its key-value file and log.
+        work_dir: Its home, with its key-value file and log.
         port: Port to listen on; a free one if not given.
-        heap_mb: Largest heap, MiB. The shipped script gives it 4 GB.
-        properties: Its configuration file's keys, such as ``orderMessageEnable``.
-        fast_start: Compile quickly (tests) or well (benchmarks, which need its best).
+        heap_mb: Maximum heap in MiB. RocketMQ's script sets 4 GB.
+        properties: Keys of its configuration file, such as ``orderMessageEnable``.
+        fast_start: Whether the JVM compiles quickly (tests) or thoroughly (benchmarks).
         jars_dir: Directory of the release's jars.
         jvm_flags: Further flags of the JVM.
     """
@@ -140,7 +140,7 @@ class JavaNameServer(_RocketmqServer):
 class Broker(_RocketmqServer):
     """A RocketMQ 5.3.3 broker with a small store.
 
-    Started again after ``stop`` or ``kill`` it has the same address and messages.
+    After a restart, the broker has the same address and messages.
 
     Args:
         work_dir: Its home, with store and log.
@@ -148,9 +148,9 @@ class Broker(_RocketmqServer):
         name: ``brokerName``.
         cluster: ``brokerClusterName``.
         broker_id: 0 for a master, more for a slave.
-        port: ``listenPort``; if not given, one whose neighbours are free too.
-        properties: Further keys of its configuration file, such as ``enableSlaveActingMaster``; they win.
-        system_properties: Of its JVM, such as ``tls.enable``.
+        port: ``listenPort``; if not given, a port whose neighbours are also free.
+        properties: Further keys of its configuration file, such as ``enableSlaveActingMaster``; they override others.
+        system_properties: System properties of its JVM, such as ``tls.enable``.
     """
 
     # BrokerOuterAPI.registerBrokerAll logs it for each name server that answered with code 0.
@@ -200,7 +200,7 @@ class Broker(_RocketmqServer):
         """Wait until it is up, and has registered with a name server. Several brokers can start at the same time.
 
         Raises:
-            AssertionError: It did not come up, or no name server took its registration; shows the end of its log.
+            AssertionError: It did not start, or no name server accepted its registration; shows the end of its log.
         """
         self.process.wait_for_log("boot success", START_TIMEOUT_S)
         wait_until(self._is_registered, REGISTRATION_TIMEOUT_S, f"{self.name} registered with a name server")
@@ -208,10 +208,10 @@ class Broker(_RocketmqServer):
     def start_unregistered(self) -> None:
         """Start it and wait until it is up, whether or not a name server accepts its registration.
 
-        It tries to register at once if it is already connected to a name server by then, else 10 s later.
+        It tries to register at once if it is already connected to a name server, otherwise 10 s later.
 
         Raises:
-            AssertionError: It did not come up; shows the end of its log.
+            AssertionError: It did not start; shows the end of its log.
         """
         super().start()
 
@@ -219,7 +219,7 @@ class Broker(_RocketmqServer):
         """Make it register in full at once with a new data version, by a configuration change without effect.
 
         Raises:
-            AssertionError: It refused.
+            AssertionError: The broker refused the change.
         """
         with RemotingClient(self.addr) as client:
             answer = client.ask(_UPDATE_BROKER_CONFIG, body=b"brokerPermission=6")
@@ -240,7 +240,7 @@ class Broker(_RocketmqServer):
     def _is_registered(self) -> bool:
         if self._registered in self.process.log_text():
             return True
-        # At start it often looks before it is connected to a name server, and then waits for 10 s.
+        # At its start, a broker often checks before it is connected to a name server, and then waits for 10 s.
         self.register()
         return self._registered in self.process.log_text()
 
@@ -255,7 +255,7 @@ _LIGHT_BROKER = {
     "maxHashSlotNum": "1000",
     "maxIndexNum": "4000",
     "flushDiskType": "ASYNC_FLUSH",
-    # Never refuses because of the disk of the machine that runs the tests.
+    # The broker never refuses messages because the disk of the test machine is full.
     "diskMaxUsedSpaceRatio": "95",
     "diskSpaceWarningLevelRatio": "99",
     "diskSpaceCleanForciblyRatio": "99",

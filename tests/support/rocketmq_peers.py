@@ -21,16 +21,16 @@ from tests.support.processes import Process
 START_TIMEOUT_S = 60.0
 COMMAND_TIMEOUT_S = 60.0
 
-# Of a Java stack trace: neither its frames nor how many more there are.
-_TELLS = re.compile(r"(?!\s+at |\s+\.\.\. \d+ (?:common frames|more)).*\S")
+# The lines of a Java stack trace that are neither frames nor the number of further frames.
+_EXPLAINS = re.compile(r"(?!\s+at |\s+\.\.\. \d+ (?:common frames|more)).*\S")
 
 
 class MqadminError(Exception):
     """mqadmin printed a stack trace: the name server or a broker refused, or did not answer.
 
     Attributes:
-        output: All that it printed.
-        code: Response code that the server gave; None if there was no answer.
+        output: Its whole output.
+        code: Response code of the server; None if there was no answer.
     """
 
     def __init__(self, args: Sequence[str], output: str) -> None:
@@ -57,10 +57,10 @@ class ClusterRow:
 
 
 class RocketmqPeers:
-    """The JVM; a context manager. Compiles its program first. One command at a time.
+    """The JVM, which executes one command at a time; a context manager that compiles its program first.
 
     Args:
-        work_dir: Receives the compiled classes and the log.
+        work_dir: Folder for the compiled classes and the log.
         properties: System properties, such as ``tls.enable``.
     """
 
@@ -74,7 +74,7 @@ class RocketmqPeers:
             work_dir,
             heap_mb=192,
             log_level="OFF",
-            # Some commands leave files there.
+            # Some commands write files to this folder.
             properties={"java.io.tmpdir": str(work_dir), **(properties or {})},
             extra_classes=self._classes,
             piped=True,
@@ -102,15 +102,15 @@ class RocketmqPeers:
         """Send a request to the program and wait for its answer.
 
         Args:
-            request: ``do`` and what that needs; see ``RocketmqPeers.java``.
+            request: ``do`` and its arguments; see ``RocketmqPeers.java``.
             timeout_s: Seconds to wait for the answer.
 
         Returns:
             The answer.
 
         Raises:
-            PeerError: It failed.
-            AssertionError: The JVM ended, or did not answer in time and is of no more use.
+            PeerError: The request failed.
+            AssertionError: The JVM ended, or did not answer in time and cannot be used any more.
         """
         self._process.stdin.write(json.dumps(request) + "\n")
         self._process.stdin.flush()
@@ -144,7 +144,7 @@ class Mqadmin:
         """Run one sub-command, such as ``run("topicList", "-n", namesrv_addr)``.
 
         Returns:
-            What it prints on standard output.
+            Its standard output.
 
         Raises:
             MqadminError: It printed a stack trace instead.
@@ -165,7 +165,7 @@ class Mqadmin:
             Its output, and the lines of each stack trace that explain the error.
         """
         output, errors = self._run(args)
-        return output + "".join(f"! {line}\n" for line in errors.splitlines() if _TELLS.match(line))
+        return output + "".join(f"! {line}\n" for line in errors.splitlines() if _EXPLAINS.match(line))
 
     @contextmanager
     def signing(self, access_key: str, secret_key: str) -> Iterator[None]:
@@ -183,7 +183,7 @@ class Mqadmin:
         return answer["output"], answer["errors"]
 
     def cluster_list(self, namesrv_addr: str) -> tuple[ClusterRow, ...]:
-        """Brokers as ``mqadmin clusterList`` shows them, by cluster, name and id.
+        """Return the brokers as ``mqadmin clusterList`` shows them, by cluster, name and id.
 
         A broker that does not answer mqadmin (frozen, or in its first second) is listed without a version, and a frozen
         one makes the command wait for it.
@@ -202,7 +202,7 @@ class Mqadmin:
         )
 
     def topic_route(self, namesrv_addr: str, topic: str) -> dict[str, Any] | None:
-        """The route as ``mqadmin topicRoute`` shows it.
+        """Return the route as ``mqadmin topicRoute`` shows it.
 
         Returns:
             TopicRouteData as decoded JSON; None if the topic has no route (response code 17, TOPIC_NOT_EXIST).
@@ -216,12 +216,12 @@ class Mqadmin:
             if error.code == 17:
                 return None
             raise
-        # fastjson's own form of a map with numbers for keys, which is not JSON: {0:"127.0.0.1:10911"}.
+        # fastjson writes a map with numeric keys as {0:"127.0.0.1:10911"}, which is not JSON.
         route: dict[str, Any] = json.loads(re.sub(r"([{,]\s*)(-?\d+)(\s*:)", r'\1"\2"\3', printed))
         return route
 
     def topic_list(self, namesrv_addr: str) -> frozenset[str]:
-        """Topic names as ``mqadmin topicList`` shows them."""
+        """Return the topic names as ``mqadmin topicList`` shows them."""
         return frozenset(self.run("topicList", "-n", namesrv_addr).split())
 
     def create_topic(self, namesrv_addr: str, broker_addr: str, topic: str, *, queues: int = 4) -> None:
@@ -231,7 +231,7 @@ class Mqadmin:
 
 
 def mqadmin_process(args: Sequence[str], work_dir: Path) -> Process:
-    """A sub-command that does not end by itself, in a JVM of its own whose log has what it prints; not started."""
+    """Return a process for a sub-command that does not end by itself, in its own JVM; its log has the output."""
     return rocketmq_jvm(
         "mqadmin",
         "org.apache.rocketmq.tools.command.MQAdminStartup",

@@ -8,7 +8,7 @@ from namesrv_stream.remoting.command import RemotingCommand, RequestCode, Respon
 from tests.support.name_server import a_body, a_broker_header, a_registration_request
 from tests.support.remoting_client import RemotingClient
 
-_ANSWER_S = 30.0  # other tests may be using the machine
+_ANSWER_S = 30.0  # the machine may be busy
 
 
 class ScriptedBrokers:

@@ -50,7 +50,7 @@ class ScriptedNameServer:
 
     @property
     def addr(self) -> str:
-        """``host:port`` it listens on, the same after ``stop`` and ``start``."""
+        """``host:port`` on which the server listens; a restart does not change it."""
         return f"127.0.0.1:{self.port}"
 
     @property
@@ -63,7 +63,7 @@ class ScriptedNameServer:
         return [request.code for request in self.requests]
 
     async def start(self) -> None:
-        """Listen."""
+        """Start listening."""
         self._server = await asyncio.start_server(self._serve, "127.0.0.1", self.port, ssl=self.tls)
         self.port = self._server.sockets[0].getsockname()[1]
 

@@ -65,10 +65,10 @@ class SecondServer:
         self.http = f"127.0.0.1:{sets['http.listen_port']}"
 
     def start(self) -> None:
-        """Start it and wait until it serves.
+        """Start the server and wait until it is ready.
 
         Raises:
-            AssertionError: It does not come up; shows the end of its log.
+            AssertionError: The server does not start; shows the end of its log.
         """
         self._run_file.unlink(missing_ok=True)
         self.process.start()
@@ -80,7 +80,7 @@ class SecondServer:
         assert self.process.is_alive, self.process.log_text()
 
     def kill(self) -> None:
-        """SIGKILL."""
+        """Kill the server (SIGKILL)."""
         self.process.kill()
 
     def get_text(self, path: str) -> str:
@@ -100,7 +100,7 @@ class SecondServer:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Stop it, as an operator would."""
+        """Stop the server, as an operator does."""
         try:
             if self.process.is_alive:
                 self.process.terminate()

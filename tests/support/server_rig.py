@@ -1,4 +1,4 @@
-"""A whole server without sockets and Kafka: real connections, gateway and view, with both ends in memory."""
+"""A whole server without sockets and Kafka: real connections, gateway and view; clients and Kafka are in memory."""
 
 import asyncio
 from collections.abc import Sequence
@@ -33,7 +33,7 @@ TICK_MS = 500
 
 
 class LeapingClock(ManualClock):
-    """A clock whose wall part also moves alone, as after a suspended machine."""
+    """A clock whose wall clock can also move alone, as after a suspension of the machine."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -60,7 +60,7 @@ class MemoryPublisher:
         self.is_begun = False
         self._kafka = kafka
 
-    # ---- what the gateway calls ----
+    # ---- interface for the gateway ----
 
     @property
     def can_begin(self) -> bool:
@@ -96,7 +96,7 @@ class MemoryPublisher:
         self.is_begun = False
         return not self.unacked
 
-    # ---- what Kafka does ----
+    # ---- Kafka's behaviour ----
 
     def ack(self) -> None:
         """Acknowledge all published records: they are in the log."""
@@ -114,7 +114,7 @@ class MemoryKafka:
     """A log in memory, with a publisher for each partition.
 
     Attributes:
-        log: What is in the log, by arrival.
+        log: All records of the log, by arrival.
         is_ending: Whether a former session could still reach the log.
         acks_at_close: Whether a publisher that is closed gets its last acknowledgements.
     """
@@ -137,7 +137,7 @@ class MemoryKafka:
         self.log.append(record)
         return Acked(record, offset)
 
-    # ---- what it does, to one partition or to all ----
+    # ---- Kafka's behaviour, for one partition or for all ----
 
     def open(self, partition: int | None = None) -> None:
         for publisher in self._of(partition):
@@ -152,7 +152,7 @@ class MemoryKafka:
         for publisher in self._of(partition):
             publisher.fail(reason)
 
-    # ---- what tests ask ----
+    # ---- queries of tests ----
 
     @property
     def next_offsets(self) -> dict[int, int]:
@@ -168,7 +168,7 @@ class MemoryKafka:
 
     @property
     def sessions(self) -> int:
-        """How many were begun, of all partitions."""
+        """Number of sessions that were begun, over all partitions."""
         return sum(publisher.sessions for publisher in self._publishers)
 
     @property
@@ -276,7 +276,7 @@ class Rig:
         self.identity = Identity("s1", 7)
         self.limits = limits or RemotingSettings(max_connections=max_connections, write_buffer_bytes=write_buffer_bytes)
         settings = Settings(remoting=self.limits, tls=tls or TlsSettings())
-        # Without validation: tests want to reach limits that no operator may set so low.
+        # Without validation, because tests use lower limits than operators may set.
         changes = {
             "kafka": {"partitions": partitions, "max_message_bytes": record_bytes + ENVELOPE_BYTES},
             "server": {"publish_queue_records": queue_records, "publish_queue_bytes": 64 << 20},

@@ -1,4 +1,4 @@
-"""Generates the tables of docs/configuration.md, from conf/defaults.toml and from the tables of RocketMQ's keys.
+"""Generates the tables of docs/configuration.md from conf/defaults.toml and from the tables of RocketMQ's keys.
 
 ``python -m tests.support.settings_tables`` writes them; a test compares the document with them.
 """
@@ -29,8 +29,8 @@ class Entry(NamedTuple):
 
     Attributes:
         key: ``section.key``.
-        default: As TOML has it; empty for a table of options.
-        meaning: What it is.
+        default: Its default in TOML; empty for a table of options.
+        meaning: Its meaning.
         range: The values that it can have; empty for an advanced setting.
         advice: When to change it, and what that costs; empty for an advanced setting.
     """
@@ -43,7 +43,7 @@ class Entry(NamedTuple):
 
 
 def sections() -> Iterator[tuple[str, str, list[Entry]]]:
-    """Name, comment and settings of every section of conf/defaults.toml."""
+    """Yield name, comment and settings of every section of conf/defaults.toml."""
     name, title, entries, comment = "", "", list[Entry](), list[str]()
     for line in _DEFAULTS.read_text(encoding="utf-8").splitlines():
         if line.startswith("# "):
@@ -65,14 +65,14 @@ def sections() -> Iterator[tuple[str, str, list[Entry]]]:
 
 
 def _parts(comment: list[str]) -> tuple[str, str, str]:
-    """Meaning, range and advice; a table of options has no range."""
+    """Return meaning, range and advice; a table of options has no range."""
     meaning, _, advice = " ".join(comment).partition(" Advice: ")
     meaning, _, values = meaning.partition(" Range: ")
     return meaning, values, advice
 
 
 def settings_lines() -> Iterator[str]:
-    """A table for each section: the documented settings."""
+    """Yield a table for each section: the documented settings."""
     for name, title, entries in sections():
         if name.startswith("advanced."):
             continue
@@ -86,7 +86,7 @@ def settings_lines() -> Iterator[str]:
 
 
 def advanced_lines() -> Iterator[str]:
-    """A table of the advanced settings."""
+    """Yield a table of the advanced settings."""
     yield from ("| key | default | meaning |", "|---|---|---|")
     for name, _, entries in sections():
         if name.startswith("advanced."):
@@ -94,7 +94,7 @@ def advanced_lines() -> Iterator[str]:
 
 
 def _default(entry: Entry) -> str:
-    """The default in TOML, and in a larger unit if it is a round number of one."""
+    """Return the default in TOML, and also in a larger unit if it is a round number there."""
     value = tomllib.loads(f"value = {entry.default}")["value"]
     for unit, size in _UNITS.get(entry.key.rpartition("_")[2], ()):
         if value >= size and value % size == 0:
@@ -104,7 +104,7 @@ def _default(entry: Entry) -> str:
 
 
 def rocketmq_lines() -> Iterator[str]:
-    """A table of RocketMQ's keys: what each is here, or why it has no effect."""
+    """Yield a table of RocketMQ's keys: the corresponding setting, or why the key has no effect."""
     yield from ("| RocketMQ's key | here |", "|---|---|")
     for name, (section, key, factor) in sorted({**COUNTERPARTS, **TLS_COUNTERPARTS}.items()):
         yield f"| `{name}` | `{public_key(f'{section}.{key}')}`{f', times {factor}' if factor != 1 else ''} |"
@@ -124,7 +124,7 @@ _PARTS = {
 
 
 def with_tables(document: str) -> str:
-    """``document`` with its generated parts as they should be."""
+    """Return the document with up-to-date generated parts."""
     for name, lines in _PARTS.items():
         begin, end = f"<!-- {name} -->\n", f"<!-- end of {name} -->\n"
         head, found, rest = document.partition(begin)

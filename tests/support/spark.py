@@ -33,7 +33,7 @@ from namesrv_stream.tables.storage import tables_of
 from namesrv_stream.tables.stored_changes import KeptStates
 from tests.support.processes import wait_until
 
-_SENT_S = 30.0  # for Kafka to take a record
+_SENT_S = 30.0  # time limit until Kafka accepts a record
 
 
 def own_settings(kafka_settings: Settings, data_dir: Path, partitions: int = 1, **streaming: Any) -> Settings:
@@ -117,7 +117,7 @@ def fold_available(spark: SparkSession, settings: Settings) -> StartPoint:
 
 
 def written_changes(settings: Settings) -> list[RouteChange]:
-    """All rows of ``route_changes``, in log order."""
+    """Return all rows of ``route_changes``, in log order."""
     table = DeltaTable(settings.data.tables_dir / ROUTE_CHANGES)
     return decode_changes(in_log_order(table.to_pyarrow_table()))
 
@@ -137,11 +137,11 @@ def has_folded(settings: Settings, extent: TopicExtent) -> bool:
 def wait_folded(settings: Settings, timeout_s: float) -> None:
     """Wait until the job has committed all records that the topic has now."""
     extent = read_extent(settings)
-    wait_until(lambda: has_folded(settings, extent), timeout_s, "all of the topic is folded")
+    wait_until(lambda: has_folded(settings, extent), timeout_s, "the job has folded the whole topic")
 
 
 def dead_letters(settings: Settings) -> list[tuple[str, bytes]]:
-    """(key, value) of everything in the dead-letter topic."""
+    """Return (key, value) of all records in the dead-letter topic."""
     consumer = KafkaConsumer(**consumer_config(settings))
     try:
         partition = TopicPartition(settings.kafka.dead_letter_topic, 0)

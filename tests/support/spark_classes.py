@@ -1,4 +1,4 @@
-"""An archive of the classes that Spark's drivers load, with which a driver starts in half of the processor time.
+"""An archive of the classes that Spark's drivers load; with it, a driver needs half of the processor time to start.
 
 ``make test-setup`` writes it with ``python -m tests.support.spark_classes``, and the tests use it if it is there. A JVM
 ignores an archive that another version of Java has written, or with other jars.
@@ -12,7 +12,7 @@ from typing import Final
 from namesrv_stream.route.events import BrokerRegistered, ServerStarted, Tick
 
 _ARCHIVE: Final = Path(__file__).resolve().parents[2] / "build" / "spark-classes.jsa"
-#: Flags of the driver's JVM. Without `-Xlog:disable`, it would write to its output that it ignores an archive.
+#: Flags of the driver's JVM. `-Xlog:disable` suppresses the message that an archive is ignored.
 _VARIABLE: Final = "SPARK_SUBMIT_OPTS"
 _EXIT_S: Final = 300.0  # it writes the archive when it ends
 

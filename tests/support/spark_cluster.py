@@ -31,7 +31,7 @@ class Worker:
                 *("--cores", "1", "--memory", memory, "--work-dir", self._work_dir, master),
             ],
             folder / f"{name}.log",
-            # Its executors have this package from the driver or not at all.
+            # The executors must receive this package from the driver.
             env=_DAEMON | {"SPARK_LOCAL_DIRS": str(folder / f"{name}-local"), "PYTHONPATH": ""},
             cwd=folder,
         )
@@ -104,7 +104,7 @@ def spark_home_of_its_own(folder: Path) -> Path:
 
 
 def executors_of(driver: int) -> list[int]:
-    """Process ids of the executors below a process, oldest first."""
+    """Return the process ids of the executors below a process, oldest first."""
     found = []
     for pid in sorted(family(driver)):
         with suppress(OSError):
@@ -114,9 +114,9 @@ def executors_of(driver: int) -> list[int]:
 
 
 def kill_one_executor(driver: int) -> None:
-    """Kill the youngest executor; returns when another has replaced it."""
+    """Kill the newest executor; returns when another has replaced it."""
     before = executors_of(driver)
     os.kill(before[-1], SIGKILL)
     wait_until(
-        lambda: len(set(executors_of(driver)) - {before[-1]}) >= len(before), _START_S, "an executor in its place"
+        lambda: len(set(executors_of(driver)) - {before[-1]}) >= len(before), _START_S, "another executor replaces it"
     )

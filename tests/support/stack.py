@@ -59,7 +59,7 @@ class Stack:
         """Start it and wait for its READY line.
 
         Raises:
-            AssertionError: It ended, or was not ready in time; shows its log.
+            AssertionError: ``up`` ended, or was not ready in time; shows its log.
         """
         self._process.start()
         wait_until(self._is_ready_or_dead, READY_TIMEOUT_S, f"READY line of up; see {self._process.log_path}")
@@ -70,7 +70,7 @@ class Stack:
         wait_until(lambda: self._run_file("job"), JOB_TIMEOUT_S, f"first batch of the job; see {self.data_dir}/logs")
 
     def stop(self) -> int | None:
-        """SIGTERM to ``up``; its exit code."""
+        """Stop ``up`` (SIGTERM); returns its exit code."""
         self._process.terminate(30)
         return self._process.exit_code
 
@@ -109,7 +109,7 @@ class Stack:
         return self._process.log_text()
 
     def pid(self, part: str) -> int:
-        """Process id of ``serve`` or ``job`` as it runs now."""
+        """Return the current process id of ``serve`` or ``job``."""
         return int(self._run_file(part)["pid"])
 
     def kill(self, part: str) -> None:
@@ -119,7 +119,7 @@ class Stack:
         wait_until(
             lambda: self._run_file(part) and self.pid(part) != old,
             JOB_TIMEOUT_S,
-            f"{part} is up again",
+            f"{part} is restarted",
             ignoring=(KeyError, TypeError),
         )
 

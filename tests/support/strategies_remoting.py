@@ -32,7 +32,7 @@ def json_commands() -> st.SearchStrategy[RemotingCommand]:
 
 
 def rocketmq_commands() -> st.SearchStrategy[RemotingCommand]:
-    """Commands that a binary header carries without loss: to it, what is empty is absent."""
+    """Commands that a binary header carries without loss; it does not distinguish empty values from absent ones."""
     text = st.text(min_size=1, max_size=8)
     return st.builds(
         RemotingCommand,
@@ -60,7 +60,7 @@ def streams(max_frames: int = 3) -> st.SearchStrategy[bytes]:
 
 @st.composite
 def mutations(draw: st.DrawFn, valid: st.SearchStrategy[bytes]) -> bytes:
-    """Valid bytes with a few places overwritten, cut out, doubled or inserted."""
+    """Valid bytes with a few changes: overwritten, removed, duplicated or inserted bytes."""
     data = bytearray(draw(valid))
     for _ in range(draw(st.integers(1, 4))):
         start = draw(st.integers(0, len(data)))
@@ -79,7 +79,7 @@ def mutations(draw: st.DrawFn, valid: st.SearchStrategy[bytes]) -> bytes:
 
 @st.composite
 def chunks(draw: st.DrawFn, data: st.SearchStrategy[bytes]) -> Sequence[bytes]:
-    """Bytes cut into pieces at arbitrary places; joined, they are the bytes again."""
+    """Bytes split into pieces at arbitrary places; the joined pieces are the bytes."""
     whole = draw(data)
     cuts = sorted(draw(st.sets(st.integers(0, len(whole)), max_size=8)))
     edges = [0, *cuts, len(whole)]

@@ -48,7 +48,7 @@ NAMED = st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=5
 QUEUE_DATA = st.builds(QueueData, INT32, INT32, INT32, INT32)
 DATA_VERSIONS = st.builds(DataVersion, INT64, INT64, INT64)
 
-# Few values, so that two draws often speak of the same thing.
+# Few values, so that two draws often refer to the same thing.
 _NAMES = st.sampled_from(("broker-a", "broker-b"))
 _CLUSTERS = st.sampled_from(("c0", "c1"))
 _ADDRS = st.sampled_from(("1.1.1.1:1", "2.2.2.2:2", "3.3.3.3:3"))
@@ -73,7 +73,7 @@ def mappings(topics: st.SearchStrategy[str] = NAMED) -> st.SearchStrategy[TopicQ
     )
 
 
-# Of logs, so skewed that most events meet a broker that is there.
+# Values for logs, so skewed that most events concern a registered broker.
 _LOG_NAMES = st.sampled_from(("broker-a", "broker-a", "broker-a", "broker-b"))
 _LOG_CLUSTERS = st.sampled_from(("c0", "c0", "c0", "c0", "c1"))
 _LOG_ADDRS = st.sampled_from(("1.1.1.1:1", "1.1.1.1:1", "2.2.2.2:2"))
@@ -144,7 +144,7 @@ def events() -> st.SearchStrategy[Event]:
 
 @st.composite
 def groups(draw: st.DrawFn, names: st.SearchStrategy[str] = _NAMES) -> BrokerGroup:
-    """Any group that means something: what hangs on a registered broker is there only with one."""
+    """Any consistent group: data of a registered broker exists only with that broker."""
     name = draw(names)
     live_brokers = st.builds(
         BrokerLive,
@@ -174,14 +174,14 @@ def groups(draw: st.DrawFn, names: st.SearchStrategy[str] = _NAMES) -> BrokerGro
 
 
 class Entry(NamedTuple):
-    """One record of a log to come: its stamp is that of the record before plus ``after_ms``, which may be negative."""
+    """One record of a future log: its timestamp is that of the previous record plus ``after_ms``, even if negative."""
 
     after_ms: int
     value: bytes
 
 
 def logs(min_size: int = 1, max_size: int = 60) -> st.SearchStrategy[list[Entry]]:
-    """Logs of two broker names at three addresses, heard by three servers and by themselves, poison included.
+    """Logs of two broker names at three addresses, with three servers, direct publishers, and invalid records.
 
     Timeouts are 3 to 9 s and steps up to 3 s, so that brokers expire, return and fall silent often.
     """

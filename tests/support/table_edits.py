@@ -43,12 +43,12 @@ def _read(tables_dir: Path, name: str) -> pa.Table:
 
 
 def _replace(tables_dir: Path, name: str, rows: pa.Table) -> None:
-    if name not in _SCHEMAS:  # history tables may have any writer
+    if name not in _SCHEMAS:  # history tables accept any writer
         write_deltalake(tables_dir / name, rows, mode="overwrite")
         return
     table = TableWriter(Folder(tables_dir) / name, _SCHEMAS[name])
     file = table.write_rows(rows.cast(_SCHEMAS[name]))
-    old = tuple(known for known in table.files() if known.path != file.path)  # equal rows give the same name
+    old = tuple(known for known in table.files() if known.path != file.path)  # a file with equal rows has the same name
     table.commit(Change("OPTIMIZE", (file,) if len(old) == len(table.files()) else (), old))
 
 

@@ -21,7 +21,7 @@ TOPIC_ID = "t-opic"
 
 
 def settings_in(data_dir: Path) -> Settings:
-    """Defaults, with everything in ``data_dir``."""
+    """Return the default settings, with everything in ``data_dir``."""
     return load_settings(environ={}, flags=[Flag("test", "data.dir", str(data_dir))]).settings
 
 
@@ -39,7 +39,7 @@ class TablesOfLog:
         self._batches = 0
 
     def copied(self, data_dir: Path) -> "TablesOfLog":
-        """These tables and their log in another data directory; faster than to write them again."""
+        """Return a copy of the tables and their log in another data directory; faster than writing them again."""
         shutil.copytree(self.settings.data.dir, data_dir, dirs_exist_ok=True)
         copied = TablesOfLog(data_dir)
         for record in self.log.records:
@@ -48,31 +48,31 @@ class TablesOfLog:
 
     @property
     def dir(self) -> Path:
-        """Their folder, where they are in one."""
+        """Folder of the tables, if they are in one."""
         return self.settings.data.tables_dir
 
     def new_writer(self) -> ChangesWriter:
-        """A writer as a restarted job has it."""
+        """Return a writer, as after a restart of the job."""
         return ChangesWriter(self.storage, 0)
 
     def rows_from(self, offset: int) -> pa.Table:
-        """What a batch that begins at ``offset`` would bring."""
+        """Return the rows of a batch that begins at ``offset``."""
         changes = [c for c in self.log.output.changes if c.offset >= offset]
         return pa.Table.from_batches([encode_changes(changes)])
 
     def reached(self) -> dict[int, Place]:
-        """How far a batch comes that ends with the log."""
+        """Return the progress of a batch that ends with the log."""
         last = self.log.records[-1]
         return {0: Place(self.log.state.next_offset, fingerprint(last.at_ms, last.value))}
 
     def commit(self) -> int:
-        """Commit what the log has beyond the table; returns the number of rows."""
+        """Commit the rows of the log that the table does not have; returns their number."""
         self._batches += 1
         rows = self.rows_from(self.writer.committed[0])
         return int(self.writer.write(rows, self.reached(), self._batches).num_rows)
 
     def fold_state(self) -> FoldStateRow:
-        """The fold's state at the log's end."""
+        """Return the fold's state at the log's end."""
         return FoldStateRow(self.log.state.next_offset, self.log.state.at_ms, encode_state(self.log.state))
 
     def compact(self) -> None:

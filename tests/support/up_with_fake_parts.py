@@ -1,6 +1,6 @@
 """Runs `up` with the real Kafka and with fake processes in place of the job and the server.
 
-``python -m tests.support.up_with_fake_parts FLAG…`` takes the flags of `up`; environment variables FAKE_SERVE and
+``python -m tests.support.up_with_fake_parts FLAG…`` accepts the flags of `up`; environment variables FAKE_SERVE and
 FAKE_JOB set their behaviour: ``good`` (the default), ``exit-2``, ``exit-1``, ``stubborn`` (ignores SIGTERM).
 Each fake process starts a child, as the job starts a JVM, and writes its name to DATA/ends when it stops.
 """
@@ -32,7 +32,7 @@ def _fake_part(command: str, effective: Path) -> None:
     if behaviour.startswith("exit-"):
         print("error: settings: x.y: will not do", flush=True)
         sys.exit(int(behaviour.removeprefix("exit-")))
-    subprocess.Popen(["/bin/sleep", "600"], process_group=0)  # stays behind, as a JVM might
+    subprocess.Popen(["/bin/sleep", "600"], process_group=0)  # it is not stopped, as a JVM might not be
 
     def end(_signal: int, _frame: FrameType | None) -> None:
         with (settings.data.dir / "ends").open("a") as ends:

@@ -1,4 +1,4 @@
-"""What is in ``real-frames.jsonl.gz``, typed."""
+"""The content of ``real-frames.jsonl.gz`` as typed values."""
 
 import base64
 import gzip
@@ -54,8 +54,8 @@ class CapturedEnd:
         at_s: Seconds since the part began.
         connection: TCP connection, numbered within the part.
         peer: Who spoke with the server.
-        is_close: Whether it was closed, else opened.
-        from_peer: Whether the peer did it; it opens always.
+        is_close: Whether it was closed; otherwise it was opened.
+        from_peer: Whether the peer did this; only peers open connections.
     """
 
     part: str
@@ -68,7 +68,7 @@ class CapturedEnd:
 
 @dataclass(frozen=True, slots=True)
 class CapturedNote:
-    """What the scenario did."""
+    """A note that describes an action of the scenario."""
 
     part: str
     at_s: float
@@ -80,7 +80,7 @@ CapturedEvent = CapturedFrame | CapturedEnd | CapturedNote
 
 @cache
 def captured_events() -> tuple[CapturedEvent, ...]:
-    """All that was captured, in the file's order."""
+    """Return everything that was captured, in the order of the file."""
     with gzip.open(_FILE) as lines:
         return tuple(_event(json.loads(line)) for line in lines)
 
@@ -97,13 +97,13 @@ def _event(row: dict[str, Any]) -> CapturedEvent:
 
 @cache
 def captured_frames() -> tuple[CapturedFrame, ...]:
-    """All frames in the file's order."""
+    """Return all frames in the order of the file."""
     return tuple(event for event in captured_events() if isinstance(event, CapturedFrame))
 
 
 @cache
 def captured_exchanges() -> tuple[tuple[RemotingCommand, RemotingCommand], ...]:
-    """Each answered request with its response, in the order of the responses."""
+    """Return each answered request with its response, in the order of the responses."""
     waiting: dict[tuple[str, int, int], RemotingCommand] = {}
     exchanges: list[tuple[RemotingCommand, RemotingCommand]] = []
     for captured in captured_frames():

@@ -1,7 +1,7 @@
 /*
- * The least that a server of one thread can do: it answers each frame with the same bytes, and looks only for the
- * request's opaque; of a long frame it drops the rest as it comes. How fast that is says what the machine leaves to any
- * name server beside this load generator.
+ * The least that a single-threaded server can do: it answers each frame with the same bytes and reads only the
+ * request's opaque; it drops the rest of a long frame as it arrives. Its speed is the limit of any name server next to
+ * this load generator.
  *
  * ceiling BODY_BYTES: listens on a free port of 127.0.0.1, prints it, and runs until it is killed.
  */
@@ -24,7 +24,7 @@ enum { MAX_EVENTS = 1024, MOST_AT_ONCE = 1 << 20, HEADER_ROOM = 256, MAX_FILES =
 static char *answer;
 static size_t body_bytes;
 
-/* Of a connection's frame that is still coming. */
+/* State of a connection's incomplete frame. */
 static struct { long opaque; size_t missing; } coming[MAX_FILES];
 
 static long opaque_of(const char *frame, size_t bytes) {
@@ -33,7 +33,7 @@ static long opaque_of(const char *frame, size_t bytes) {
     return found ? strtol(found + sizeof field - 1, NULL, 10) : 0;
 }
 
-/* Puts the request's opaque and all lengths in front of the body, which stays where it is. */
+/* Writes the request's opaque and all lengths before the body, which is not moved. */
 static bool answer_one(int fd, long opaque) {
     char header[HEADER_ROOM];
     int header_bytes = snprintf(header, sizeof header,
@@ -70,7 +70,7 @@ static void receive(int fd) {
             at += sizeof total + total;
             continue;
         }
-        /* A closed loop has one request outstanding on each connection: only a long one comes in pieces. */
+        /* A closed loop has one outstanding request on each connection, so only a long one arrives in pieces. */
         if (here < LEAST_OF_LONG) die("a header in pieces");
         coming[fd].opaque = opaque_of(frame, here - sizeof total);
         coming[fd].missing = sizeof total + total - here;

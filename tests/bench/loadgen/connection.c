@@ -28,7 +28,7 @@ void find_server(const char *host, const char *port) {
     if (failure) die("%s:%s: %s", host, port, gai_strerror(failure));
     poller = epoll_create1(EPOLL_CLOEXEC);
     timer = timerfd_create(CLOCK_MONOTONIC, TFD_NONBLOCK | TFD_CLOEXEC);
-    /* Edge-triggered, so that being set anew is all that the timer needs. */
+    /* Edge-triggered, so that setting the timer again is enough. */
     struct epoll_event event = {.events = EPOLLIN | EPOLLET, .data.ptr = NULL};
     if (poller < 0 || timer < 0 || epoll_ctl(poller, EPOLL_CTL_ADD, timer, &event) < 0) die("epoll: %s", strerror(errno));
 }

@@ -1,6 +1,5 @@
 /*
- * Non-blocking TCP connections to the name server, cut into frames. What is wrong with one closes it; nobody connects
- * anew.
+ * Non-blocking TCP connections to the name server, split into frames. An error closes a connection; it is not reopened.
  */
 #ifndef CONNECTION_H
 #define CONNECTION_H
@@ -21,32 +20,32 @@ struct connection {
     bool waits_for_writing;
 };
 
-/* Errors that belong to a connection, of which no kind of request can be told. */
+/* Errors of a connection, which belong to no kind of request. */
 extern struct connection_errors {
     uint64_t mismatched;   /* answers to what was not outstanding there */
     uint64_t malformed;    /* bytes that are no frame, or no answer with a JSON header */
     uint64_t disconnected; /* closed by the server */
 } connection_errors;
 
-/* The longest time from one look at the sockets to the next: so long an answer may have waited for us. */
+/* The longest time between two checks of the sockets: an answer may have waited so long for this program. */
 extern uint64_t longest_turn_ns;
 
-/* Given by traffic.c: one whole answer without its length; a connection's end. */
+/* Defined in traffic.c: called for one whole answer without its length, and for the end of a connection. */
 void answer_arrived(struct connection *connection, const char *payload, uint32_t total, uint64_t now);
 void connection_ended(struct connection *connection);
 
-/* Finds the server, once, before all else here. */
+/* Resolves the server's address; must be called once, before all other functions of this file. */
 void find_server(const char *host, const char *port);
 void open_connection(struct connection *connection);
 
-/* Counts one of `connection_errors` and closes. */
+/* Counts one of `connection_errors` and closes the connection. */
 void give_up(struct connection *connection, uint64_t *error);
 
-/* Room for so many more bytes at the end of the output; the caller adds them to its length. */
+/* Returns room for this number of bytes at the end of the output; the caller adds them to its length. */
 char *room_to_write(struct connection *connection, size_t bytes);
 void flush(struct connection *connection);
 
-/* Handles what has come in on all connections; waits for it no longer than until `at_ns`. */
+/* Handles all received data of all connections; waits for it until `at_ns` at most. */
 void poll_connections(uint64_t at_ns);
 
 #endif

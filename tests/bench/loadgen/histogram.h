@@ -1,6 +1,6 @@
 /*
- * Latencies in nanoseconds, counted in buckets: each power of two is split into 64 parts, so that no value is told more
- * than 0.8 % away from what it was, and all of them take 30 KB, however many were counted.
+ * Latencies in nanoseconds, counted in buckets: each power of two is split into 64 parts, so that the error of a value
+ * is at most 0.8 %, and the histogram takes 30 KB, whatever the number of values.
  */
 #ifndef HISTOGRAM_H
 #define HISTOGRAM_H
@@ -21,7 +21,7 @@ uint64_t histogram_value_of(unsigned bucket);
 
 void histogram_count(struct histogram *histogram, uint64_t ns);
 
-/* The least counted value that at least `fraction` of all are not above; 0 if none were counted. */
+/* The smallest counted value that at least `fraction` of all values do not exceed; 0 if there are no values. */
 uint64_t histogram_percentile_ns(const struct histogram *histogram, double fraction);
 
 #endif

@@ -1,12 +1,12 @@
 /*
- * Load on a RocketMQ name server; tests/bench/load.py builds and runs it.
+ * Puts load on a RocketMQ name server; tests/bench/load.py builds and runs it.
  *
  * loadgen HOST PORT [--seed N] [--warm-up S] [--seconds S] [--drain S] [--before KIND]
  *         --stream CONNECTIONS:DEPTH[:RATE[:AT_S]] --kind KIND [--kind KIND ...] [--stream ...]
  *
- * The frames of --before are sent first, each once, sixteen at a time, and all answered before anything else begins. At
- * the end, what is still outstanding is waited for, --drain seconds at most.
- * Prints one JSON object, which holds the errors; exit code 2 if it could not be used or could not connect.
+ * The frames of --before are sent first, each once, sixteen at a time, and all are answered before the load begins. At
+ * the end, the program waits for outstanding answers for --drain seconds at most.
+ * Prints one JSON object, which includes the errors; exit code 2 if the arguments are invalid or it could not connect.
  */
 #define _GNU_SOURCE
 #include <getopt.h>

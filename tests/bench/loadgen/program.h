@@ -1,4 +1,4 @@
-/* What every part of the program needs: time, chance, memory, and an end. */
+/* Functions for all parts of the program: time, random numbers, memory, and exit. */
 #ifndef PROGRAM_H
 #define PROGRAM_H
 

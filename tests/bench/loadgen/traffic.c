@@ -11,7 +11,7 @@
 static const uint64_t NEVER = UINT64_MAX;
 static const size_t BYTES_A_TURN = 256 << 10; /* of each stream */
 
-/* One of the users of a stream; he waits for one answer, or is idle, or has left. */
+/* One of the users of a stream; it waits for one answer, is idle, or has ended. */
 struct user {
     struct stream *stream;
     struct connection *own, *on;
@@ -60,7 +60,7 @@ uint64_t give_up_outstanding(void) {
     return count;
 }
 
-/* Its users leave; what they waited for is lost. */
+/* The users of the connection end; their outstanding requests are lost. */
 void connection_ended(struct connection *connection) {
     for (uint32_t i = 0; i < user_count; i++)
         if (users[i].opaque && users[i].on == connection) lose(&users[i]);
@@ -79,7 +79,7 @@ static struct kind *choose_kind(const struct stream *stream) {
     return stream->kinds[chosen];
 }
 
-/* Has a user ask for what was due; returns the connection that has something to send now, NULL if he leaves. */
+/* Lets a user send the request that was due; returns the connection that has data to send, NULL if the user ends. */
 static struct connection *ask(struct user *user, uint64_t due_ns) {
     struct kind *kind = choose_kind(user->stream);
     const struct frame *frame = next_frame(kind);
@@ -108,8 +108,8 @@ static struct connection *ask(struct user *user, uint64_t due_ns) {
 }
 
 /*
- * Lets the idle users of the streams ask what is due, large requests in several turns: answers that come meanwhile must
- * not wait for them. Returns when something falls due next.
+ * Lets the idle users of the streams send the requests that are due, large ones in several calls, so that answers that
+ * arrive meanwhile do not wait. Returns the time at which the next request is due.
  */
 static uint64_t ask_what_is_due(uint64_t now) {
     uint64_t next = NEVER;
@@ -134,7 +134,7 @@ static uint64_t ask_what_is_due(uint64_t now) {
 
 /* ---- answers ---- */
 
-/* The number behind `name` in a JSON header; a name inside a string would have its quotes escaped. -1 if missing. */
+/* The number after `name` in a JSON header; -1 if it is missing. Inside a string, a name's quotes would be escaped. */
 static long header_number(const char *header, size_t length, const char *name) {
     const char *found = memmem(header, length, name, strlen(name));
     if (!found) return -1;
@@ -187,7 +187,7 @@ void answer_arrived(struct connection *connection, const char *payload, uint32_t
     if (next && next != connection) flush(next); /* that one is flushed when all it brought has been seen */
 }
 
-/* ---- the whole ---- */
+/* ---- the run ---- */
 
 void record_traffic(bool recording) { is_recording = recording; }
 

@@ -1,10 +1,10 @@
 /*
- * What is sent: kinds of requests, each a file of complete frames and a rule by which the next one is chosen.
+ * Kinds of requests: each has a file of complete frames and a rule that chooses the next one.
  *
- * The file holds, for each frame, a big-endian 32-bit number and the frame. The number is that of the shared connection
- * ("link") that the frame goes over, from 1 on, as a broker's registrations and heartbeats all come over one; 0 for the
- * connection of whoever sends it. The frame's JSON header contains "opaque":1000000000, whose digits are replaced at
- * each sending.
+ * The file contains, for each frame, a big-endian 32-bit number and the frame. The number, from 1 on, is that of the
+ * shared connection ("link") of the frame, because a broker sends its registrations and heartbeats over one connection;
+ * 0 is the connection of the user that sends the frame. The frame's JSON header contains "opaque":1000000000, whose
+ * digits are replaced whenever the frame is sent.
  */
 #ifndef WORKLOAD_H
 #define WORKLOAD_H
@@ -39,7 +39,7 @@ struct kind {
     bool wants_body;      /* an answer without a JSON object as body is an error */
     double *zipf_weights; /* cumulative */
 
-    /* What came of it. */
+    /* The measurements. */
     struct histogram latency;
     uint64_t sent, answered_in_time, bytes_sent, bytes_received;
     uint64_t refused, empty, lost;
@@ -50,7 +50,7 @@ struct kind {
 /* Reads NAME:FILE:CHOICE:SHARE:BODY, for example read:/tmp/reads:uniform:0.95:body or beat:/tmp/beats:turn:1:any. */
 struct kind *read_kind(char *description);
 
-/* The frame to send next; NULL if there is none left. */
+/* Returns the next frame to send; NULL if there is none. */
 const struct frame *next_frame(struct kind *kind);
 
 #endif

@@ -1,4 +1,4 @@
-"""What all rows are given."""
+"""The parameters of all rows."""
 
 import shutil
 from collections.abc import Iterator
@@ -11,19 +11,19 @@ from typing import Final
 from tests.bench.contenders import OURS
 from tests.bench.figures import Figure, Spread
 
-#: What the Java NameServer's second compiler needs before its figures stop rising.
+#: Seconds until the Java NameServer is fully compiled and its figures are stable.
 JIT_WARM_UP_S: Final = 20.0
 
 
 @dataclass(frozen=True, slots=True)
 class Bench:
-    """How to measure.
+    """The parameters of a measurement.
 
     Attributes:
         program: The compiled load generator.
         rounds: Runs of each contender.
         seconds: Length of a run.
-        warm_up_s: Before each.
+        warm_up_s: Seconds of warm-up before each run.
     """
 
     program: Path
@@ -33,12 +33,12 @@ class Bench:
 
     @contextmanager
     def home(self) -> Iterator[Path]:
-        """An empty directory for one row; it is kept, with all logs, where the row fails."""
+        """Yield an empty directory for one row; it is kept, with all logs, if the row fails."""
         home = Path(mkdtemp(prefix="bench-"))
         try:
             yield home
         except Exception as error:
-            error.add_note(f"the logs of all that ran are in {home}")
+            error.add_note(f"the logs of all processes are in {home}")
             raise
         except BaseException:
             shutil.rmtree(home)
@@ -49,5 +49,5 @@ class Bench:
 def of_one_run(
     row: str, name: str, value: float, goal: str = "", is_met: bool | None = None, digits: int = 0
 ) -> Figure:
-    """A figure of this product alone, from a single run; the arguments are as of ``Figure``."""
+    """Return a figure of this product alone, from a single run; see ``Figure`` for the arguments."""
     return Figure(row, name, {OURS: Spread.of([value])}, goal, is_met, digits=digits)

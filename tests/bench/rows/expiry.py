@@ -1,9 +1,8 @@
-"""How long after its timeout a silent broker is gone from the routes of the server that heard it.
+"""How long after its timeout a silent broker is removed from the routes of the server that heard it.
 
-Goal: p99 at most 1.5 s. 200 brokers with a timeout of 10 s each register and beat once at random moments of a minute,
-keep their connection and say nothing more; a client asks for the brokers of all clusters every few milliseconds. 300
-others live.
-Never early: an expiry before its timeout fails the run.
+Goal: p99 at most 1.5 s. 200 brokers with a timeout of 10 s register and send one heartbeat at random moments of a
+minute. They keep their connections and then are silent. A client requests the brokers of all clusters every few
+milliseconds. 300 other brokers stay alive. An expiry before the timeout fails the run.
 """
 
 import random
@@ -34,14 +33,16 @@ _GET_BROKER_CLUSTER_INFO: Final = 106
 
 @dataclass(slots=True)
 class _Watch:
-    """When each broker was last heard, and when it was gone; monotonic seconds."""
+    """When each broker was last heard, and when it was removed; monotonic seconds."""
 
     heard_s: dict[str, float] = field(default_factory=dict)
     gone_s: dict[str, float] = field(default_factory=dict)
 
-    def look(self, client: RemotingClient) -> None:
-        """Note who is gone now."""
-        clusters = client.ask(_GET_BROKER_CLUSTER_INFO).body  # no JSON, for brokerIds are bare; to read it takes long
+    def observe(self, client: RemotingClient) -> None:
+        """Record the brokers that are removed now."""
+        clusters = client.ask(
+            _GET_BROKER_CLUSTER_INFO
+        ).body  # not parsed: it is not JSON, because brokerIds are bare, and parsing is slow
         now_s = time.monotonic()
         for name in self.heard_s.keys() - self.gone_s.keys():
             if f'"{name}"'.encode() not in clusters:
@@ -49,9 +50,9 @@ class _Watch:
 
 
 def measure(bench: Bench) -> list[Figure]:
-    """One run of a minute and a half."""
+    """Measure one run of a minute and a half."""
     with bench.home() as home, ExitStack() as running:
-        # Of a cluster of brokers that all die, the guard would keep some.
+        # If all brokers of a cluster expired, the guard would hold some of them.
         stack = running.enter_context(Stack(home / "ours", liveness__guard_share_percent=100))
         stack.wait_job()
         living = running.enter_context(Brokers(stack.remoting, LIVING))
@@ -63,14 +64,14 @@ def measure(bench: Bench) -> list[Figure]:
         beat_s = began
         for broker, moment in enumerate(moments):
             while time.monotonic() < moment:
-                watch.look(client)
+                watch.observe(client)
                 time.sleep(_POLL_S)
             if time.monotonic() > beat_s + 20:
                 beat_s = time.monotonic()
                 living.beat()
             running.enter_context(_registered(stack.remoting, broker, watch))
         while len(watch.gone_s) < DYING.brokers and time.monotonic() < moments[-1] + _GIVE_UP_S:
-            watch.look(client)
+            watch.observe(client)
             time.sleep(_POLL_S)
     lags = [watch.gone_s[name] - heard - _TIMEOUT_MS / 1000 for name, heard in watch.heard_s.items()]
     assert min(lags) >= 0, f"expired {-min(lags):.3f} s too early"
@@ -83,14 +84,14 @@ def measure(bench: Bench) -> list[Figure]:
 
 
 def _registered(addr: str, broker: int, watch: _Watch) -> RemotingClient:
-    """A connection over which one broker has registered, and beaten once."""
+    """Return a connection over which one broker has registered and sent a heartbeat."""
     identity = DYING.identity_of(broker)
     frame = registration(identity, registration_body(DYING, DYING.topics_of(broker)), timeout_ms=_TIMEOUT_MS)
     client = RemotingClient(addr)
     client.send(frame)
     answer = client.receive()
     assert (answer.code, answer.opaque) == (0, OPAQUE), answer
-    # Heard before the answer: what is measured from it is rather too long than too short.
+    # The time before the answer is used, so the measured delay is too long rather than too short.
     watch.heard_s[identity["brokerName"]] = time.monotonic()
     client.ask(BROKER_HEARTBEAT, identity | {"heartbeatTimeoutMillis": str(_TIMEOUT_MS)})
     return client

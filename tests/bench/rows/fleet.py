@@ -2,8 +2,8 @@
 
 Goals: the server uses at most 0.7 of a core, no broker expires, and a change is in the memory of another server after
 2 s at p99. That other server is a follower of the tables in this process; every second a broker registers a topic whose
-name it has not seen. All brokers connect and register at once before they begin to register in turn; changes that are
-sent before the other server knows all of them are reported apart.
+name it has not seen. All brokers connect and register at once before they begin to register in turn. Changes that are
+sent before the other server knows all brokers are reported separately.
 """
 
 import itertools
@@ -30,23 +30,23 @@ from tests.support.processes import wait_until
 from tests.support.remoting_client import RemotingClient, encode_request
 from tests.support.stack import Stack
 
-#: Names its brokers, and says how many queues a topic has.
+#: Defines the names of the brokers and the number of queues.
 _FLEET: Final = Shape(cluster="fleet")
 _PERIOD_S: Final = 30
 _PROBE: Final = Shape(topics=1, brokers=1, width=1, prefix="probe-", cluster="probe")
 _GOAL_CORES: Final = 0.7
 _GOAL_P99_MS: Final = 2_000
-#: Shorter than the run, so that a broker that is not heard in time would expire.
+#: Shorter than the run, so that a broker whose heartbeats are late would expire.
 _TIMEOUT_MS: Final = 120_000
 
 
 @dataclass(frozen=True, slots=True)
 class Fleet:
-    """Who registers, and for how long.
+    """The brokers that register, and for how long.
 
     Attributes:
-        brokers: Each with a connection of its own.
-        topics: Of all brokers.
+        brokers: Number of brokers, each with its own connection.
+        topics: Number of topics of all brokers.
     """
 
     brokers: int = 10_000
@@ -56,12 +56,12 @@ class Fleet:
 
 
 class Probe:
-    """Registers a topic of a new name every second, and notes when a follower knows it.
+    """Registers a topic with a new name every second, and records when a follower knows it.
 
     Args:
         stack: The product.
-        remoting: Where its server listens.
-        brokers: Of the fleet that registers meanwhile.
+        remoting: Address of its server.
+        brokers: Number of brokers of the fleet that registers meanwhile.
     """
 
     def __init__(self, stack: Stack, remoting: str, brokers: int) -> None:
@@ -78,14 +78,14 @@ class Probe:
         self._thread = threading.Thread(target=self._run, daemon=True)
 
     def start(self) -> None:
-        """Begin."""
+        """Start the thread."""
         self._follower.start()
         self._thread.start()
 
     def delays_ms(self) -> tuple[list[float], list[float]]:
-        """End; milliseconds from each registration to its commit in the follower's memory.
+        """Stop; returns the milliseconds from each registration to its commit in the follower's memory.
 
-        The first list has those sent before the follower knew all brokers, the second one has all later ones.
+        The first list has those sent before the follower knew all brokers; the second one has all later ones.
         """
         self._stop.set()
         self._thread.join()
@@ -118,13 +118,13 @@ class Probe:
             if change.topic is not None:
                 self._known_s.setdefault(change.topic, now_s)
             self._known_brokers.add(change.broker_name)
-        if not self._all_known_s and len(self._known_brokers) > self._brokers:  # the fleet and the probe's own one
+        if not self._all_known_s and len(self._known_brokers) > self._brokers:  # the fleet and the probe's own broker
             self._all_known_s = now_s
             self.expired += change.gone and change.cause in (Cause.EXPIRED, Cause.SERVER_SILENT)
 
 
 def measure(bench: Bench, fleet: Fleet | None = None) -> list[Figure]:
-    """One run, whatever the number of rounds."""
+    """Measure one run, whatever the number of rounds."""
     fleet = fleet or Fleet()
     row = f"{fleet.brokers:,} brokers of {fleet.topics_of_each} topics, {fleet.seconds / 60:g} min"
     with bench.home() as home, ExitStack() as running:

@@ -1,7 +1,8 @@
-"""What a query and a heartbeat cost as everything grows, in one process, without sockets, Kafka and Spark.
+"""The cost of a query and of a heartbeat with growing tables and logs, in one process without sockets, Kafka and Spark.
 
-Goals: a query costs the same however many topics and brokers there are, and the fold's cost is linear in records. What
-a processor's caches do to a hundred times the memory is in the figures: at most twice as much is taken for the same.
+Goals: the cost of a query does not depend on the number of topics and brokers, and the fold's cost is linear in
+records. The figures include the effect of processor caches on a hundred times the memory, so up to twice the cost
+counts as equal.
 """
 
 import random
@@ -18,15 +19,15 @@ from namesrv_stream.server.net.response_cache import ResponseCache
 from namesrv_stream.settings import RemotingSettings
 from tests.bench.contenders import OURS
 from tests.bench.figures import Figure, Spread
-from tests.bench.fold_speed import mere_heartbeats_per_second
+from tests.bench.fold_speed import heartbeats_per_second
 from tests.bench.frames import registrations, route_reads
 from tests.bench.rows.bench import Bench
 from tests.bench.shape import Shape
 from tests.support.name_server import Exchange
 
-#: From that of the other rows on. With 200 topics all fits into a core's own cache.
+#: The first shape is that of the other rows. With 200 topics, everything would fit into a core's own cache.
 SHAPES: Final = (Shape(2_000, 100), Shape(20_000, 1_000), Shape(100_000, 5_000))
-#: Brokers, and heartbeats of each.
+#: Number of brokers, and of heartbeats of each.
 FLEETS: Final = ((100, 100), (1_000, 10), (1_000, 100), (10_000, 10))
 _QUERIES: Final = 20_000
 _REPEATS: Final = 5
@@ -34,14 +35,14 @@ _MOST_TIMES: Final = 2
 
 
 def measure(_: Bench) -> list[Figure]:
-    """Processor time of both at each size; the median of a few runs."""
+    """Measure the processor time of both at each size; the median of a few runs."""
     queries = {f"µs, {one.topics:,} topics on 4 of {one.brokers:,} brokers": query_us(one) for one in SHAPES}
     beats = {f"µs, {rounds} of each of {brokers:,}": heartbeat_us(brokers, rounds) for brokers, rounds in FLEETS}
     return [*_growth("a query as the table grows", queries), *_growth("a heartbeat folded as the log grows", beats)]
 
 
 def query_us(shape: Shape) -> Spread:
-    """Processor time of one route query of a random topic, from its frame to the answer's."""
+    """Return the processor time of a route query for a random topic, from its frame to the answer's frame."""
     exchange = Exchange()
     for number, (frame, _) in enumerate(registrations(shape)):
         exchange.send(decode_frame(frame[4:]), connection=number + 1)
@@ -65,8 +66,8 @@ def query_us(shape: Shape) -> Spread:
 
 
 def heartbeat_us(brokers: int, rounds: int) -> Spread:
-    """Processor time of one heartbeat, of fifty in a record."""
-    return Spread.of([1e6 / mere_heartbeats_per_second(brokers, rounds=rounds) for _ in range(_REPEATS)])
+    """Return the processor time of one heartbeat in a record of fifty."""
+    return Spread.of([1e6 / heartbeats_per_second(brokers, rounds=rounds) for _ in range(_REPEATS)])
 
 
 def _growth(row: str, costs: dict[str, Spread]) -> list[Figure]:

@@ -1,6 +1,6 @@
-"""Route reads where there is much to route: 100,000 topics on 16 of 1,000 brokers each, 1,024 connections.
+"""Route reads with a large table: 100,000 topics on 16 of 1,000 brokers each, 1,024 connections.
 
-Goal: no errors, p99 at most 50 ms, a server of at most 1.5 GB, and one that starts cold on the tables of that is ready
+Goal: no errors, p99 at most 50 ms, a server of at most 1.5 GB, and a server that starts with these tables is ready
 within 5 s. The shape is that of the profile topics-100k-width-16 of RocketMQ-Rust's benchmarks.
 """
 
@@ -30,7 +30,7 @@ _COMMIT_TIMEOUT_S: Final = 300
 
 
 def measure(bench: Bench, shape: Shape = SHAPE) -> list[Figure]:
-    """Measure both Java NameServers and ours, then start a second server of ours on the tables."""
+    """Measure both Java NameServers and namesrv-stream, then start a second server with the tables."""
     row = f"{shape.topics:,} topics on {shape.width} of {shape.brokers:,} brokers, {_CONNECTIONS:,} connections"
     with bench.home() as home, ExitStack() as running:
         contenders = running.enter_context(Contenders(home))
@@ -46,7 +46,7 @@ def measure(bench: Bench, shape: Shape = SHAPE) -> list[Figure]:
                     wait_committed(stack)
         for one in measured:
             with contenders.awake(one):
-                brokers[one.name].beat()  # within the 120 s after which a name server closes what is silent
+                brokers[one.name].beat()  # within the 120 s after which a name server closes a silent connection
                 run_load(bench.program, one.addr, Load((stream,), seconds=JIT_WARM_UP_S))
 
         def run(one: Contender) -> Seen:
@@ -61,17 +61,17 @@ def measure(bench: Bench, shape: Shape = SHAPE) -> list[Figure]:
 
 
 def wait_committed(stack: Stack) -> None:
-    """Wait until the job has committed all that the server accepted, and the server knows it; it may stand still."""
+    """Wait until the job has committed all events that the server accepted; the server may be suspended."""
     wait_until(
         lambda: stack.get("/healthz")["pending_events"] == 0,
         _COMMIT_TIMEOUT_S,
-        "all is in the tables",
+        "all events are in the tables",
         ignoring=(OSError,),
     )
 
 
 def _cold_start_s(home: Path, stack: Stack, shape: Shape) -> float:
-    """Seconds from the start of a server's process to its first right answer about the last topic."""
+    """Return the seconds from the start of a server's process to its first correct answer about the last topic."""
     second = SecondServer(home, stack)
     began = time.monotonic()
     with second:

@@ -1,6 +1,7 @@
-"""Memory at rest with 1,000 brokers and 20,000 topics on 4 brokers each.
+"""Memory of the idle product with 1,000 brokers and 20,000 topics on 4 brokers each.
 
-Goals: the server at most 200 MB, the job's JVM at most 1.2 GB. Brokers register and beat for half a minute before.
+Goals: the server at most 200 MB, the job's JVM at most 1.2 GB. Before the measurement, brokers register and send
+heartbeats for half a minute.
 """
 
 import time
@@ -22,7 +23,7 @@ _GOAL_JVM_MB: Final = 1_200
 
 
 def measure(bench: Bench, shape: Shape = SHAPE) -> list[Figure]:
-    """Both Java NameServers and ours, each once."""
+    """Measure both Java NameServers and namesrv-stream, each once."""
     row = f"memory at rest, {shape.brokers:,} brokers, {shape.topics:,} topics on {shape.width} each"
     with bench.home() as home, ExitStack() as running:
         contenders = running.enter_context(Contenders(home))

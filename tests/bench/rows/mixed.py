@@ -1,15 +1,14 @@
 """19 of 20 requests are route reads, one is the full registration of a broker with 2,000 topics.
 
-Goal: at least 3 times the Java NameServer's requests a second, and reads whose p99 is at most half of its. 64
-connections read; the registrations of each of 4 brokers come over a connection of its own. In the first row every
-registration differs from the one before (a new DataVersion, another topic changed), in the second only in the time
-stamp that each registration of a broker of 5.x carries.
+Goal: at least 3 times the Java NameServer's requests a second, and reads whose p99 is at most half of its p99. 64
+connections read; each of 4 brokers registers over its own connection. In the first row every registration differs from
+the previous one (a new DataVersion, another topic changed), in the second one only in the time stamp that each
+registration of a broker of 5.x has.
 
-Unchanged ones are measured without Kafka and the job as well. Changed ones are not: each is to be logged, and with a
-Kafka that stands still they would only pile up.
+Unchanged registrations are also measured without Kafka and the job. Changed ones are not: each must be logged, and
+while Kafka is suspended they would only wait.
 
-Beside them a server that reads a registration's bytes and drops them says what one thread and this load generator could
-reach.
+A server that reads a registration's bytes and drops them shows the limit of one thread and this load generator.
 """
 
 from typing import Final
@@ -26,12 +25,12 @@ _WRITE_SHARE: Final = 0.05
 _GOAL_TIMES: Final = 3.0
 _GOAL_P99_TIMES: Final = 0.5
 _VARIANTS: Final = 16
-#: A route of four brokers, about.
+#: About the size of a route of four brokers.
 _ROUTE_BYTES: Final = 700
 
 
 def measure(bench: Bench, shape: Shape | None = None) -> list[Figure]:
-    """Measure both Java NameServers, ours, and our server alone."""
+    """Measure both Java NameServers, namesrv-stream, and its server alone."""
     shape = shape or Shape()
     with bench.home() as home, Contenders(home) as contenders:
         ours, alone, _ = contenders.start_ours()
@@ -73,7 +72,7 @@ def measure(bench: Bench, shape: Shape | None = None) -> list[Figure]:
 def _figures(row: str, bench: Bench, all_runs: dict[str, list[tuple[Seen, float]]]) -> list[Figure]:
     peers = (JAVA, JAVA_NEWEST)
     runs = {name: [seen for seen, _ in of_runs] for name, of_runs in all_runs.items()}
-    # The processor time covers the warm-up and the few registrations before it as well.
+    # The processor time includes the warm-up and the few registrations before it.
     part = bench.seconds / (bench.seconds + bench.warm_up_s)
     cost = {
         name: [

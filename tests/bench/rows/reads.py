@@ -1,11 +1,11 @@
-"""Route reads as fast as they are answered, by many connections.
+"""Route reads over many connections, each sent as soon as the previous one is answered.
 
-Goal: at least 1.5 times the Java NameServer's queries a second with 16, 64, 256 and 1,024 connections, p99 no worse
-than its, no errors. 2,000 topics on 4 brokers each, chosen uniformly; one request outstanding on each connection.
+Goal: at least 1.5 times the Java NameServer's queries a second with 16, 64, 256 and 1,024 connections, a p99 that is
+not worse, no errors. 2,000 topics on 4 brokers each, chosen uniformly; one request outstanding on each connection.
 
-Beside them a server that cannot do anything but answer says what one thread and this load generator could reach.
+A server that only answers shows the limit of one thread and this load generator.
 
-``measure_python_lane`` does the same with the Python lane. Its goal is 0.8 times Java's queries a second.
+``measure_python_lane`` measures the same with the Python lane. Its goal is 0.8 times Java's queries a second.
 """
 
 from collections.abc import Sequence
@@ -27,14 +27,14 @@ _GOAL_TIMES_OF_PYTHON: Final = 0.8
 
 
 def measure_python_lane(bench: Bench) -> list[Figure]:
-    """Measure our server as it is without the native library."""
+    """Measure the server without the native library."""
     return measure(bench, is_native=False)
 
 
 def measure(
     bench: Bench, connections: Sequence[int] = CONNECTIONS, shape: Shape | None = None, *, is_native: bool = True
 ) -> list[Figure]:
-    """Measure both Java NameServers, ours, and our server alone."""
+    """Measure both Java NameServers, namesrv-stream, and its server alone."""
     shape = shape or Shape()
     with bench.home() as home, ExitStack() as running:
         contenders = running.enter_context(Contenders(home))
@@ -43,7 +43,7 @@ def measure(
         reads = Kind("read", write_frames(home / "reads", route_reads(shape.topic_names)), has_body=True)
         brokers: dict[str, Brokers] = {}
         for one in measured:
-            # Both of ours are the same server.
+            # Both contenders of namesrv-stream are the same server.
             brokers[one.name] = brokers[OURS] if one is alone else running.enter_context(Brokers(one.addr, shape))
             if one is not alone:
                 with contenders.awake(one):
@@ -69,7 +69,7 @@ def measure(
 
 
 def _body_bytes(addr: str, shape: Shape) -> int:
-    """Of a route."""
+    """Return the size of a route's body."""
     with RemotingClient(addr) as client:
         return len(client.ask(GET_ROUTEINFO_BY_TOPIC, {"topic": shape.topic_names[0]}).body)
 
@@ -79,7 +79,7 @@ def _figures(count: int, bench: Bench, runs: dict[str, list[tuple[Seen, float]]]
     goal_times = _GOAL_TIMES if is_native else _GOAL_TIMES_OF_PYTHON
     peers = (JAVA, JAVA_NEWEST)
     seen = {name: [one for one, _ in of_runs] for name, of_runs in runs.items()}
-    # The processor time covers the warm-up as well, whose requests are not counted.
+    # The processor time includes the warm-up, whose requests are not counted.
     part = bench.seconds / (bench.seconds + bench.warm_up_s)
     cost = {
         name: [cpu_s * part / max(one.kinds["read"].answered, 1) * 1e6 for one, cpu_s in of_runs]

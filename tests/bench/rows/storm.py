@@ -1,11 +1,11 @@
-"""Registrations that hold others up: 300 brokers with 2,000 topics each at once, and one broker with 70,000.
+"""Registrations that delay other requests: 300 brokers with 2,000 topics each at once, and one broker with 70,000.
 
 Goals: while 300 brokers register at once, first all changed, then all unchanged, reads have a p99 of at most 100 ms,
-all are visible at that server at once, and in Delta within 30 s. While one of 70,000 topics registers (more than
+all are visible at that server at once, and in Delta within 30 s. While a broker with 70,000 topics registers (more than
 10 MB), reads have a p99 of at most 50 ms.
 
-Reads come at a fixed rate over 64 connections, each charged from when it was due, so that a server that stands still
-cannot hide it. All of a run counts, from the first registration sent to the last one answered.
+Reads are sent at a fixed rate over 64 connections. The latency of each counts from the time at which it was due, so
+that stalls of the server are visible. The whole run counts, from the first sent registration to the last answer.
 """
 
 import time
@@ -26,7 +26,7 @@ from tests.support.stack import Stack
 
 MANY: Final = Shape(topics=2_000, brokers=300, width=300, prefix="storm-", cluster="storm")
 GIANT: Final = Shape(topics=70_000, brokers=1, width=1, prefix="giant-with-a-name-of-usual-length-", cluster="giant")
-#: What is read: another cluster's topics, registered before.
+#: Topics that are read; they belong to another cluster and were registered before.
 READ: Final = Shape()
 _CONNECTIONS: Final = 64
 _RATE: Final = 2_000
@@ -38,10 +38,10 @@ _GOAL_DELTA_S: Final = 30
 
 @dataclass(frozen=True, slots=True)
 class _Storm:
-    """What registers, and after what.
+    """The registrations of a storm.
 
     Attributes:
-        before: Registered before the measurement begins.
+        before: Registrations before the measurement begins.
     """
 
     row: str
@@ -52,7 +52,7 @@ class _Storm:
 
 
 def measure(bench: Bench, many: Shape = MANY, giant: Shape = GIANT) -> list[Figure]:
-    """Measure both Java NameServers and ours."""
+    """Measure both Java NameServers and namesrv-stream."""
     with bench.home() as home, ExitStack() as running:
         contenders = running.enter_context(Contenders(home))
         ours, _, stack = contenders.start_ours()
@@ -65,7 +65,7 @@ def measure(bench: Bench, many: Shape = MANY, giant: Shape = GIANT) -> list[Figu
                 run_load(bench.program, one.addr, Load((Stream((reads,), _CONNECTIONS),), seconds=5))
 
         def beat() -> None:
-            # A server waits up to four turns for its next one, which is about as long as it bears silence.
+            # A contender waits for up to four runs of others, which is about as long as its idle timeout.
             for of_one in brokers.values():
                 of_one.beat()
 
@@ -101,7 +101,7 @@ def measure(bench: Bench, many: Shape = MANY, giant: Shape = GIANT) -> list[Figu
                 began = time.monotonic()
                 seen = _run(bench, one, reads, storm)
                 if one is ours:
-                    # The load generator has waited for the whole of the measurement already.
+                    # The load generator has already waited until the end of the measurement.
                     delta_s.append(_committed_after_s(stack, began))
                 return seen
 
@@ -113,7 +113,7 @@ def measure(bench: Bench, many: Shape = MANY, giant: Shape = GIANT) -> list[Figu
 def _run(bench: Bench, one: Contender, reads: Kind, storm: _Storm) -> Seen:
     brokers = Kind("register", storm.storm, Choice.ONCE)
     before = Kind("before", storm.before, Choice.ONCE) if storm.before else None
-    users = 10_000  # more than there are registrations: all at once
+    users = 10_000  # more users than registrations, so that all are sent at once
     streams = (Stream((reads,), _CONNECTIONS, depth=4, rate=_RATE), Stream((brokers,), 0, depth=users, at_s=0.2))
     return run_load(bench.program, one.addr, Load(streams, before, seconds=storm.seconds))
 
@@ -175,9 +175,9 @@ def _figures(storm: _Storm, runs: dict[str, list[Seen]], delta_s: list[float]) -
 
 
 def during_storm(seen: Seen) -> tuple[float, float]:
-    """p99 and maximum of the reads, in ms, over the time of the storm.
+    """Return p99 and maximum of the reads during the storm, in ms.
 
-    Reads at a fixed rate: of the whole run's, the slowest belong to the storm, however long the quiet around it.
+    Reads have a fixed rate, and the slowest ones of the run belong to the storm, however long the rest of the run is.
     """
     reads = seen.kinds["read"]
     storm_s = min(seen.kinds["register"].span_s, seen.seconds)

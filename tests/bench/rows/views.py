@@ -35,12 +35,12 @@ VIEWS: Final[Mapping[str, Mapping[str, object]]] = {
 _CONNECTIONS: Final = 64
 _GOAL: Final = 0.97
 _SETTLE_S: Final = 30.0
-#: In this time, the server makes the answers of all topics: a change of a view drops them.
+#: Time in which the server makes the answers for all topics again, because a change of a view drops them.
 _PRIME_S: Final = 2.0
 
 
 def measure(bench: Bench, shape: Shape | None = None) -> list[Figure]:
-    """Measure our server with and without views by turns."""
+    """Measure the server alternately with and without views."""
     shape = shape or Shape()
     with bench.home() as home, ExitStack() as running:
         contenders = running.enter_context(Contenders(home))
@@ -98,7 +98,7 @@ def _figures(bench: Bench, runs: dict[str, list[tuple[list[Seen], float]]]) -> l
     rates = {name: [sum(s.kinds["read"].per_second for s in seen) for seen, _ in each] for name, each in runs.items()}
     p99 = {name: [max(s.kinds["read"].p99_us for s in seen) / 1000 for seen, _ in each] for name, each in runs.items()}
     errors = {name: [float(sum(s.errors for s in seen)) for seen, _ in each] for name, each in runs.items()}
-    # The processor time covers the warm-up as well, whose requests are not counted.
+    # The processor time includes the warm-up, whose requests are not counted.
     part = bench.seconds / (bench.seconds + bench.warm_up_s) * 1e6
     cost = {
         name: [cpu_s * part / max(sum(s.kinds["read"].answered for s in seen), 1) for seen, cpu_s in each]

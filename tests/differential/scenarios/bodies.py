@@ -44,14 +44,14 @@ def _deflated(data: bytes) -> Request:
 
 
 def _with_filter_servers(text: bytes) -> Request:
-    """A compressed registration with this text in place of its empty list."""
+    """Return a compressed registration with this text in place of its empty list of filter servers."""
     plain = compressed(A)
     return replace(plain, pack=lambda body: plain.pack(body.replace(b"[]", text)))
 
 
 _BARE: Final = as_json(wrapper_4x(TOPICS, _V1))
 
-#: Asked where a registration has no DataVersion of its own.
+#: Queries after a registration without a DataVersion.
 _STAMPED: Final = (
     ask(query_data_version(A), differs="no-data-version"),
     ask(cluster_info(), all_topics(), route("~T"), route("~U", 317)),
@@ -75,7 +75,7 @@ SCENARIOS: Final[tuple[Scenario, ...]] = (
         is_observed=False,
     ),
     scenario(
-        "body: of 3.0.10 leaves filter servers alone",
+        "body: of 3.0.10 does not change filter servers",
         ask(register(OLD, filter_servers=["10.1.1.1:1"])),
         ask(register(OLD, body=_BARE).of_version(36)),
         ask(register(OLD, body=b"").with_fields(bodyCrc32="0").of_version(36)),
@@ -91,19 +91,19 @@ SCENARIOS: Final[tuple[Scenario, ...]] = (
         ask(register(A)),
         ask(compressed(A, {**TOPICS, "~V": topic(1)})),
     ),
-    scenario("body: compressed is Capitals", ask(compressed(A, header="True"))),
+    scenario("body: compressed is True with a capital letter", ask(compressed(A, header="True"))),
     scenario(
-        "body: deflated though the header denies it",
+        "body: deflated, but the header says uncompressed",
         ask(compressed(A, header="false"), differs="deflated-body"),
         is_observed=False,
     ),
     scenario(
-        "body: said to be compressed, is JSON",
+        "body: JSON, but the header says compressed",
         ask(register(A).with_fields(compressed="true"), differs="broken-body"),
     ),
     scenario("body: deflated garbage", ask(_deflated(b"\x00\x00\x00\x02{}\x00"), differs="broken-body")),
     scenario(
-        "body: deflated, cut short",
+        "body: deflated and truncated",
         ask(replace(compressed(A), pack=lambda b: compressed(A).pack(b)[:-9]), differs="broken-body"),
     ),
     scenario(

@@ -32,7 +32,7 @@ SCENARIOS: Final[tuple[Scenario, ...]] = (
         ask(register(S), over="s"),
     ),
     scenario(
-        "322: equal, and not",
+        "322: equal and different versions",
         ask(register(A)),
         ask(
             query_data_version(A),
@@ -111,7 +111,7 @@ SCENARIOS: Final[tuple[Scenario, ...]] = (
     scenario("901 of a group", ask(register(A), over="a"), ask(register(S), over="s"), ask(member_group("~a"))),
     scenario("901 of an unknown name", ask(member_group("~a"))),
     scenario(
-        "901 echoes the cluster that is asked for",
+        "901 returns the cluster of the request",
         ask(register(A)),
         ask(member_group("~a", "~other"), member_group("~a", "")),
     ),
@@ -135,7 +135,7 @@ SCENARIOS: Final[tuple[Scenario, ...]] = (
         ),
     ),
     scenario("904 of an unknown broker creates nothing", ask(heartbeat(A)), ask(heartbeat(A).oneway())),
-    scenario("904 after leaving creates nothing", ask(register(A)), ask(unregister(A)), ask(heartbeat(A))),
+    scenario("904 after an unregistration creates nothing", ask(register(A)), ask(unregister(A)), ask(heartbeat(A))),
     scenario("904 without brokerAddr", ask(heartbeat(A).with_fields(brokerAddr=None), differs="missing-field")),
     scenario("904 without clusterName", ask(heartbeat(A).with_fields(clusterName=None), differs="missing-field")),
     scenario("904 without brokerName", ask(heartbeat(A).with_fields(brokerName=None), differs="missing-field")),

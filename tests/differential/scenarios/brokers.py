@@ -18,26 +18,31 @@ _V: Final = {"~V": topic(3), "~W": topic(3)}
 
 SCENARIOS: Final[tuple[Scenario, ...]] = (
     scenario(
-        "a slave is told its master", ask(register(A), over="a"), ask(register(S), over="s"), ask(register(S), over="s")
+        "a slave receives its master's address",
+        ask(register(A), over="a"),
+        ask(register(S), over="s"),
+        ask(register(S), over="s"),
     ),
     scenario(
-        "a slave before its master is told nothing",
+        "a slave that registers before its master receives no master address",
         ask(register(S), over="s"),
         ask(register(A), over="a"),
         ask(register(S), over="s"),
     ),
-    scenario("a slave of 4.x is told its master", ask(register(OLD), over="a"), ask(register(OLD_S), over="s")),
-    scenario("a slave's topics are not taken", ask(register(A), over="a"), ask(register(S, _V), over="s")),
-    scenario("a lone slave's topics are taken, it is prime", ask(register(S, _V), over="s")),
+    scenario(
+        "a slave of 4.x receives its master's address", ask(register(OLD), over="a"), ask(register(OLD_S), over="s")
+    ),
+    scenario("a slave's topics are ignored", ask(register(A), over="a"), ask(register(S, _V), over="s")),
+    scenario("a prime slave's topics are accepted", ask(register(S, _V), over="s")),
     scenario("a lone slave of 4.x offers no topics", ask(register(OLD_S, _V), over="s")),
     scenario(
-        "two slaves, the lower is prime",
+        "of two slaves, the one with the lower id is prime",
         ask(register(S2, _V), over="s2"),
         ask(register(S, {"~X": topic(1), "~Y": topic(1)}), over="s"),
         ask(register(S2, {"~Z": topic(1), "~Q": topic(1)}, data_version(2)), over="s2"),
     ),
     scenario(
-        "a master comes to its slave and offers more",
+        "a master joins its slave and offers more topics",
         ask(register(S), over="s"),
         ask(register(A, _V, data_version(2)), over="a"),
     ),
@@ -49,7 +54,7 @@ SCENARIOS: Final[tuple[Scenario, ...]] = (
         ask(register(S), over="s"),
     ),
     scenario(
-        "a slave becomes master: its old id goes",
+        "a slave becomes master: its old id is removed",
         ask(register(A), over="a"),
         ask(register(S), over="s"),
         ask(register(S.but(broker_id=0), version=data_version(2)), over="s"),
@@ -68,7 +73,7 @@ SCENARIOS: Final[tuple[Scenario, ...]] = (
         ask(register(S.but(broker_id=5)), over="s"),
     ),
     scenario(
-        "the master becomes a slave and nobody is master",
+        "the master becomes a slave, and there is no master",
         ask(register(A), over="a"),
         ask(register(A.but(broker_id=1)), over="a"),
     ),
@@ -76,7 +81,7 @@ SCENARIOS: Final[tuple[Scenario, ...]] = (
         "a broker's address changes", ask(register(A), over="a"), ask(register(A.but(addr="10.0.0.7:10911")), over="b")
     ),
     scenario(
-        "a broker's address changes and back",
+        "a broker's address changes, and changes back",
         ask(register(A), over="a"),
         ask(register(A.but(addr="10.0.0.7:10911")), over="b"),
         ask(register(A), over="a"),
@@ -102,7 +107,7 @@ SCENARIOS: Final[tuple[Scenario, ...]] = (
         ask(register(A.but(addr="10.0.0.7:10911"), version=data_version(1, 6)), over="b"),
     ),
     scenario(
-        "stateVersion: a lower one at the same address is taken",
+        "stateVersion: a lower one at the same address is accepted",
         ask(register(A, version=data_version(1, 5)), over="a"),
         ask(register(A, _V, data_version(1, 2)), over="a"),
     ),
@@ -132,7 +137,7 @@ SCENARIOS: Final[tuple[Scenario, ...]] = (
         is_observed=False,
     ),
     scenario(
-        "one topic before any registration is refused, then all come",
+        "one topic before any registration is refused, then all topics are accepted",
         ask(register(A, {"~T": topic(1)})),
         ask(register(A)),
         ask(register(A, {"~T": topic(1)})),
@@ -140,32 +145,32 @@ SCENARIOS: Final[tuple[Scenario, ...]] = (
         is_observed=False,
     ),
     scenario(
-        "one topic of a slave before its registration, its master known",
+        "one topic of an unregistered slave whose master is registered",
         ask(register(A), over="a"),
         ask(register(S, {"~T": topic(1)}), over="s"),
         ask(register(S), over="s"),
     ),
     scenario(
-        "one topic from a new address under a known id is taken",
+        "one topic from a new address under a known id is accepted",
         ask(register(A), over="a"),
         ask(register(A.but(addr="10.0.0.7:10911"), {"~T": topic(1)}, data_version(2)), over="b"),
     ),
     scenario(
-        "order topics are told to brokers",
+        "brokers receive order topics",
         ask(put_kv("ORDER_TOPIC_CONFIG", "~T", "~a:4")),
         ask(register(A)),
         ask(register(A.slave()), over="s"),
         restore=[delete_kv("ORDER_TOPIC_CONFIG", "~T")],
     ),
     scenario(
-        "order topics are not told where that is off",
+        "brokers receive no order topics if that is disabled",
         ask(put_kv("ORDER_TOPIC_CONFIG", "~T", "~a:4")),
         ask(update_config(returnOrderTopicConfigToBroker="false")),
         ask(register(A)),
         restore=[update_config(returnOrderTopicConfigToBroker="true"), delete_kv("ORDER_TOPIC_CONFIG", "~T")],
     ),
     scenario(
-        "deleteTopicWithBrokerRegistration: what a payload omits goes",
+        "deleteTopicWithBrokerRegistration: topics that a payload omits are deleted",
         ask(update_config(deleteTopicWithBrokerRegistration="true")),
         ask(register(A, {"~T": topic(1), "~U": topic(1), "~V": topic(1)}), over="a"),
         ask(register(A.but(name="~b", addr="10.0.0.9:10911"), {"~T": topic(1), "~V": topic(1)}), over="b"),

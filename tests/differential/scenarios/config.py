@@ -1,4 +1,4 @@
-"""318 and 319, and who may change the configuration.
+"""318 and 319, and the permission to change the configuration.
 
 Source: rocketmq 5.3.3, DefaultRequestProcessor.updateConfig, getConfig; ADR 0011.
 """
@@ -41,7 +41,7 @@ SCENARIOS: Final[tuple[Scenario, ...]] = (
         ask(config(), differs="config-shown"),
     ),
     scenario(
-        "318: lines that end as on Windows",
+        "318: lines that end with CR LF",
         ask(Request(318, body=b"enableTopicList=true\r\norderMessageEnable=false\r\n")),
     ),
     scenario("318: escapes", ask(Request(318, body=b"enable\\u0054opicList=tr\\u0075e\n"))),
@@ -51,15 +51,17 @@ SCENARIOS: Final[tuple[Scenario, ...]] = (
         ask(config(), differs="config-shown"),
     ),
     scenario("318: an unknown key", ask(update_config(whatever="1"), differs="config-keys")),
-    scenario("318: a key that is not for run time", ask(update_config(serverWorkerThreads="8"), differs="config-keys")),
+    scenario(
+        "318: a key that cannot change at run time", ask(update_config(serverWorkerThreads="8"), differs="config-keys")
+    ),
     scenario(
         "318: a known key beside an unknown one",
         ask(update_config(enableTopicList="true", whatever="1"), differs="config-keys"),
     ),
-    scenario("318: a number that is none", ask(update_config(waitSecondsForService="many"), differs="config-values")),
-    scenario("318: a switch that is neither", ask(update_config(orderMessageEnable="no"), differs="config-values")),
+    scenario("318: an invalid number", ask(update_config(waitSecondsForService="many"), differs="config-values")),
+    scenario("318: an invalid boolean", ask(update_config(orderMessageEnable="no"), differs="config-values")),
     scenario(
-        "318: what is set shows in 319",
+        "319 shows what 318 has set",
         ask(update_config(waitSecondsForService="77", orderMessageEnable="true")),
         ask(config(), differs="config-shown"),
         restore=[update_config(waitSecondsForService="45", orderMessageEnable="false")],
@@ -80,7 +82,7 @@ SCENARIOS: Final[tuple[Scenario, ...]] = (
         is_observed=False,
     ),
     scenario(
-        "all else through a proxy is served",
+        "all other requests through a proxy are answered",
         connect(_PROXY, over="p"),
         ask(register(A), over="p"),
         ask(register_topic("~V", {"~a": topic(1)}), over="p"),

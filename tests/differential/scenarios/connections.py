@@ -20,7 +20,7 @@ from tests.differential.scenario import Scenario, ask, close, closed_after, conn
 A: Final = Broker("~a", "10.0.0.1:10911")
 S: Final = A.slave()
 B: Final = Broker("~b", "10.0.0.9:10911")
-#: One that is heard once.
+#: A broker that registers once and then is silent.
 SILENT: Final = A.but(timeout_ms=2_000)
 LAST: Final = Broker("~z", "10.0.0.99:10911")
 
@@ -31,7 +31,7 @@ def _frame(header: bytes) -> bytes:
 
 
 SCENARIOS: Final[tuple[Scenario, ...]] = (
-    scenario("a connection closes, its broker goes", ask(register(A), over="a"), close("a", gone=[A])),
+    scenario("a closed connection removes its broker", ask(register(A), over="a"), close("a", gone=[A])),
     scenario(
         "a slave's connection closes", ask(register(A), over="a"), ask(register(S), over="s"), close("s", gone=[S])
     ),
@@ -86,14 +86,14 @@ SCENARIOS: Final[tuple[Scenario, ...]] = (
         ask(register(A), over="new"),
     ),
     scenario(
-        "the new connection closes, the old one stays: the broker is gone",
+        "the new connection closes, the old one stays open: the broker is removed",
         ask(register(A), over="old"),
         ask(register(A), over="new"),
         close("new", gone=[A]),
         ask(register(A), over="old"),
     ),
     scenario(
-        "back to the old connection, then the newer one closes",
+        "a broker returns to its old connection, then the newer one closes",
         ask(register(A), over="old"),
         ask(register(LAST), over="last"),
         ask(register(A), over="new"),
@@ -134,7 +134,7 @@ SCENARIOS: Final[tuple[Scenario, ...]] = (
         is_observed=False,
     ),
     scenario(
-        "a connection closes of a broker whose name is another cluster's",
+        "the connection of a broker whose name belongs to another cluster closes",
         ask(register(A), over="a"),
         ask(register(A.slave(1, "10.0.0.5:10911").but(cluster="~d")), over="b"),
         close("b"),
@@ -156,12 +156,12 @@ SCENARIOS: Final[tuple[Scenario, ...]] = (
         close("p", gone=[A]),
     ),
     scenario(
-        "pipelined registrations and questions",
+        "pipelined registrations and queries",
         ask(register(A), over="a"),
         ask(*(route("~T"), route("~U"), cluster_info()) * 20, over="q"),
     ),
     scenario(
-        "pipelined registrations of many",
+        "pipelined registrations of many brokers",
         ask(
             *(register(Broker(f"~{n}", f"10.0.2.{n}:10911"), {**TOPICS, f"~{n}": topic(n)}) for n in range(10)),
             over="a",
@@ -176,7 +176,7 @@ SCENARIOS: Final[tuple[Scenario, ...]] = (
     ),
     scenario("an unknown type of header closes the connection", closed_after(b"\x00\x00\x00\x08\x07\x00\x00\x02{}xx")),
     scenario("a header that is no JSON closes the connection", closed_after(b"\x00\x00\x00\x08\x00\x00\x00\x02{x}}")),
-    scenario("text behind the header's end closes the connection", closed_after(_frame(b'{"code":106,"opaque":1} x'))),
+    scenario("text after the header's end closes the connection", closed_after(_frame(b'{"code":106,"opaque":1} x'))),
     scenario(
         "invalid UTF-8 in the header closes the connection",
         closed_after(_frame(b'{"code":105,"extFields":{"topic":"\xff\xfe"},"opaque":1}')),

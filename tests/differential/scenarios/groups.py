@@ -1,4 +1,4 @@
-"""Acting masters: who replaces a missing master, and with which permission.
+"""Acting masters: which slave replaces a missing master, and with which permission.
 
 Source: rocketmq 5.3.3, RouteInfoManager.registerBroker, unRegisterBroker, pickupTopicRouteData.
 """
@@ -53,7 +53,7 @@ SCENARIOS: Final[tuple[Scenario, ...]] = (
         ask(unregister(A), over="a"),
     ),
     scenario(
-        "acting: a slave leads, as id 0",
+        "acting: a slave acts as master with id 0",
         ask(_ON),
         ask(register(A, _TOPICS), over="a"),
         ask(register(S, _TOPICS), over="s"),
@@ -61,7 +61,7 @@ SCENARIOS: Final[tuple[Scenario, ...]] = (
         restore=_OFF,
     ),
     scenario(
-        "acting: the lowest of two slaves leads",
+        "acting: of two slaves, the one with the lower id acts as master",
         ask(_ON),
         ask(register(A, _TOPICS), over="a"),
         ask(register(S2, _TOPICS), over="s2"),
@@ -70,7 +70,7 @@ SCENARIOS: Final[tuple[Scenario, ...]] = (
         restore=_OFF,
     ),
     scenario(
-        "acting: the leading slave leaves, the next leads",
+        "acting: the acting master leaves, and the next slave acts as master",
         ask(_ON),
         ask(register(A, _TOPICS), over="a"),
         ask(register(S2, _TOPICS), over="s2"),
@@ -80,7 +80,7 @@ SCENARIOS: Final[tuple[Scenario, ...]] = (
         restore=_OFF,
     ),
     scenario(
-        "acting: the master comes back",
+        "acting: the master returns",
         ask(_ON),
         ask(register(A, _TOPICS), over="a"),
         ask(register(S, _TOPICS), over="s"),
@@ -90,7 +90,7 @@ SCENARIOS: Final[tuple[Scenario, ...]] = (
         restore=_OFF,
     ),
     scenario(
-        "acting: the master comes back with a new version",
+        "acting: the master returns with a new version",
         ask(_ON),
         ask(register(A, _TOPICS), over="a"),
         ask(register(S, _TOPICS), over="s"),
@@ -98,9 +98,14 @@ SCENARIOS: Final[tuple[Scenario, ...]] = (
         ask(register(A, _TOPICS, data_version(2)), over="a"),
         restore=_OFF,
     ),
-    scenario("acting: a lone slave registers, read only", ask(_ON), ask(register(S, _TOPICS), over="s"), restore=_OFF),
     scenario(
-        "acting: a prime slave registers anew while it leads",
+        "acting: a slave without a master registers, and its topics are read-only",
+        ask(_ON),
+        ask(register(S, _TOPICS), over="s"),
+        restore=_OFF,
+    ),
+    scenario(
+        "acting: a prime slave registers again while it acts as master",
         ask(_ON),
         ask(register(A, _TOPICS), over="a"),
         ask(register(S, _TOPICS), over="s"),
@@ -120,7 +125,7 @@ SCENARIOS: Final[tuple[Scenario, ...]] = (
         restore=_OFF,
     ),
     scenario(
-        "acting: a group that does not act is shown as it is",
+        "acting: a group without acting master is shown unchanged",
         ask(_ON),
         ask(register(PLAIN), over="a"),
         ask(register(PLAIN.slave()), over="s"),
@@ -139,7 +144,7 @@ SCENARIOS: Final[tuple[Scenario, ...]] = (
         restore=_OFF,
     ),
     scenario(
-        "acting: a master beside a group without",
+        "acting: a group with a master and one without",
         ask(_ON),
         ask(register(A), over="a"),
         ask(register(S), over="s"),
@@ -157,7 +162,7 @@ SCENARIOS: Final[tuple[Scenario, ...]] = (
         restore=_OFF,
     ),
     scenario(
-        "acting: a group that ceases to act keeps what it lost",
+        "acting: a group that stops acting does not regain its write permission",
         ask(register(A, _TOPICS), over="a"),
         ask(register(S, _TOPICS), over="s"),
         ask(unregister(A), over="a"),
@@ -172,7 +177,7 @@ SCENARIOS: Final[tuple[Scenario, ...]] = (
         ask(heartbeat(S), over="s"),
     ),
     scenario(
-        "acting: a slave with a lower id comes",
+        "acting: a slave with a lower id registers",
         ask(_ON),
         ask(register(S2, _TOPICS), over="s2"),
         ask(register(S, _TOPICS, data_version(2)), over="s"),
@@ -185,7 +190,7 @@ SCENARIOS: Final[tuple[Scenario, ...]] = (
         ask(unregister(S), over="s"),
     ),
     scenario(
-        "acting: a stranger says goodbye to a group without a master",
+        "acting: a broker that is no member unregisters from a group without a master",
         ask(register(A), over="a"),
         ask(register(S), over="s"),
         ask(unregister(A), over="a"),
@@ -195,14 +200,14 @@ SCENARIOS: Final[tuple[Scenario, ...]] = (
         is_observed=False,
     ),
     scenario(
-        "acting: all leave, the master last",
+        "acting: all members leave, the master last",
         ask(register(A, _TOPICS), over="a"),
         ask(register(S, _TOPICS), over="s"),
         ask(unregister(S), over="s"),
         ask(unregister(A), over="a"),
     ),
     scenario(
-        "acting: all leave at once",
+        "acting: all members leave at once",
         ask(register(A, _TOPICS), over="a"),
         ask(register(S, _TOPICS), over="a"),
         ask(unregister(A), unregister(S), over="a"),

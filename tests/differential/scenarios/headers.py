@@ -119,7 +119,7 @@ SCENARIOS: Final[tuple[Scenario, ...]] = (
     scenario("header: huge version", ask(register(A)), ask(_text(_ROUTE.replace("479", "2147483647")))),
     scenario("header: the largest opaque", ask(register(A)), ask(route("~T")), ask(cluster_info())),
     scenario(
-        "registration of version 0, of a huge one",
+        "registrations of version 0 and of a huge version",
         ask(register(A).of_version(100_000)),
         ask(register(A).of_version(612)),
     ),

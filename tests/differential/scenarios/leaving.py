@@ -37,10 +37,10 @@ SCENARIOS: Final[tuple[Scenario, ...]] = (
         ask(register(A, {"~V": topic(1), "~W": topic(1)})),
     ),
     scenario(
-        "a broker leaves; one topic alone is refused then",
+        "one topic alone is refused after a broker has left",
         ask(register(A)),
         ask(unregister(A)),
-        ask(route("~T"), has="code=17"),  # Java unregisters behind its answer
+        ask(route("~T"), has="code=17"),  # Java unregisters after its answer
         ask(register(A, {"~T": topic(1)})),
         ask(cluster_info(), differs="refused-registration"),
         is_observed=False,
@@ -79,7 +79,7 @@ SCENARIOS: Final[tuple[Scenario, ...]] = (
         is_observed=False,
     ),
     scenario(
-        "two names share an address: their versions",
+        "the versions of two names that share an address",
         ask(register(A), over="a"),
         ask(register(A.but(name="~b"), version=data_version(2)), over="b"),
         ask(query_data_version(A), differs="same-address"),
@@ -106,7 +106,7 @@ SCENARIOS: Final[tuple[Scenario, ...]] = (
         ask(unregister(A), over="a"),
     ),
     scenario(
-        "a topic goes with its last broker",
+        "a topic is removed with its last broker",
         ask(register(A), over="a"),
         ask(register(B, {"~V": topic(1), "~T": topic(2)}), over="b"),
         ask(unregister(B), over="b"),
@@ -119,7 +119,7 @@ SCENARIOS: Final[tuple[Scenario, ...]] = (
         ask(unregister(B), over="b"),
     ),
     scenario(
-        "many leave in one stream",
+        "many brokers leave in one stream",
         ask(*(register(A.but(name=f"~{n}", addr=f"10.0.1.{n}:10911")) for n in range(8)), over="a"),
         ask(*(unregister(A.but(name=f"~{n}", addr=f"10.0.1.{n}:10911")) for n in range(8)), over="a"),
     ),
@@ -137,12 +137,12 @@ SCENARIOS: Final[tuple[Scenario, ...]] = (
         ask(unregister(A.but(addr="10.0.0.7:10911")), over="b"),
     ),
     scenario(
-        "leaving over another connection than that of the registration",
+        "a broker leaves over another connection than that of its registration",
         ask(register(A), over="a"),
         ask(unregister(A), over="b"),
     ),
     scenario(
-        "leaving over a connection that is older than that of the registration",
+        "a broker leaves over a connection that is older than that of its registration",
         ask(cluster_info(), over="old"),
         ask(register(A), over="new"),
         ask(unregister(A), over="old"),

@@ -57,7 +57,7 @@ SCENARIOS: Final[tuple[Scenario, ...]] = (
     scenario("224 of an unknown cluster", ask(topics_of_cluster("~none"), topics_of_cluster(""))),
     scenario("224 without a cluster", ask(Request(224), Request(224, {})), is_observed=False),
     scenario(
-        "224 of a cluster whose broker came under another first",
+        "224 of a cluster whose broker first registered in another cluster",
         ask(register(A), over="a"),
         ask(register(A.slave().but(cluster="~d")), over="s"),
         ask(topics_of_cluster("~c"), topics_of_cluster("~d")),

@@ -25,7 +25,7 @@ SCENARIOS: Final[tuple[Scenario, ...]] = (
     scenario("a master registers", ask(register(A))),
     scenario("a broker of 4.x registers", ask(register(OLD))),
     scenario(
-        "an unchanged registration again and again",
+        "an unchanged registration is repeated",
         ask(register(A)),
         ask(register(A)),
         ask(register(A)),
@@ -73,23 +73,23 @@ SCENARIOS: Final[tuple[Scenario, ...]] = (
         ask(register(A, {"~T": topic(2), "~U": topic(3)}, data_version(state=1))),
     ),
     scenario(
-        "a topic that a payload omits stays",
+        "a topic that a payload omits is kept",
         ask(register(A, {**TOPICS, "~V": topic(1)})),
         ask(register(A, TOPICS, data_version(2))),
     ),
     scenario(
-        "one topic changes by a registration of that topic alone",
+        "a registration of one known topic alone changes it",
         ask(register(A)),
         ask(register(A, {"~T": topic(16)}, data_version(2))),
     ),
     scenario(
-        "one new topic comes by a registration of that topic alone",
+        "a registration of one new topic alone adds it",
         ask(register(A)),
         ask(register(A, {"~V": topic(16)}, data_version(2))),
         ask(register(A, {**TOPICS, "~V": topic(16)}, data_version(2))),
     ),
     scenario(
-        "one topic with the version known adds and does not change",
+        "one topic alone with the known version is added, but not changed",
         ask(register(A)),
         ask(register(A, {"~T": topic(16)})),
         ask(register(A, {"~V": topic(16)})),
@@ -156,12 +156,12 @@ SCENARIOS: Final[tuple[Scenario, ...]] = (
     scenario("crc: wrong, of a compressed body", ask(compressed(A).with_fields(bodyCrc32="99"))),
     scenario("no haServerAddr", ask(register(A).with_fields(haServerAddr=None))),
     scenario(
-        "no haServerAddr at the master: what its slave is told",
+        "no haServerAddr at the master: what its slave receives",
         ask(register(A).with_fields(haServerAddr=None), over="a"),
         ask(register(A.slave()), over="s"),
     ),
     scenario(
-        "an empty haServerAddr at the master: what its slave is told",
+        "an empty haServerAddr at the master: what its slave receives",
         ask(register(A).with_fields(haServerAddr=""), over="a"),
         ask(register(A.slave()), over="s", differs="empty-ha-address"),
     ),
@@ -212,13 +212,13 @@ SCENARIOS: Final[tuple[Scenario, ...]] = (
     ),
     scenario("oneway", ask(register(A).oneway()), ask(route("~T"), has="10.0.0.1")),
     scenario(
-        "comes back after its connection closed",
+        "a broker returns after its connection closed",
         ask(register(A), over="a"),
         close("a", gone=[A]),
         ask(register(A), over="b"),
     ),
     scenario(
-        "comes back after its connection closed with other topics and the same version",
+        "a broker returns after its connection closed, with other topics and the same version",
         ask(register(A), over="a"),
         close("a", gone=[A]),
         ask(register(A, {"~V": topic(1), "~W": topic(2)}), over="b"),

@@ -17,7 +17,7 @@ _FULL: Final = (
 
 SCENARIOS: Final[tuple[Scenario, ...]] = (
     *(
-        scenario(f"route: asked by version {version}", *_FULL, ask(route("~T", version), route("~тема/", version)))
+        scenario(f"route: requested by version {version}", *_FULL, ask(route("~T", version), route("~тема/", version)))
         for version in (0, 1, 37, 213, 317, 400, 401, 409, 413, 475, 479, 493, 612, 613, 100_000, -1)
     ),
     scenario(
@@ -42,14 +42,14 @@ SCENARIOS: Final[tuple[Scenario, ...]] = (
     scenario("route: a topic with surrounding blanks", ask(register(A)), ask(route(" ~T"), route("~T "))),
     scenario("route: TBW102", ask(register(A, {"~TBW102": topic(8, perm=7), "~T": topic()})), ask(route("~TBW102"))),
     scenario("route: oneway", ask(register(A)), ask(route("~T").oneway(), route("~T"))),
-    scenario("route: with a body that nobody reads", ask(register(A)), ask(route("~T").with_body(b"whatever"))),
+    scenario("route: with a body, which is ignored", ask(register(A)), ask(route("~T").with_body(b"whatever"))),
     scenario(
         "route: filter servers of one broker show all addresses",
         ask(register(A), over="a"),
         ask(register(B, filter_servers=["10.1.1.1:1", "10.1.1.2:1"]), over="b"),
     ),
     scenario(
-        "route: filter servers change and go",
+        "route: filter servers change and are removed",
         ask(register(A, filter_servers=["10.1.1.1:1"])),
         ask(register(A, filter_servers=["10.1.1.3:1", "10.1.1.2:1"])),
         ask(register(A, filter_servers=None)),
@@ -61,7 +61,7 @@ SCENARIOS: Final[tuple[Scenario, ...]] = (
         ask(register(A.slave(), filter_servers=["10.1.1.5:1"]), over="s"),
     ),
     scenario(
-        "route: filter servers go with their broker",
+        "route: filter servers are removed with their broker",
         ask(register(A, filter_servers=["10.1.1.1:1"]), over="a"),
         ask(register(B), over="b"),
         ask(unregister(A), over="a"),
@@ -73,7 +73,7 @@ SCENARIOS: Final[tuple[Scenario, ...]] = (
         is_observed=False,
     ),
     scenario(
-        "route: order topics where they are enabled",
+        "route: order topics if they are enabled",
         ask(put_kv("ORDER_TOPIC_CONFIG", "~T", "~a:4;~b:2")),
         ask(register(A)),
         ask(update_config(orderMessageEnable="true")),
@@ -85,7 +85,7 @@ SCENARIOS: Final[tuple[Scenario, ...]] = (
         restore=[update_config(orderMessageEnable="false"), delete_kv("ORDER_TOPIC_CONFIG", "~T")],
     ),
     scenario(
-        "route: order topics where they are not enabled",
+        "route: order topics if they are not enabled",
         ask(put_kv("ORDER_TOPIC_CONFIG", "~T", "~a:4")),
         ask(register(A)),
         ask(route("~T")),
@@ -102,7 +102,7 @@ SCENARIOS: Final[tuple[Scenario, ...]] = (
         ask(register(A.slave(9_007_199_254_740_991)), over="s"),
     ),
     scenario(
-        "route: asked twice between changes",
+        "route: requested twice between changes",
         ask(register(A)),
         ask(route("~T"), route("~T")),
         ask(register(A, {"~T": topic(1), "~U": topic(1)}, data_version(2))),

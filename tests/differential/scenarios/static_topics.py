@@ -35,28 +35,28 @@ SCENARIOS: Final[tuple[Scenario, ...]] = (
         ask(register(A, _TOPICS, mappings=_maps(epoch=1_800_000_000_000))),
     ),
     scenario(
-        "static: a new version does",
+        "static: a new version changes a mapping",
         ask(register(A, _TOPICS, mappings=_maps())),
         ask(register(A, _TOPICS, data_version(2), mappings=_maps(epoch=1_800_000_000_000, dirty=True))),
     ),
     scenario(
-        "static: a mapping that is omitted stays",
+        "static: a mapping that is omitted is kept",
         ask(register(A, _TOPICS, mappings=_maps())),
         ask(register(A, _TOPICS, data_version(2))),
     ),
     scenario(
-        "static: a mapping outlives its broker's absence",
+        "static: a mapping is kept while its broker is absent",
         ask(register(A, _TOPICS, mappings=_maps())),
         ask(unregister(A)),
         ask(register(A, _TOPICS)),
     ),
     scenario(
-        "static: a mapping outlives its topic",
+        "static: a mapping is kept after its topic is removed",
         ask(register(A, _TOPICS, mappings=_maps())),
         ask(delete_topic("~S")),
         ask(register(A, _TOPICS)),
     ),
-    scenario("static: a mapping of a topic that nobody offers", ask(register(A, TOPICS, mappings=_maps()))),
+    scenario("static: a mapping of a topic that no broker offers", ask(register(A, TOPICS, mappings=_maps()))),
     scenario("static: bname is another broker's", ask(register(A, _TOPICS, mappings=_maps("~other")))),
     scenario(
         "static: two mappings of one bname from two brokers",
@@ -98,7 +98,7 @@ SCENARIOS: Final[tuple[Scenario, ...]] = (
         for name in ("currIdMap", "scope")
     ),
     scenario(
-        "static: the key counts, not the topic inside",
+        "static: the key counts, not the topic in the mapping",
         ask(register(A, {**_TOPICS, "~R": topic(2)}, mappings={"~R": mapping_info("~S", "~a")})),
     ),
 )

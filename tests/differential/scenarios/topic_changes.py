@@ -46,7 +46,7 @@ SCENARIOS: Final[tuple[Scenario, ...]] = (
         "a topic deleted in one cluster returns", *_BOTH, ask(delete_topic("~T", "~c")), ask(register(A), over="a")
     ),
     scenario(
-        "delete in the cluster of a name that is in two",
+        "delete a topic in one cluster of a broker name that is in two",
         ask(register(A), over="a"),
         ask(register(A.slave().but(cluster="~d")), over="s"),
         ask(delete_topic("~T", "~d")),
@@ -79,20 +79,20 @@ SCENARIOS: Final[tuple[Scenario, ...]] = (
         ask(query_data_version(A)),
     ),
     scenario(
-        "a registered topic stays with the next registration",
+        "the next registration keeps a registered topic",
         *_BOTH,
         ask(register_topic("~V", {"~a": topic(3)})),
         ask(register(A), over="a"),
     ),
     scenario(
-        "a registered change of a topic stays with the same version",
+        "a registration with the same version keeps a registered change of a topic",
         *_BOTH,
         ask(register_topic("~T", {"~a": topic(3)})),
         ask(register(A), over="a"),
         ask(register(A, version=data_version(2)), over="a"),
     ),
     scenario(
-        "a registered topic goes with its broker",
+        "a registered topic is removed with its broker",
         *_BOTH,
         ask(register_topic("~V", {"~a": topic(3)})),
         ask(unregister(A), over="a"),

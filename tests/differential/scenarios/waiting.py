@@ -13,7 +13,7 @@ _WAIT: Final = update_config(needWaitForService="true", waitSecondsForService="1
 
 SCENARIOS: Final[tuple[Scenario, ...]] = (
     scenario(
-        "not ready yet: routes are refused",
+        "waiting: routes are refused before the server is ready",
         ask(register(A)),
         ask(_WAIT),
         ask(route("~T"), route("~none"), Request(105)),
@@ -22,7 +22,7 @@ SCENARIOS: Final[tuple[Scenario, ...]] = (
         is_observed=False,
     ),
     scenario(
-        "waited long enough: routes are served",
+        "waiting: routes are served after the waiting time",
         ask(register(A)),
         ask(update_config(needWaitForService="true", waitSecondsForService="0")),
         ask(route("~T"), route("~none")),

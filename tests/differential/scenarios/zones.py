@@ -52,7 +52,7 @@ SCENARIOS: Final[tuple[Scenario, ...]] = (
         "zone: a broker has no zone any more", *_ALL, ask(register(A.but(zone=None)), over="a"), ask(_in_zone("z1"))
     ),
     scenario(
-        "zone: the slave's zone is the group's",
+        "zone: the slave's zone becomes the group's zone",
         ask(register(A), over="a"),
         ask(register(A.slave().but(zone="z3")), over="s"),
         ask(_in_zone("z1"), _in_zone("z3")),
@@ -63,7 +63,7 @@ SCENARIOS: Final[tuple[Scenario, ...]] = (
         ask(_in_zone("ящик"), _in_zone("ЯЩИК"), _in_zone("z1")),
     ),
     scenario(
-        "zone: letters that fold in full only",
+        "zone: names that are equal only under full case folding",
         ask(register(A.but(zone="straße"))),
         ask(_in_zone("STRASSE"), _in_zone("straße"), _in_zone("STRAßE")),
     ),

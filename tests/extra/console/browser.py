@@ -1,4 +1,4 @@
-"""Headless Chromium, used like a person would."""
+"""Headless Chromium, controlled with the keyboard and scripts."""
 
 import json
 import shutil
@@ -86,7 +86,7 @@ class Browser:
     def violations(self) -> list[str]:
         """Return the findings of axe-core for WCAG 2.2 AA and its best practices."""
         source = files("axe_playwright_python").joinpath("axe.min.js").read_text()
-        # Through the debugger: the page's own policy lets no script of ours in.
+        # The debugger loads the script, because the page's Content-Security-Policy forbids foreign scripts.
         self._driver.execute_cdp_cmd("Runtime.evaluate", {"expression": source})
         run = "axe.run({runOnly: ['wcag2a', 'wcag2aa', 'wcag21a', 'wcag21aa', 'wcag22aa', 'best-practice']})"
         shown = f"{run}.then((found) => JSON.stringify(found.violations))"

@@ -26,7 +26,7 @@ def console_stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
 
 @pytest.fixture
 def agent(console_stack: Stack, tmp_path: Path) -> Iterator[Callable[..., AgentProcess]]:
-    """Returns a function that starts further brokers, which end with the test."""
+    """Return a function that starts further brokers; they end with the test."""
     started: list[AgentProcess] = []
 
     def start(cluster: str, **flags: int) -> AgentProcess:

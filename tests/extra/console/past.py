@@ -1,4 +1,4 @@
-"""A console with a past: history tables of a prepared log, so that no test has to wait for minutes."""
+"""A console with prepared history tables, so that no test has to wait for minutes."""
 
 import asyncio
 import threading
@@ -20,8 +20,8 @@ class PastConsole:
     """An HTTP port with its own thread; a context manager.
 
     Attributes:
-        url: Of the console.
-        data_dir: With the tables.
+        url: URL of the console.
+        data_dir: Data directory with the tables.
         before: An instant at which the topic ``T`` had another route, as ``as_of`` takes it.
     """
 
@@ -35,7 +35,7 @@ class PastConsole:
 
     def __enter__(self) -> Self:
         self._thread.start()
-        assert self._is_up.wait(60), "the console did not come up"
+        assert self._is_up.wait(60), "the console did not start"
         return self
 
     def __exit__(
@@ -46,7 +46,7 @@ class PastConsole:
 
     async def _serve(self) -> None:
         self._loop, self._stop = asyncio.get_running_loop(), asyncio.Event()
-        tables = self._live()
+        tables = self._log_events()
         self.data_dir = tables.settings.data.dir
         rig = HttpRig(tables.settings, past_clock=SystemClock())
         rig.rig.clock.advance(self._log.now_ms - rig.rig.clock.now_ms())
@@ -57,7 +57,7 @@ class PastConsole:
             self._is_up.set()
             await self._stop.wait()
 
-    def _live(self) -> HistoryOfLogs:
+    def _log_events(self) -> HistoryOfLogs:
         """Log five brokers with heartbeats every 15 s: one is silent for 60 s, one leaves, one becomes read-only."""
         log, names = self._log, [f"broker-{n}" for n in range(5)]
         brokers = [

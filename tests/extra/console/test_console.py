@@ -144,11 +144,11 @@ def test_heartbeat_ages_are_updated_without_a_reload(console_stack: Stack, brows
         seen.append(browser.run(age))
         return len(seen) > 1 and seen[-1] < seen[-2]
 
-    browser.wait(has_fallen, "a heartbeat is seen to arrive", 60)
+    browser.wait(has_fallen, "a heartbeat age decreases", 60)
     assert max(seen) <= 30
 
 
-def test_page_catches_up_when_the_server_is_back(
+def test_page_is_updated_after_a_restart_of_the_server(
     console_stack: Stack, browser: Browser, agent: Callable[..., AgentProcess]
 ) -> None:
     browser.open(_url(console_stack))
@@ -157,7 +157,7 @@ def test_page_catches_up_when_the_server_is_back(
     live = "return document.getElementById('live').dataset.state"
     browser.wait(lambda: browser.run(live) == "live", "the page is live again", 60)
     browser.wait(lambda: "alive" in _card(browser, "meanwhile-broker"), "the new broker is shown", 60)
-    wait_until(lambda: len(console_stack.get("/brokers?cluster=steady")) == 12, 60, "all are still there")
+    wait_until(lambda: len(console_stack.get("/brokers?cluster=steady")) == 12, 60, "all brokers are still live")
 
 
 def test_console_can_be_used_with_the_keyboard_alone(console_stack: Stack, browser: Browser) -> None:
@@ -166,7 +166,7 @@ def test_console_can_be_used_with_the_keyboard_alone(console_stack: Stack, brows
     while "find" not in walked:
         browser.tab()
         tag, name, is_seen = browser.run(FOCUSED)
-        assert is_seen, f"nobody sees that {tag} {name} has the focus"
+        assert is_seen, f"{tag} {name} has the focus without a visible outline"
         walked.append(name)
         assert len(walked) < 60, walked
     assert walked[0] == "Skip to the brokers"
@@ -179,7 +179,7 @@ def test_console_can_be_used_with_the_keyboard_alone(console_stack: Stack, brows
         browser.tab()
     browser.press(ENTER)
     browser.wait(lambda: browser.run("return document.querySelectorAll('.card').length") >= 12, "all are shown again")
-    # The chip is gone, and the focus is not lost with it.
+    # The chip is removed, and the focus stays in this part.
     assert browser.run("return document.activeElement.closest('#part-brokers') !== null")
 
 

@@ -10,8 +10,8 @@ import org.apache.rocketmq.remoting.protocol.subscription.SubscriptionGroupConfi
 import org.apache.rocketmq.tools.admin.DefaultMQAdminExt;
 
 /**
- * The calls of rocketmq-dashboard 2.1.0, page by page, through the class that it makes them with.
- * Arguments: name servers, a broker's name, a topic to create and delete. Prints what was answered as JSON.
+ * The calls of rocketmq-dashboard 2.1.0, page by page, with the client class that the dashboard uses.
+ * Arguments: name servers, a broker's name, a topic to create and delete. Prints the answers as JSON.
  */
 public final class DashboardCalls {
     public static void main(String[] args) throws Exception {
@@ -49,7 +49,7 @@ public final class DashboardCalls {
             admin.createAndUpdateSubscriptionGroupConfig(addr, group);
             seen.put("groups", admin.getAllSubscriptionGroup(addr, 5000).getSubscriptionGroupTable()
                 .containsKey("dashboard_group"));
-            // Write permission, which older dashboards and mqadmin switch.
+            // Write permission, which older dashboards and mqadmin change.
             seen.put("wiped", admin.wipeWritePermOfBroker(nameServers.split(";")[0], broker) > 0);
             seen.put("perm_wiped", admin.examineTopicRouteInfo(topic).getQueueDatas().get(0).getPerm());
             seen.put("added", admin.addWritePermOfBroker(nameServers.split(";")[0], broker) > 0);

@@ -1,4 +1,4 @@
-// Produces and consumes through a name server with rocketmq-client-go/v2, and prints what it saw as one JSON object.
+// Produces and consumes through a name server with rocketmq-client-go/v2, and prints the results as one JSON object.
 //
 //	client -namesrv 127.0.0.1:9876 -topic T -count 20 -timeout 60s
 package main
@@ -19,7 +19,7 @@ import (
 	"github.com/apache/rocketmq-client-go/v2/rlog"
 )
 
-// Seen is what the test reads.
+// Seen is the output that the test reads.
 type Seen struct {
 	Sent     []string       `json:"sent"`
 	Received []string       `json:"received"`
@@ -76,7 +76,7 @@ func send(namesrv, topic, run string, count int, brokers map[string]int) ([]stri
 			return nil, err
 		}
 		if result.Status != primitive.SendOK {
-			return nil, fmt.Errorf("not stored well: %s", result.String())
+			return nil, fmt.Errorf("not stored correctly: %s", result.String())
 		}
 		brokers[result.MessageQueue.BrokerName]++
 		sent = append(sent, body)

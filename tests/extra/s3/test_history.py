@@ -29,7 +29,7 @@ pytestmark = [pytest.mark.spark, pytest.mark.timeout(1800)]
 
 @pytest.fixture(scope="module")
 def spark(object_store: ObjectStore, tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
-    """A session whose workers find the keys in the environment, like the tests."""
+    """A session whose workers read the keys from the environment, like the tests."""
     folder = tmp_path_factory.mktemp("spark")
     settings = load_settings(environ={}, flags=[Flag("test", "data.dir", str(folder))]).settings
     with pytest.MonkeyPatch.context() as environment:

@@ -171,7 +171,7 @@ def test_server_answers_without_the_store_and_loses_nothing(
         before.register()
         with SecondServer(tmp_path / "second", stack) as second:
             wait_until(lambda: "before-0" in _brokers(second.remoting), _SETTLE_S, "the store has the broker")
-            object_store.go_away()
+            object_store.become_unavailable()
             try:
                 late = SecondServer(tmp_path / "late", stack, "late")
                 late.process.start()
@@ -186,7 +186,7 @@ def test_server_answers_without_the_store_and_loses_nothing(
                 )
                 assert late.process.is_alive
             finally:
-                object_store.come_back()
+                object_store.become_available()
             try:
                 for addr in (second.remoting, late.remoting):
                     _wait_for_broker(addr, "while-0")
@@ -275,7 +275,7 @@ def test_frozen_job_ends_when_another_has_continued(
                 brokers.register(version=2)
                 wait_until(lambda: _rows(settings)[1] != reached, _SETTLE_S, "the second job continues")
                 os.kill(first, signal.SIGCONT)
-                wait_until(lambda: "has taken over these tables" in log.read_text(), _SETTLE_S, "the first ends")
+                wait_until(lambda: "has taken over these tables" in log.read_text(), _SETTLE_S, "the first job ends")
                 assert job.is_alive
                 rows, offsets = _rows(settings)
         finally:

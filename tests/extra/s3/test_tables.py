@@ -184,22 +184,24 @@ def test_batch_waits_while_the_store_is_unavailable(tables: TablesOfLog, object_
     _add(tables, "a")
     tables.commit()
     _add(tables, "b")
-    object_store.go_away()
-    with _committing_until_it_is_back(tables, object_store) as waiting:
+    object_store.become_unavailable()
+    with _committing_until_the_store_is_available(tables, object_store) as waiting:
         with pytest.raises(StoreUnreachable):
             load_snapshot(tables.storage)
         assert waiting.is_alive()
 
 
 @contextmanager
-def _committing_until_it_is_back(tables: TablesOfLog, object_store: ObjectStore) -> Iterator[threading.Thread]:
+def _committing_until_the_store_is_available(
+    tables: TablesOfLog, object_store: ObjectStore
+) -> Iterator[threading.Thread]:
     """Commit on a thread; after the block the store is available again, and the commit succeeds."""
     waiting = threading.Thread(target=tables.commit)
     waiting.start()
     try:
         yield waiting
     finally:
-        object_store.come_back()
+        object_store.become_available()
     waiting.join(_SETTLE_S)
     assert not waiting.is_alive()
     assert decode_changes(read_tables(tables.storage).changes) == tables.log.output.changes
@@ -211,12 +213,12 @@ def test_reader_reports_a_store_that_becomes_unavailable(
 ) -> None:
     _add(tables, "a")
     tables.commit()
-    _go_away_behind_an_opening(object_store, monkeypatch)
+    _become_unavailable_after_an_opening(object_store, monkeypatch)
     try:
         with pytest.raises(StoreUnreachable):
             read(tables.storage)
     finally:
-        object_store.come_back()
+        object_store.become_available()
 
 
 def test_batch_waits_for_a_store_that_becomes_unavailable_during_its_commit_check(
@@ -228,8 +230,10 @@ def test_batch_waits_for_a_store_that_becomes_unavailable_during_its_commit_chec
     _add(tables, "a")
     tables.commit()
     _add(tables, "b")
-    lost = object_store.lose_answers(b"00000000000000000002.json", 1)  # the client asks again, and finds its own file
-    chances = [object_store.go_away]
+    lost = object_store.lose_answers(
+        b"00000000000000000002.json", 1
+    )  # the client repeats the request, and finds its own file
+    chances = [object_store.become_unavailable]
 
     def looked(table: Storage) -> int:
         if chances:
@@ -237,15 +241,15 @@ def test_batch_waits_for_a_store_that_becomes_unavailable_during_its_commit_chec
         return checkpointed_version(table)
 
     monkeypatch.setattr(table_writer, "checkpointed_version", looked)
-    with _committing_until_it_is_back(tables, object_store):
+    with _committing_until_the_store_is_available(tables, object_store):
         wait_until(lambda: "waiting for the object store" in caplog.text, _SETTLE_S, "the batch waits")
         assert lost.is_set()
         assert not chances
 
 
-def _go_away_behind_an_opening(object_store: ObjectStore, monkeypatch: pytest.MonkeyPatch) -> None:
+def _become_unavailable_after_an_opening(object_store: ObjectStore, monkeypatch: pytest.MonkeyPatch) -> None:
     """Make the store unavailable once, as soon as a table has been opened."""
-    chances = [object_store.go_away]
+    chances = [object_store.become_unavailable]
 
     def opened(table: Storage, version: int | None = None) -> DeltaTable:
         found = open_delta(table, version)
@@ -288,16 +292,16 @@ def test_follower_reports_every_commit_and_survives_an_unavailable_store(
         _add(tables, "b")
         tables.commit()
         wait_until(lambda: followed.names == {"a", "b"}, _SETTLE_S, "a commit is reported")
-        object_store.go_away()
+        object_store.become_unavailable()
         wait_until(lambda: followed.follower.failure, _SETTLE_S, "the follower reports that the store is unavailable")
-        object_store.come_back()
+        object_store.become_available()
         wait_until(lambda: not followed.follower.failure, _SETTLE_S, "the follower reaches the store again")
         _add(tables, "c")
         tables.commit()
         wait_until(lambda: followed.names == {"a", "b", "c"}, _SETTLE_S, "the follower continues")
         assert followed.reloads == 1
     finally:
-        object_store.come_back()
+        object_store.become_available()
         followed.follower.stop()
 
 
@@ -394,10 +398,10 @@ def test_doctor_checks_that_the_store_supports_conditional_writes(
 
 def test_doctor_reports_a_store_that_cannot_be_written(object_store: ObjectStore, tmp_path: Path) -> None:
     settings = _settings(object_store, tmp_path)
-    object_store.go_away()
+    object_store.become_unavailable()
     try:
         (finding,) = examined_store(settings)
     finally:
-        object_store.come_back()
+        object_store.become_available()
     assert finding.grade is Grade.NOTE
     assert "cannot be written to from here" in finding.text

@@ -82,7 +82,7 @@ class ScriptedPeer:
         return "{}:{}".format(*self._listener.getsockname())
 
     def __enter__(self) -> Self:
-        """Listen from now on."""
+        """Start listening."""
         self._start(self._accept)
         return self
 
@@ -129,7 +129,7 @@ class ScriptedPeer:
 
 @pytest.fixture
 def kind(tmp_path: Path) -> MakeKind:
-    """Returns a function that makes a kind of request from frames."""
+    """Return a function that makes a kind of request from frames."""
 
     def make(name: str, framed: Iterable[frames.Framed], choice: Choice = Choice.UNIFORM, share: float = 1) -> Kind:
         path = frames.write_frames(tmp_path / name, framed)

@@ -174,7 +174,7 @@ def _servers_of(registration: Registration) -> tuple[Origin, ...]:
 
 
 def example_log() -> list[Log]:
-    """Return the logs; everything that the questions of the document are about happens at least once."""
+    """Return the logs; every event that the questions of the document need happens at least once."""
     writer = ExampleLogWriter()
     writer.append(ServerStarted(NS1), ServerStarted(NS2))
     writer.register(A, A_SLAVE, B, C, D, LOGGER, at="02:00:02")

@@ -15,8 +15,8 @@ import org.apache.rocketmq.common.message.Message;
 import org.apache.rocketmq.common.message.MessageExt;
 
 /**
- * A producer that sends and asks for its route on and on, and a push consumer of the same topic, while the test does
- * something to their name servers and brokers. Times are System.nanoTime, CLOCK_MONOTONIC as in Python, in ms.
+ * A producer that repeatedly sends and queries its route, and a push consumer of the same topic, while the test
+ * disturbs their name servers and brokers. Times are System.nanoTime, CLOCK_MONOTONIC as in Python, in ms.
  */
 final class ClientFlow {
     private final DefaultMQProducer producer = new DefaultMQProducer("tests_flow_producer");
@@ -32,13 +32,13 @@ final class ClientFlow {
     private int queries;
     private long slowestQueryMs;
 
-    /** Starts and sends the first message; without an interval its clients are connected and no more. */
+    /** Starts and sends the first message; without an interval, its clients only stay connected. */
     ClientFlow(JSONObject request) throws MQClientException {
         topic = request.getString("topic");
         intervalMs = request.getLongValue("interval_ms");
         RocketmqPeers.configure(producer, request);
         if (!request.getBooleanValue("retries")) {
-            // The client sends a message that a broker did not take to another one, which hides the failure.
+            // The client would repeat a failed send at another broker, which would hide the failure.
             producer.setRetryTimesWhenSendFailed(0);
         }
         producer.start();
@@ -57,15 +57,15 @@ final class ClientFlow {
         });
         consumer.start();
         if (intervalMs > 0) {
-            // With its first message it has the route: from then on no send needs a name server.
+            // The producer has the route since its first message, so no later send needs a name server.
             send();
-            // A thread each: a send that waits for a dead broker must not hide what the name servers answer.
+            // Separate threads, because a send that waits for a dead broker must not delay the route queries.
             startLoop("flow-sends", this::send);
             startLoop("flow-queries", this::query);
         }
     }
 
-    /** Ends when all that was sent has arrived, or the time has passed. */
+    /** Ends when all sent messages have arrived, or the time has passed. */
     void stop(JSONObject answer, long timeoutMs) throws InterruptedException {
         stopping = true;
         for (Thread loop : loops) {

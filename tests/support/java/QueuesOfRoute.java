@@ -8,7 +8,7 @@ import org.apache.rocketmq.common.message.MessageQueue;
 import org.apache.rocketmq.remoting.protocol.RemotingSerializable;
 import org.apache.rocketmq.remoting.protocol.route.TopicRouteData;
 
-/** Reads one TopicRouteData a line; writes the queues that RocketMQ's client would write to, a tab, and those it would read. */
+/** Reads one TopicRouteData per line; prints the queues that RocketMQ's client writes to, a tab, and those it reads. */
 public final class QueuesOfRoute {
     private QueuesOfRoute() {
     }

@@ -31,8 +31,8 @@ import org.apache.rocketmq.tools.command.MQAdminStartup;
 import org.apache.rocketmq.tools.command.SubCommand;
 
 /**
- * Runs unmodified mqadmin commands, producers and consumers for the tests, many in one JVM because starting one takes
- * longer than what it does. Reads one JSON object a line and answers with one; ends at the end of its input.
+ * Runs unmodified mqadmin commands, producers and consumers for the tests in one JVM, because starting a JVM takes
+ * longer than a command. Reads one JSON object per line and answers with one; ends at the end of its input.
  */
 public final class RocketmqPeers {
     private static final PrintStream ANSWERS = System.out;
@@ -42,7 +42,7 @@ public final class RocketmqPeers {
     }
 
     public static void main(String[] args) throws Exception {
-        // Whatever a background thread prints must not be taken for an answer.
+        // Output of background threads must not be mistaken for an answer.
         System.setOut(System.err);
         endShutdownsSoon(Thread.currentThread());
         ANSWERS.println("{\"ready\":true}");
@@ -90,7 +90,7 @@ public final class RocketmqPeers {
     }
 
     private static void mqadmin(String[] args, JSONObject answer) throws ReflectiveOperationException {
-        // main adds all of them again, behind those of before, some of which have served their only time.
+        // main adds all commands again, after the previous ones, some of which can run only once.
         commands().clear();
         ByteArrayOutputStream output = new ByteArrayOutputStream();
         ByteArrayOutputStream errors = new ByteArrayOutputStream();
@@ -132,7 +132,7 @@ public final class RocketmqPeers {
         }
     }
 
-    /** What mqadmin itself knows as its sub-commands. */
+    /** The sub-commands in mqadmin's own list. */
     private static List<String> commandNames() throws ReflectiveOperationException {
         commands().clear();
         MQAdminStartup.initCommand();
@@ -146,7 +146,7 @@ public final class RocketmqPeers {
         return (Collection<SubCommand>) commands.get(null);
     }
 
-    /** Where a producer would send to: the route as the client library understands it, its order configuration too. */
+    /** The queues to which a producer would send, by the client library's route and its order configuration. */
     private static List<Map<String, Object>> publishQueues(JSONObject request) throws Exception {
         DefaultMQProducer producer = new DefaultMQProducer("tests_producer");
         configure(producer, request);
@@ -160,7 +160,7 @@ public final class RocketmqPeers {
         }
     }
 
-    /** Subscribes, then polls until the wanted messages have come or the time has passed. */
+    /** Subscribes, then polls until the wanted messages have arrived or the time has passed. */
     private static void consume(JSONObject request, JSONObject answer) throws Exception {
         DefaultLitePullConsumer consumer = new DefaultLitePullConsumer(request.getString("group"));
         configure(consumer, request);
@@ -191,8 +191,9 @@ public final class RocketmqPeers {
     }
 
     /**
-     * NettyRemotingClient.shutdown joins a thread that looks whether it should end only every 3 s (NettyEventExecutor),
-     * in every command that has met a broker. Interrupted it looks at once, and nothing else changes.
+     * NettyRemotingClient.shutdown waits for a thread that checks only every 3 s whether it should end
+     * (NettyEventExecutor), in every command that has used a broker. An interrupt makes it check at once, and has no
+     * other effect.
      */
     private static void endShutdownsSoon(Thread commands) {
         Thread waker = new Thread(() -> {
@@ -212,10 +213,10 @@ public final class RocketmqPeers {
         waker.start();
     }
 
-    /** A client of its own, not one that shares connections and routes with the one before. */
+    /** A separate client, which shares no connections and routes with the previous one. */
     static void configure(ClientConfig client, JSONObject request) {
         if (request.containsKey("namesrv_domain")) {
-            // As started with -Drocketmq.namesrv.domain and nothing else; mqadmin leaves its -n in the other property.
+            // As with -Drocketmq.namesrv.domain alone; mqadmin leaves the value of its -n in the other property.
             System.clearProperty(MixAll.NAMESRV_ADDR_PROPERTY);
             System.setProperty("rocketmq.namesrv.domain", request.getString("namesrv_domain"));
             client.setNamesrvAddr(null);
