@@ -142,14 +142,17 @@ class LogChecks:
         """No broker expires that a working server heard within its timeout, over a connection that stayed open."""
         key, at = lease_key(row), self._world.kafka.log(row.partition).at(row.offset).at
         self._checks.done["no broker expires early"] += 1
-        scale = self._world.plan.scale  # a server logs the heartbeats with its next tick
+        kafka, scale = self._world.kafka, self._world.plan.scale  # a server logs the heartbeats with its next tick
+        max_gap = self._world.settings.liveness.max_gap_ms * MS
         for life in self._fleet.of_key(key):
             timeout = life.slot.known_timeout_ms * MS
             if life.began > at - timeout - 2 * SECOND * scale or (life.ended is not None and life.ended < at):
                 continue
             for part in self._world.servers:
                 since = at - timeout + 1 * SECOND * scale
-                until = at - 2 * self._world.kafka.slowest  # the tick may have waited for earlier records
+                # A server's clock advances by at most this gap for a jump of Kafka's clock.
+                since += sum(since <= each <= at for each in kafka.jumps) * max_gap
+                until = at - 2 * kafka.slowest  # the tick may have waited for earlier records
                 is_heard = life.acked_between(part.name, since, until) and part.ran_between(since, at)
                 if is_heard and not self._world.network.was_closed(life.host, since, at):
                     text = f"{life.addr} expired at {at / SECOND:.3f} s although {part.name} heard it"

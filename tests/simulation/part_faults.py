@@ -163,14 +163,16 @@ def _acks_lost(faults: "Faults") -> End | None:
 
 
 def _clock_jump(faults: "Faults") -> End | None:
-    machine = _any_machine(faults)
+    world, machine = faults.world, _any_machine(faults)
     by_ms = faults.draws.choice((-300_000, -20_000, -700, 700, 5_000, 300_000))
-    machine.ahead_ms += by_ms
 
-    def end() -> None:
-        machine.ahead_ms -= by_ms
+    def jump(by_ms: int) -> None:
+        machine.ahead_ms += by_ms
+        if machine is world.kafka.machine:
+            world.kafka.jumps.append(world.scheduler.now)
 
-    return end
+    jump(by_ms)
+    return lambda: jump(-by_ms)
 
 
 def _any_machine(faults: "Faults") -> Machine:

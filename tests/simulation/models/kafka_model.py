@@ -71,6 +71,7 @@ class SimKafka:
         unacknowledged: Share of appended records whose acknowledgement gets lost, so that the client sends them again.
         acknowledged: (partition, offset) → value of all records that a producer was told are in the log.
         lost: Acknowledged records that Kafka has lost.
+        jumps: Times at which its clock jumped.
     """
 
     def __init__(self, scheduler: Scheduler, machine: Machine) -> None:
@@ -80,6 +81,7 @@ class SimKafka:
         self.delay = self.slowest = 1 * MS
         self.unacknowledged = 0.0
         self.lost: list[Stored] = []
+        self.jumps: list[int] = []
         self.generation = 0  # how often acknowledged records were lost or the topic was recreated
         self.on_append: Callable[[int], None] = lambda partition: None
         self._changed = Waiters(scheduler)
