@@ -58,7 +58,7 @@ def explain_topic(facts: Facts) -> list[Finding]:
     hidden, seen = _hidden(facts, groups)
     perms = {g.broker_name: queues[g.broker_name].perm for g in seen if MASTER_ID in g.broker_addrs}
     found = [*hidden, *_unhealthy(facts, seen), *_no_permission(facts, perms), *_order(facts, groups)]
-    found += _contradictions(facts, seen, facts.name)
+    found += [*_contradictions(facts, seen, facts.name), *_late(facts)]
     rows = _of_kinds(facts.rows, ChangeKind.QUEUE_DATA, ChangeKind.BROKER_DATA)
     return _with_server(facts, found) or [_usable(facts, seen, rows)]
 
@@ -73,9 +73,13 @@ def explain_broker(facts: Facts) -> list[Finding]:
     wiped = [row for row in facts.rows if row.cause == Cause.WRITE_PERM_WIPED and not row.gone]
     if wiped and not any(queue.perm & PERM_WRITE for queue in group.topics.values()):
         found.append(_wiped(facts, wiped))
-    if facts.late:
-        found.append(finding(Why.HEARTBEAT_LATE, facts.name, facts.late))
+    found += _late(facts)
     return _with_server(facts, found) or [_usable(facts, seen, _of_kinds(facts.rows, ChangeKind.BROKER_DATA))]
+
+
+def _late(facts: Facts) -> Iterator[Finding]:
+    if facts.late:
+        yield finding(Why.HEARTBEAT_LATE, facts.name, facts.late)
 
 
 def _no_route(facts: Facts) -> Iterator[Finding]:

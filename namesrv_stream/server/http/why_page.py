@@ -25,6 +25,7 @@ from namesrv_stream.processor.name_server import NameServer
 from namesrv_stream.route.changes import ChangeKind
 from namesrv_stream.route.events import partition_of
 from namesrv_stream.route.group import BrokerGroup
+from namesrv_stream.route.model import MASTER_ID
 from namesrv_stream.route.why.explain import explain
 from namesrv_stream.route.why.facts import Facts, Known, Question, Refusal, is_address
 from namesrv_stream.route.why.findings import Explanation, Finding, Why, finding
@@ -126,7 +127,7 @@ class WhyPage:
             elsewhere=elsewhere,
             refusals=self._refusals(),
             of_server=[*self._server_findings(failure)],
-            late=[*self._late(question)],
+            late=self._late(question),
             with_order=self._server.options.order_message_enable,
             view=None if question.client is None else self._server.views.view_of("", question.client),
         )
@@ -204,12 +205,21 @@ class WhyPage:
             for name, refusal in self._server.refusals.items()
         }
 
-    def _late(self, question: Question) -> Iterator[str]:
-        group = self._server.table.group(question.name)
-        for broker in self._figures.fleet.live([group] if question.subject == "broker" else []):
-            if broker.age_ms is not None and broker.age_ms * 2 > broker.expires_after_ms:
-                age, timeout = duration(broker.age_ms), duration(broker.expires_after_ms)
-                yield f"{broker.key.live_key.broker_addr} {age} ago, timeout {timeout}"
+    def _late(self, question: Question) -> list[str]:
+        """Return the processes of a broker that are late; those of a topic's masters only if all of these are late."""
+        table, fleet, is_topic = self._server.table, self._figures.fleet, question.subject == "topic"
+        if is_topic:
+            groups = [group for group, _ in table.queue_data_of(question.name)]
+            processes = [broker for broker in fleet.live(groups) if broker.broker_id == MASTER_ID]
+        else:
+            processes = list(fleet.live([table.group(question.name)]))
+        late = [b for b in processes if b.age_ms is not None and b.age_ms * 2 > b.expires_after_ms]
+        if is_topic and len(late) < len(processes):
+            return []
+        return [
+            f"{b.key.live_key.broker_addr} {duration(b.age_ms or 0)} ago, timeout {duration(b.expires_after_ms)}"
+            for b in late
+        ]
 
     async def _elsewhere(self, question: Question) -> Sequence[str]:
         """Return the other servers that have a route, if this one has none."""

@@ -280,7 +280,9 @@ def test_why_reports_an_overdue_heartbeat() -> None:
     log = Log()
     log.register(a_broker())
     log.tick(LONG_MS)
-    assert causes(why(log, "broker-a", "broker", late=["10.0.0.1:10911 61 s ago"])) == [Why.HEARTBEAT_LATE]
+    late = ["10.0.0.1:10911 61 s ago"]
+    assert causes(why(log, "broker-a", "broker", late=late)) == [Why.HEARTBEAT_LATE]
+    assert causes(why(log, late=late)) == [Why.HEARTBEAT_LATE]
 
 
 def test_why_reports_a_contradiction_for_its_topic_and_its_broker_only() -> None:

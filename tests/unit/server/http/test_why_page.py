@@ -13,6 +13,7 @@ from namesrv_stream.settings import Settings
 from tests.support.builders import BASE, RW, S1, Log, a_registration
 from tests.support.command_line import run_command
 from tests.support.http_rig import HttpRig
+from tests.support.name_server import a_registration_request
 from tests.support.tables import TablesOfLog, settings_in
 
 BROKER = a_registration(topics={"TopicTest": RW, "TBW102": RW, **BASE})
@@ -61,6 +62,20 @@ async def test_the_answer_comes_from_memory_if_the_tables_cannot_be_read(tmp_pat
     assert [each["cause"] for each in near["findings"]] == ["server_stale", "near_miss", "never_registered"]
     assert "the tables cannot be read" in found["findings"][0]["text"]
     assert known["is_routed"]
+
+
+async def test_a_topic_whose_only_master_is_late_is_not_fine(tmp_path: Path) -> None:
+    served = _served(tmp_path)
+    rig = served.rig
+    rig.ask(rig.connect(), a_registration_request())
+    for _ in range(130):  # more than half of the timeout of 120 s
+        rig.beat()
+        rig.publisher.ack()
+    async with served.serving():
+        topic = (await served.get("/why/topics/TopicTest")).json()
+        broker = (await served.get("/why/brokers/broker-a")).json()
+    for found in (topic, broker):
+        assert "heartbeat_late" in [each["cause"] for each in found["findings"]]
 
 
 @pytest.mark.parametrize(
