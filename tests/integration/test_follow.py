@@ -89,19 +89,23 @@ def test_follower_has_the_state_of_every_server_despite_kills(stack: Stack, tmp_
     ):
         brokers.register()
         wait_until(lambda: client.brokers(stack.http) == BROKERS, SETTLE_S, "the follower has all brokers")
-        wait_until(lambda: client.has_what(stack.http), SETTLE_S, "the follower has the state of the server")
+        wait_until(lambda: client.has_the_state_of(stack.http), SETTLE_S, "the follower has the state of the server")
         brokers.register(0, version=2)
-        wait_until(lambda: client.has_what(second.http), SETTLE_S, "the follower has the state of the second server")
+        wait_until(
+            lambda: client.has_the_state_of(second.http), SETTLE_S, "the follower has the state of the second server"
+        )
         stack.kill("serve")  # it loses its memory, so it reads the rows from the tables
         wait_until(
-            lambda: client.has_what(stack.http),
+            lambda: client.has_the_state_of(stack.http),
             SETTLE_S,
             "the follower has the state of the restarted server",
             ignoring=(OSError,),
         )
         stack.kill("job")
         brokers.register(1, version=2)
-        wait_until(lambda: client.has_what(second.http), SETTLE_S, "the follower has the changes after the job's end")
+        wait_until(
+            lambda: client.has_the_state_of(second.http), SETTLE_S, "the follower has the changes after the job's end"
+        )
         brokers.unregister()
         wait_until(lambda: client.brokers(second.http) == 0, SETTLE_S, "the follower has no broker")
 
