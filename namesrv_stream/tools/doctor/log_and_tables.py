@@ -102,8 +102,12 @@ def route_tables(settings: Settings, rows: TableRows | Finding, log: InspectedLo
             return
     where = f"{ROUTE_CHANGES} at version {rows.version}, {rows.state.live.num_rows} live rows"
     yield fine(_AREA, f"{where} in {ROUTE_STATE}, in {tables_of(settings)}")
+    topic = settings.kafka.broker_events_topic
     if log is not None and log.events is not None:
         yield from _against(log, log.events.topic_id, rows)
+    elif log is not None and rows.topic_id and "Describe" not in log.missing_rights.get(topic, ()):
+        text = f"the tables belong to a topic with the id {rows.topic_id}, but Kafka has no topic {topic}"
+        yield fault(_LOG_AREA, text, f"start no part, because it would create another topic; {RESTORE_OR_NEW_TABLES}")
     elif log is None and settings.is_kafka_embedded:
         yield from _against_stored_log(settings, rows.topic_id)
 

@@ -2,6 +2,7 @@
 
 import os
 import shutil
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -181,6 +182,16 @@ def test_folded_records_that_kafka_has_removed_are_a_warning_if_no_state_covers_
 
 def test_records_that_kafka_lost_are_a_fault(tables: TablesOfLog) -> None:
     assert "Kafka has lost records" in _fault(tables, _log(tables, end={0: 0})).text
+
+
+def test_a_missing_topic_is_a_fault_if_there_are_tables_of_it(tables: TablesOfLog) -> None:
+    found = _fault(tables, replace(_log(tables), events=None))
+    assert TOPIC_ID in found.text
+    assert "start no part" in found.remedy
+    without_right = replace(
+        _log(tables), events=None, missing_rights={tables.settings.kafka.broker_events_topic: ("Describe",)}
+    )
+    assert Grade.FAULT not in {f.grade for f in _examined(tables.settings, without_right)}
 
 
 def test_many_records_not_folded_are_a_warning(tables: TablesOfLog) -> None:
