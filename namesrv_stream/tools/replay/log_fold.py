@@ -145,7 +145,7 @@ class LogFold:
                 yield self.fold(records)
 
     def table(self) -> RouteTable:
-        """Return the route table of the fold's own groups, not of its rows."""
+        """Return the route table of the broker groups in the fold's state, not the one that its changes make."""
         groups = self._groups.groups
         for name in self._table.groups.keys() - groups.keys():
             self._table.replace_group(BrokerGroup(name))

@@ -110,7 +110,7 @@ class ReceivedHeartbeat(NamedTuple):
     Attributes:
         verdict: The verdict on the silence before it, however short.
         silent_ms: Length of the silence in observed time of the partition.
-        is_over: Whether the broker had ended meanwhile in the recorded log.
+        is_over: Whether the fold with the timeouts of the log removed the broker during this silence.
     """
 
     verdict: Verdict
