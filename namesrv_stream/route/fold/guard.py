@@ -37,7 +37,7 @@ class MassFailure(NamedTuple):
 
 
 def hold_if_many_fail(step: FoldStep, key: LeaseKey, server_id: str, cause: Cause, reason: str) -> bool:
-    """Hold a broker that would be removed now, and all others that seem to fail, if these are too many.
+    """Hold a broker that would be removed now, and all others of its cluster that seem to fail, if they are many.
 
     Args:
         key: The broker, whose last share in its lease ends.
