@@ -96,7 +96,7 @@ def write_perm(verb: str, broker: str, outcomes: Sequence[Outcome[int]]) -> str:
 
 
 def name_server_config(configs: Mapping[str, Mapping[str, str]]) -> str:
-    """Return a paragraph for every name server, as ``mqadmin getNamesrvConfig``, sorted by key."""
+    """Return a paragraph for every name server, as ``mqadmin getNamesrvConfig`` prints it, sorted by key."""
     return "".join(
         f"============{addr}============\n"
         + "".join(f"{printable(key):<50}=  {printable(value)}\n" for key, value in sorted(config.items()))

@@ -140,7 +140,7 @@ class BatchSink:
         self.is_writing = threading.Lock()
 
     def __call__(self, batch: DataFrame, batch_id: int) -> None:
-        """Write one batch, of columns ``stateful.OUTPUT_SCHEMA``."""
+        """Write one batch, which has the columns of ``stateful.OUTPUT_SCHEMA``."""
         self._figures.begin()
         outputs = batch.toArrow().to_pylist()
         with self.is_writing:
