@@ -66,7 +66,7 @@ def topic_route(route: TopicRouteData) -> str:
 
 
 def topic_list(topics: Iterable[str]) -> str:
-    """Return one line for every topic, as ``mqadmin topicList``."""
+    """Return one line for every topic, as ``mqadmin topicList`` prints it."""
     return "".join(f"{printable(topic)}\n" for topic in topics)
 
 

@@ -65,8 +65,8 @@ def find_start(
     """Return the best start for a fold to ``end`` whose rows are needed from ``begin`` on.
 
     Without ``begin``, the earliest start is the best. The beginning of the log qualifies only if offset 0 still exists,
-    and if the topic always had as many partitions. No fold crosses a gap. If ``log`` prefers Kafka, starts that need
-    the archive come last.
+    and if the topic has always had the same number of partitions. No fold crosses a gap. If ``log`` prefers Kafka,
+    starts that need the archive come last.
 
     Args:
         end: The offset after the last to fold.

@@ -182,7 +182,7 @@ def _from_tables(
     old: OldTables,
     losses: tuple[str, ...],
 ) -> RebuildStart:
-    """Return the start from the rows of the tables, which cover the log below offset ``known``, without ages of brokers."""
+    """Return the start from the rows of the tables, which cover the log below ``known``, without ages of brokers."""
     if known < earliest:
         losses += (
             f"partition {partition}: the records {known} to {earliest - 1} were removed before they were folded",
