@@ -156,7 +156,8 @@ def decode_mark(text: str | None) -> HistoryMark | None:
     """Inverse of ``encode_mark``; None if the text is not of the history process.
 
     Raises:
-        ValueError: The mark is damaged or of another version. An earlier mark cannot replace it.
+        ValueError: The mark is damaged, or its format is of another version. The mark of an earlier commit must not be
+            used instead, because the table contains more rows.
     """
     try:
         fields = orjson.loads(text or "")[_NAME]
