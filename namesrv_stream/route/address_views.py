@@ -48,7 +48,7 @@ class Broker(NamedTuple):
     def numbers(self) -> dict[str, int]:
         """Return the numbers that a pattern may use.
 
-        ``n`` is absent if the broker's name does not end with a number, and ``port`` if its address has no such port.
+        ``n`` is absent if the broker's name does not end with a number, and ``port`` if the address has no valid port.
         """
         port = self.broker_addr.rpartition(":")[2]
         found = {"id": self.broker_id}
