@@ -103,7 +103,7 @@ class Gateway:
         self._is_stopping = False
 
     def attach(self, publisher_of: Callable[[PartitionLog], KafkaPublisher]) -> None:
-        """Give every partition its publisher and open the sessions."""
+        """Give every partition its publisher, which opens a session with Kafka."""
         for log in self._logs:
             log.attach(publisher_of(log))
 
