@@ -260,7 +260,7 @@ def test_why_reports_an_order_configuration_that_names_a_removed_broker() -> Non
     answer = why(log, with_order=True)
     assert causes(answer) == [Why.ORDER_NAMES_GONE]
     assert first(answer).since_ms == rows[0].at_ms
-    assert causes(why(log)) == [Why.NOTHING_WRONG], "clients receive no order configuration"
+    assert causes(why(log)) == [Why.CLIENT_CACHE], "clients receive no order configuration"
 
 
 def test_why_reports_brokers_that_the_guard_holds() -> None:
@@ -298,6 +298,20 @@ def test_why_reports_a_contradiction_for_its_topic_and_its_broker_only() -> None
     assert_evidence(first(of_broker), rows, "contradiction")
     assert first(of_broker).text.endswith("broker-a (TopicTest)")
     assert causes(why(log, "baseTopic")) == [Why.NOTHING_WRONG]
+
+
+def test_a_route_that_has_just_lost_a_broker_may_not_have_reached_clients() -> None:
+    log = Log()
+    log.register(a_broker())
+    lost = a_broker("broker-b", 2)
+    log.register(lost, connection=2)
+    log.now_ms += LONG_MS
+    rows = log.unregister(lost, connection=2)
+    answer = why(log)
+    assert causes(answer) == [Why.CLIENT_CACHE]
+    assert rows[0].offset in [row.offset for row in first(answer).evidence]
+    log.now_ms += LONG_MS
+    assert causes(why(log)) == [Why.NOTHING_WRONG]
 
 
 def test_a_new_route_may_not_have_reached_clients() -> None:
