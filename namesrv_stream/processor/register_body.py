@@ -292,7 +292,7 @@ class _Chunks:
         return part
 
     def counted(self) -> Iterator[int]:
-        """Read a number and return that many steps; reading a missing part raises ValueError."""
+        """Read a count and return an iterator of that many steps. Reading a missing element raises ValueError."""
         number = self.number()
         if number > MAX_ENTRIES:
             raise ValueError(f"{number} entries exceed {MAX_ENTRIES}")

@@ -176,7 +176,7 @@ class TableDigest:
     Attributes:
         total: Digest of the whole table.
         partitions: Partition → digest, including empty partitions.
-        parts: Part → digest.
+        parts: Digest of every part of the table.
     """
 
     total: str

@@ -278,7 +278,7 @@ def read_log(
     Args:
         settings: ``kafka``, and options ``kafka.…`` of ``streaming.extra``, are used.
         begin: Partition → first offset, which Kafka must have.
-        max_records: The most records of a batch.
+        max_records: Maximum number of records in a batch.
         options: Further options of Spark's Kafka source, which the settings override.
 
     Returns:

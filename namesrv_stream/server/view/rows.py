@@ -168,7 +168,10 @@ _LARGE_GROUP: Final = 2_000
 
 
 class StateAt(NamedTuple):
-    """The committed state at one position; immutable. ``content`` lacks the KV table: ``content_of`` would sort it."""
+    """The committed state at one position; immutable.
+
+    ``kv`` is separate, because ``content_of`` would sort it, which takes too long on the event loop.
+    """
 
     position: Position
     content: TableContent

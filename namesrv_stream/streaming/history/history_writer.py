@@ -265,7 +265,7 @@ def step_end(begin: Mapping[int, int], end: Mapping[int, int], limit: int) -> di
     Args:
         begin: Partition → first offset.
         end: Partition → the offset after the last record, for the same partitions.
-        limit: The most records of all partitions together.
+        limit: Maximum number of records of all partitions together.
     """
     behind = {p for p, first in begin.items() if first < end[p]}
     share = max(1, limit // len(behind)) if behind else 0

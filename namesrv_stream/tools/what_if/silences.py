@@ -42,7 +42,7 @@ class Ended:
     """The end of a broker in one run.
 
     Attributes:
-        observed_ms: Observed time of the partition.
+        observed_ms: When it ended, in the observed time of the partition.
         at_ms: LogAppendTime in epoch milliseconds.
         cause: Cause in the row of the fold.
     """

@@ -151,7 +151,7 @@ def _urgency(fleet: FleetSnapshot, cluster: str) -> tuple[int, int]:
 
 
 def _cluster(fleet: FleetSnapshot, name: str) -> dict[str, Any]:
-    """Return a cluster; its ``parts`` are status, count, start and length in percent."""
+    """Return a cluster. ``parts`` are the segments of its bar: status, count, start and length in percent."""
     counts = {status: fleet.count_in(name, status) for status in _BAR}
     total = sum(counts.values()) or 1
     parts, begin = [], 0.0
