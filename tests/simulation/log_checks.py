@@ -144,6 +144,7 @@ class LogChecks:
         self._checks.done["no broker expires early"] += 1
         kafka, scale = self._world.kafka, self._world.plan.scale  # a server logs the heartbeats with its next tick
         max_gap = self._world.settings.liveness.max_gap_ms * MS
+        due = self._tick_before(row) + self._world.settings.liveness.tick_interval_ms * MS
         for life in self._fleet.of_key(key):
             timeout = life.slot.known_timeout_ms * MS
             if life.began > at - timeout - 2 * SECOND * scale or (life.ended is not None and life.ended < at):
@@ -152,11 +153,21 @@ class LogChecks:
                 since = at - timeout + 1 * SECOND * scale
                 # A server's clock advances by at most this gap for a jump of Kafka's clock.
                 since += sum(since <= each <= at for each in kafka.jumps) * max_gap
-                until = at - 2 * kafka.slowest  # the tick may have waited for earlier records
+                until = min(at - 2 * kafka.slowest, due)  # the tick may have waited for earlier records
                 is_heard = life.acked_between(part.name, since, until) and part.ran_between(since, at)
                 if is_heard and not self._world.network.was_closed(life.host, since, at):
                     text = f"{life.addr} expired at {at / SECOND:.3f} s although {part.name} heard it"
                     self._checks.fail("no broker expires early", text)
+
+    def _tick_before(self, row: RouteChange) -> int:
+        """Return when the server whose tick made the row ticked before. A tick waits for requests that are waiting."""
+        log = self._world.kafka.log(row.partition)
+        server_id = record_of(log.at(row.offset).value).get("server_id")
+        for offset in range(row.offset - 1, log.first - 1, -1):
+            record = record_of(log.at(offset).value)
+            if record.get("kind") == "tick" and record.get("server_id") == server_id:
+                return log.at(offset).at
+        return 0
 
     def _close_has_evidence(self, row: RouteChange) -> None:
         """A closed connection removes a broker only if it or the network closed one, and the server could listen."""
