@@ -254,7 +254,7 @@ def _usable(facts: Facts, groups: Sequence[BrokerGroup], rows: Sequence[RouteCha
     """Return the finding that clients can use the route, now or as soon as they request it again."""
     # One row of each record is enough: that of the topic, if there is one ("queue_data" comes after "broker_data").
     recent = [row for row in rows if row.at_ms > facts.at_ms - CLIENT_CACHE_MS]  # a removed broker is a change, too
-    shown = [*(row for row in rows if not row.gone), *(row for row in recent if row.gone)]
+    shown = [*(row for row in recent if row.gone), *(row for row in rows if not row.gone)]
     of_record = {(row.partition, row.offset): row for row in sorted(shown, key=lambda row: row.kind)}
     why = Why.CLIENT_CACHE if recent else Why.NOTHING_WRONG
     return finding(why, facts.name, [group.broker_name for group in groups], of_record.values())
