@@ -279,5 +279,5 @@ def causes(answer: Answer) -> list[str]:
 
 
 def is_usable(answer: Answer) -> bool:
-    """Whether clients can use the route, new or old. On a busy machine, the brokers' frequent heartbeats may be late."""
+    """Whether clients can use the route, new or old. On a busy machine, frequent heartbeats may be late."""
     return causes(answer)[0] in (Why.NOTHING_WRONG, Why.CLIENT_CACHE, Why.HEARTBEAT_LATE)
