@@ -62,15 +62,16 @@ def die_with_parent() -> None:
     if not parent_text.isdecimal():
         return
     parent = int(parent_text)
-    is_signalled = _ask_for_sigterm()
+    is_signalled = signal_with_parent(signal.SIGTERM)
     if os.getppid() != parent:  # it ended before the call
         os.kill(os.getpid(), signal.SIGTERM)
     threading.Thread(target=_kill_after, args=(parent, is_signalled), name="parent-watch", daemon=True).start()
 
 
-def _ask_for_sigterm() -> bool:
+def signal_with_parent(signum: int) -> bool:
+    """Make Linux send this process a signal when its parent ends. Return whether it will."""
     try:
-        return bool(ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM) == 0)
+        return bool(ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, signum) == 0)
     except (OSError, AttributeError):  # not Linux
         return False
 

@@ -2,16 +2,19 @@
 
 import argparse
 import os
+import signal
 import sys
 import time
 from collections import Counter, deque
 from collections.abc import Iterable, Iterator
 from concurrent.futures import Future, ProcessPoolExecutor
 from contextlib import ExitStack
+from functools import partial
 from multiprocessing import get_context
 from typing import Final
 
-from tests.simulation.simulation import Outcome, Shape, attempt, end_with_parent, simulate
+from namesrv_stream.processes import signal_with_parent
+from tests.simulation.simulation import Outcome, Shape, attempt, simulate
 
 #: Number of seeds between two lines about the progress.
 _PROGRESS: Final = 50
@@ -44,6 +47,8 @@ def main() -> int:
 def run_all(seeds: range, shape: Shape, processes: int, minutes: float = float("inf")) -> Iterator[Outcome]:
     """Run seeds on several processes, and yield the outcomes in order. Begin none after some minutes."""
     end = time.monotonic() + 60 * minutes
+    # A worker would otherwise go on with its seeds after the end of this process.
+    end_with_parent = partial(signal_with_parent, signal.SIGKILL)
     with ProcessPoolExecutor(processes, get_context("spawn"), end_with_parent) as pool:
         running = deque[Future[Outcome]]()
         for seed in seeds:

@@ -1,10 +1,8 @@
 """One simulation: an installation, a fleet, operators, faults and checks, all drawn from one seed."""
 
 import asyncio
-import ctypes
 import gc
 import random
-import signal
 from collections import Counter
 from collections.abc import Callable, Coroutine, Iterator
 from contextlib import contextmanager
@@ -31,7 +29,6 @@ _MAX_TIMEOUT_MS: Final = 3_600_000  # liveness.max_timeout_ms
 _BATCHES: Final = ((15 * MS, 60 * MS), (100 * MS, 400 * MS), (300 * MS, 900 * MS))
 #: How many times longer than by default the intervals and timeouts are; a seed draws one.
 _SCALES: Final = (1, 1, 4, 30)
-_PR_SET_PDEATHSIG: Final = 1  # linux/prctl.h
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,11 +111,6 @@ def attempt(seed: int, shape: Shape) -> Outcome:
         return simulate(seed, shape)
     except Exception as error:
         return Outcome(seed, [("the simulation works", repr(error))], Counter(), Counter(), 0.0, 0.0, "")
-
-
-def end_with_parent() -> None:
-    """Make Linux kill this process when its parent has ended. A worker would otherwise go on with its seeds."""
-    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
 
 
 class _Run:

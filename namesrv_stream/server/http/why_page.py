@@ -213,7 +213,7 @@ class WhyPage:
             processes = [broker for broker in fleet.live(groups) if broker.broker_id == MASTER_ID]
         else:
             processes = list(fleet.live([table.group(question.name)]))
-        late = [b for b in processes if b.age_ms is not None and b.age_ms * 2 > b.expires_after_ms]
+        late = [broker for broker in processes if broker.is_late]
         if is_topic and len(late) < len(processes):
             return []
         return [

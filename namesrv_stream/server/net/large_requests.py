@@ -7,7 +7,6 @@ not read until it is their turn, in the order of arrival.
 """
 
 import asyncio
-import ctypes
 import logging
 import multiprocessing
 import signal
@@ -22,14 +21,12 @@ from typing import Final, Protocol
 
 from namesrv_stream.errors import BodyDecodeError
 from namesrv_stream.logs import safe
+from namesrv_stream.processes import signal_with_parent
 from namesrv_stream.processor.name_server import DecodedBody
 from namesrv_stream.processor.register_body import RegisterBrokerBody, RegistrationBody, decode_register_body
 from namesrv_stream.route.model import shared_queue_data
 
 logger = logging.getLogger(__name__)
-
-#: Source: Linux, sys/prctl.h.
-_PR_SET_PDEATHSIG: Final = 1
 
 
 class RegistrationDecoder:
@@ -66,7 +63,7 @@ class RegistrationDecoder:
 def _end_with_parent() -> None:
     """Ignore Ctrl-C, which the server handles, and exit when the server is killed."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+    signal_with_parent(signal.SIGKILL)
 
 
 def _decode(body: RegistrationBody) -> DecodedBody:

@@ -77,6 +77,11 @@ class Broker(NamedTuple):
             return "ended"
         return "held" if self.held else "alive"
 
+    @property
+    def is_late(self) -> bool:
+        """Whether its last heartbeat is older than half of its timeout."""
+        return self.age_ms is not None and self.age_ms * 2 > self.expires_after_ms
+
 
 class Fleet:
     """Describes all broker processes and name servers. Only one event loop may use it."""

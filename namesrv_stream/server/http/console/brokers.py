@@ -50,7 +50,7 @@ def status_of(broker: Broker) -> str:
         return "held"
     if broker.age_ms is None:
         return "unknown"
-    return "late" if broker.age_ms * 2 > broker.expires_after_ms else "alive"
+    return "late" if broker.is_late else "alive"
 
 
 @dataclass(frozen=True, slots=True)
