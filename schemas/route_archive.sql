@@ -6,7 +6,7 @@ CREATE TABLE route_archive (
   kind STRING NOT NULL COMMENT 'What the row is about: broker_data, broker_live, holder, queue_data, ...',
   gone BOOLEAN NOT NULL COMMENT 'Whether the key was deleted; otherwise the row has its new value',
   cause STRING NOT NULL COMMENT 'Why: registered, expired, disconnected, unregistered, topic_deleted, ...',
-  detail STRING COMMENT 'More about the cause, for people',
+  detail STRING COMMENT 'Human-readable details of the cause',
   cluster STRING COMMENT 'Cluster name',
   broker_name STRING COMMENT 'Broker name; all rows of a broker name are in one partition',
   broker_addr STRING COMMENT 'Address of one broker process, host:port',

@@ -6,7 +6,7 @@ CREATE TABLE route_changes (
   kind STRING NOT NULL COMMENT 'What the row is about: broker_data, broker_live, holder, queue_data, ...',
   gone BOOLEAN NOT NULL COMMENT 'Whether the key was deleted; otherwise the row has its new value',
   cause STRING NOT NULL COMMENT 'Why: registered, expired, disconnected, unregistered, topic_deleted, ...',
-  detail STRING COMMENT 'More about the cause, for people',
+  detail STRING COMMENT 'Human-readable details of the cause',
   cluster STRING COMMENT 'Cluster name',
   broker_name STRING COMMENT 'Broker name; all rows of a broker name are in one partition',
   broker_addr STRING COMMENT 'Address of one broker process, host:port',
@@ -33,7 +33,7 @@ CREATE TABLE route_changes (
   server_epoch BIGINT COMMENT 'holder, server: start of that server',
   connection_id BIGINT COMMENT 'holder: connection at that server',
   `value` STRING COMMENT 'KV value, setting, status of a server, or JSON of a registration, mapping or hold',
-  batch_id BIGINT NOT NULL COMMENT 'Micro-batch that wrote the row, for people; starts again at 0 whenever the job starts'
+  batch_id BIGINT NOT NULL COMMENT 'Micro-batch that wrote the row, for information only; starts again at 0 whenever the job starts'
 )
 USING DELTA
 COMMENT 'One row per change of the routes, in the order of the event log; only the job writes it'

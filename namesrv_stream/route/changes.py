@@ -80,7 +80,7 @@ class RouteChange(NamedTuple):
         seq: 0, 1, … among the rows of one record.
         at_ms: The highest LogAppendTime so far in the partition, epoch milliseconds.
         gone: Whether the key was deleted.
-        detail: More about the cause, for people.
+        detail: Human-readable details of the cause.
         value: KV value, setting, status of a server (``route.table.KnownServer``), or JSON of a registration, static
             mapping, hold of the guard, or a live broker's ``contradictions``.
     """

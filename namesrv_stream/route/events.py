@@ -86,7 +86,7 @@ class BrokerUnregistered:
 
 @dataclass(frozen=True, slots=True)
 class BrokerDisconnected:
-    """The connection over which a broker registered was closed. ``reason`` is for people."""
+    """The connection over which a broker registered was closed. ``reason`` is human-readable."""
 
     origin: Origin
     broker_name: str

@@ -35,7 +35,7 @@ class Registered:
         group: The group afterwards; the same object if nothing changed.
         ignored: Why the registration was not applied; None if it was.
         refused: Whether Java answers it with SYSTEM_ERROR "register broker failed" instead of SUCCESS.
-        contradiction: What differs although the DataVersion is unchanged, for people; None if nothing differs, or if
+        contradiction: What differs although the DataVersion is unchanged, as text; None if nothing differs, or if
             this was noted before.
     """
 
@@ -228,7 +228,7 @@ def differing_topics(
 
 
 def contradiction_text(data_version: DataVersion, topics: tuple[str, ...], *, is_taken_over: bool) -> str:
-    """Return which topics a registration changes although its DataVersion is unchanged, for people."""
+    """Return which topics a registration changes although its DataVersion is unchanged, as human-readable text."""
     outcome = "taken over" if is_taken_over else "ignored"
     version = f"{data_version.counter} of {data_version.timestamp}"
     return f"other content with the same DataVersion ({version}): {some_of(topics)}; {outcome}"

@@ -23,7 +23,7 @@ _COLUMNS: Final[dict[str, tuple[pa.DataType, str]]] = {
     "kind": (pa.string(), "What the row is about: broker_data, broker_live, holder, queue_data, ..."),
     "gone": (pa.bool_(), "Whether the key was deleted; otherwise the row has its new value"),
     "cause": (pa.string(), "Why: registered, expired, disconnected, unregistered, topic_deleted, ..."),
-    "detail": (pa.string(), "More about the cause, for people"),
+    "detail": (pa.string(), "Human-readable details of the cause"),
     "cluster": (pa.string(), "Cluster name"),
     "broker_name": (pa.string(), "Broker name; all rows of a broker name are in one partition"),
     "broker_addr": (pa.string(), "Address of one broker process, host:port"),
@@ -55,7 +55,10 @@ _COLUMNS: Final[dict[str, tuple[pa.DataType, str]]] = {
 #: Columns that every row has.
 _REQUIRED: Final = frozenset({"partition", "offset", "seq", "at_ms", "kind", "gone", "cause", "batch_id"})
 
-_BATCH_ID: Final = (pa.int64(), "Micro-batch that wrote the row, for people; starts again at 0 whenever the job starts")
+_BATCH_ID: Final = (
+    pa.int64(),
+    "Micro-batch that wrote the row, for information only; starts again at 0 whenever the job starts",
+)
 _STATE: Final = (pa.binary(), "kind fold_state only: the fold's state of the partition before `offset`, JSON")
 
 

@@ -30,7 +30,7 @@ class Finding(NamedTuple):
 
     Attributes:
         kind: One of a few kinds, for counts.
-        detail: Description for people.
+        detail: A human-readable description.
         is_error: Whether the product raised an error; otherwise only this test has noticed it.
     """
 

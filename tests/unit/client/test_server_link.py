@@ -96,7 +96,7 @@ async def test_thousand_requests_to_an_unreachable_server_make_one_attempt() -> 
 
 
 async def test_close_ends_an_attempt_to_connect() -> None:
-    link = ServerLink("192.0.2.1:9876", 60_000)  # an address that nobody uses
+    link = ServerLink("192.0.2.1:9876", 60_000)  # an unused address
     call = asyncio.ensure_future(link.invoke(ASK, 3_000))
     await asyncio.sleep(0.01)
     await link.close()
