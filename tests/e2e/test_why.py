@@ -100,6 +100,8 @@ def test_why_explains_the_routes_of_a_running_broker(site: Site) -> None:
     site.wait_history()
     page = site.product.get(f"/why/topics/WhyDeleted?at={site.answers[Why.CLIENT_CACHE]['at_ms']}")
     assert is_usable(page)  # the topic as it was then
+    # The deletion changed the broker's DataVersion. A registration after wipeWritePerm would restore the permission.
+    site.broker.register()
     site.mqadmin.run("wipeWritePerm", "-n", addr, "-b", broker.name)
     site.expect(Why.WRITE_PERM_WIPED)
     assert causes(site.ask(broker.name, "--broker"))[0] == "write_perm_wiped"

@@ -71,6 +71,7 @@ def test_frozen_kafka_is_reported_in_time_and_a_deletion_is_complete_after_it_re
     kafka, server = stack
     with server.connect() as operator:
         assert is_accepted(operator)
+        wait_until(server.talks, _KAFKA_TIMEOUT_S, "Kafka accepts records of all partitions")
         kafka.process.send_signal(signal.SIGSTOP)
         begin_s = time.monotonic()
         answer = operator.ask(DELETE_TOPIC, {"topic": "T"})
