@@ -13,14 +13,14 @@ class Condition(StrEnum):
 
     DOWN = "down"  # it expired or was disconnected within the last day, and was not replaced
     PROTECTED = "protected"  # it would be down without the mass-expiry guard
-    OVERDUE = "overdue"  # its last heartbeat is older than half of its timeout
+    LATE = "late"  # its last heartbeat is older than half of its timeout
     UNKNOWN = "not heard"  # no heartbeat at the queried servers since their start
     ALIVE = "alive"
     REPLACED = "replaced"  # it is down, and another address of its cluster has its brokerId
     UNREGISTERED = "unregistered"  # within the last day
 
 
-NEED_ATTENTION: Final = frozenset({Condition.DOWN, Condition.PROTECTED, Condition.OVERDUE})
+NEED_ATTENTION: Final = frozenset({Condition.DOWN, Condition.PROTECTED, Condition.LATE})
 ENDED: Final = frozenset({Condition.DOWN, Condition.REPLACED, Condition.UNREGISTERED})
 
 _UNREGISTERED: Final = "unregistered"  # the cause
@@ -85,7 +85,7 @@ class BrokerProcess:
             return Condition.PROTECTED
         if self.age_ms is None:
             return Condition.UNKNOWN
-        return Condition.OVERDUE if self.age_ms * 2 > self.expires_after_ms else Condition.ALIVE
+        return Condition.LATE if self.age_ms * 2 > self.expires_after_ms else Condition.ALIVE
 
 
 @dataclass(slots=True)

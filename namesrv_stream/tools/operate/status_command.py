@@ -1,4 +1,4 @@
-"""``status``: which brokers are alive and since when, which are overdue or down, and the health of all parts."""
+"""``status``: which brokers are alive and since when, which are late or down, and the health of all parts."""
 
 import asyncio
 import sys
@@ -47,7 +47,7 @@ from namesrv_stream.tools.tool_options import (
 MOST_ROWS: Final = 40
 _STYLES: Final = {
     **dict.fromkeys(("ok", Condition.ALIVE), "green"),
-    **dict.fromkeys(("degraded", Condition.OVERDUE, Condition.PROTECTED), "yellow"),
+    **dict.fromkeys(("degraded", Condition.LATE, Condition.PROTECTED), "yellow"),
     **dict.fromkeys(("failed", "no answer", Condition.DOWN), "red"),
 }
 _NAMES: Final = (
@@ -219,7 +219,7 @@ def status(
 ) -> int:
     """Show the state of all parts and brokers.
 
-    Exit code 0 if all is well; 1 if a part is degraded, or a broker is down, protected or overdue; 3 if no server
+    Exit code 0 if all is well; 1 if a part is degraded, or a broker is down, protected or late; 3 if no server
     answers.
     """
     if watch and as_json:

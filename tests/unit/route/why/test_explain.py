@@ -276,7 +276,7 @@ def test_why_reports_brokers_that_the_guard_holds() -> None:
         assert first(answer).evidence[0].cause == "guard_held"
 
 
-def test_why_reports_an_overdue_heartbeat() -> None:
+def test_why_reports_a_late_heartbeat() -> None:
     log = Log()
     log.register(a_broker())
     log.tick(LONG_MS)
