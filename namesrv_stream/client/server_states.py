@@ -180,7 +180,7 @@ async def get(
 
     Raises:
         ServerUnreachable: No answer.
-        BadAnswer: It is not a server of this product, or an older one.
+        BadAnswer: The server is another product or too old.
     """
     full = path + (f"?{urlencode(query)}" if query else "")
     return await asyncio.to_thread(ask, url, full, answer, is_certificate_checked=is_certificate_checked)
@@ -220,7 +220,7 @@ def ask(
 
     Raises:
         ServerUnreachable: No answer.
-        BadAnswer: It is not a server of this product, an older one, or its answer is too long.
+        BadAnswer: The server is another product or too old, or its answer is too long.
     """
     found = fetch(url, path, timeout_s=timeout_s, most_bytes=most_bytes, is_certificate_checked=is_certificate_checked)
     if found.status != HTTPStatus.OK:

@@ -83,7 +83,7 @@ def decode_group(data: bytes) -> BrokerGroup:
 
 
 def _from_version_1(fields: dict[str, Any]) -> dict[str, Any]:
-    """Convert a group of version 1, in which registrations are objects instead of texts."""
+    """Convert a stored broker group of version 1, in which registrations are JSON objects instead of strings."""
     registrations = [
         [*key, r["registration_hash"], r["broker_id"], orjson.dumps(r).decode()] for *key, r in fields["registrations"]
     ]

@@ -67,7 +67,7 @@ def running_parts(run_dir: Path) -> dict[str, dict[str, str | int]]:
 
 
 def starting_parts(run_dir: Path) -> dict[str, dict[str, str | int]]:
-    """Return the parts that run on a data directory and are not ready yet, likewise."""
+    """Return part → fields of its run file, for the parts that run on a data directory and are not ready yet."""
     ready = running_parts(run_dir)
     return {part: fields for part, fields in running_parts(run_dir / STARTING).items() if part not in ready}
 

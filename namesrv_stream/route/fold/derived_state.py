@@ -46,8 +46,8 @@ def rebuilt_state(partition: int, partitions: int, next_offset: int, at_ms: int,
 def repartitioned(states: Sequence[FoldState], partitions: int) -> list[FoldState]:
     """Return the states for more partitions. Each broker moves to the partition of its name, and keeps its age.
 
-    Every partition has its own clocks, which start when a server first writes to it. To keep the ages, all times that
-    were measured by a partition's clock are moved by its distance to the clock that has observed most.
+    Every partition has its own clocks, which start when a server first writes to it. To keep the ages, the
+    difference between the most advanced clock and a partition's clock is added to all times of that partition.
 
     Args:
         states: The states of all partitions at the end of the log, by partition; not changed.

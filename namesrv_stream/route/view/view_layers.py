@@ -64,7 +64,7 @@ class Overlay(Generic[Key, State]):
         return self._layers[key]
 
     def with_committed(self, shown: Mapping[Key, State]) -> Mapping[Key, State]:
-        """Return the states of ``shown``, but for keys with pending events the committed states."""
+        """Return ``shown`` with the committed state of every key that has pending events."""
         return {**shown, **{key: layer.committed for key, layer in self._layers.items()}}
 
     def add(self, key: Key, committed: State, pending: Iterable[Pending]) -> None:

@@ -62,7 +62,10 @@ class Reading:
         return self._pauses.isdisjoint(_UNANSWERED)
 
     def received(self, size: int, held_bytes: int, *, is_new: bool) -> None:
-        """Count ``size`` received bytes; ``held_bytes`` are incomplete now, and have just begun if ``is_new``."""
+        """Count ``size`` received bytes.
+
+        ``held_bytes`` belong to a request that is still incomplete; ``is_new`` says that it has just begun.
+        """
         before, self.held_bytes = self.held_bytes, held_bytes
         if max(held_bytes, before, size) > LARGE_BYTES:
             self._services.large_requests.read(self, size, is_partial=held_bytes > LARGE_BYTES)

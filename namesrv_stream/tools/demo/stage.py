@@ -81,16 +81,16 @@ class DemoProcess:
         return self._process.returncode
 
     def kill(self) -> None:
-        """Send SIGKILL: its connections close, and it does not unregister."""
+        """Send SIGKILL: the connections of the process close, and it does not unregister."""
         self._signal(signal.SIGKILL)
 
     def freeze(self) -> None:
-        """Send SIGSTOP: it sends no more heartbeats, but its connections stay open."""
+        """Send SIGSTOP: the process sends no more heartbeats, but its connections stay open."""
         self._is_frozen = True
         self._signal(signal.SIGSTOP)
 
     def thaw(self) -> None:
-        """Send SIGCONT: it continues."""
+        """Send SIGCONT: the process continues."""
         self._is_frozen = False
         self._signal(signal.SIGCONT)
 

@@ -58,12 +58,12 @@ class Ended:
 
 @dataclass(slots=True)
 class Silence:
-    """A silence during which at least one run ended the broker.
+    """A silence during which at least one run removed the broker from its routes.
 
     Attributes:
         ends: Number of the run → the end of the broker in it.
         seen_again_ms: Observed time; None if the log ends before.
-        verdict: Until the broker is seen again, that of a log that ends here.
+        verdict: Until the broker is seen again, the verdict that applies if the log ends now.
     """
 
     key: LeaseKey
@@ -145,7 +145,7 @@ class SilenceWatch:
     A run is one fold of the partition: run 0 with the settings of the log, every other one with a requested timeout.
 
     Args:
-        on_over: Called with every silence in which at least one run ended the broker, once the silence is over.
+        on_over: Called with every silence in which at least one run removed the broker, once the silence is over.
     """
 
     def __init__(self, on_over: Callable[[Silence], None]) -> None:
@@ -154,7 +154,7 @@ class SilenceWatch:
 
     @property
     def open(self) -> list[Silence]:
-        """The silences that lasted until the end of the log and in which at least one run ended the broker."""
+        """The silences that have not ended and in which at least one run removed the broker."""
         return [process.silence for process in self._processes.values() if process.silence is not None]
 
     def ended(self, run: int, row: RouteChange, observed_ms: int) -> None:
