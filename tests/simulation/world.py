@@ -125,7 +125,12 @@ class Part:
 
     def ran_between(self, begin: int, end: int) -> bool:
         """Return whether one process ran from ``begin`` to ``end``."""
-        return any(start <= begin and (stop is None or stop >= end) for start, stop in self.ran)
+        return self.longest_run(begin, end) == end - begin
+
+    def longest_run(self, begin: int, end: int) -> int:
+        """Return for how long one process ran between ``begin`` and ``end``, at most."""
+        ran = [(start, self._world.scheduler.now if stop is None else stop) for start, stop in self.ran]
+        return max((min(stop, end) - max(start, begin) for start, stop in ran), default=0)
 
     def stop(self) -> None:
         """Stop it by a signal; it is not restarted."""
