@@ -1,8 +1,11 @@
 """Every statement in docs/analytics.md gives the expected answer in Spark, DuckDB and Polars."""
 
+import json
+import shutil
 from collections.abc import Iterator
 from contextlib import closing
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from typing import Any
 
 import polars as pl
@@ -134,6 +137,19 @@ def test_documented_code_shows_how_far_the_tables_reach(rig: HistoryRig) -> None
     assert len(found) == 3
     assert found["route_archive"] == found["broker_events"] == end
     assert end - timedelta(minutes=1) <= min(found.values()) <= end
+
+
+def test_documented_code_shows_the_reach_while_the_archive_of_changes_is_ahead(rig: HistoryRig, tmp_path: Path) -> None:
+    copy = shutil.copytree(rig.dir, tmp_path / "tables")
+    newest = max((copy / "route_archive" / "_delta_log").glob("*.json"))
+    actions = [json.loads(line) for line in newest.read_text().splitlines()]
+    (commit,) = (action["commitInfo"] for action in actions if "commitInfo" in action)
+    mark = json.loads(commit["userMetadata"])
+    mark["history"]["next_offsets"] = {p: end + 3 for p, end in mark["history"]["next_offsets"].items()}
+    commit["userMetadata"] = json.dumps(mark)
+    newest.write_text("\n".join(map(json.dumps, actions)))
+    found: dict[str, datetime] = connect_as_documented("reach", copy, {})["reach"]
+    assert found == connect_as_documented("reach", rig.dir, {})["reach"]
 
 
 @pytest.mark.parametrize("engine", [SPARK, DUCKDB, POLARS])

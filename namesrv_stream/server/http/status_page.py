@@ -117,8 +117,9 @@ def _job(tables: TableStatus, now_ms: int) -> PartHealth:
         return _part("job", "degraded", text, RunBook.JOB_DOWN, now_ms - tables.age_ms)
     if job is not None and has_refused(tables, now_ms):
         text = (
-            f"it refused {counted(job.dead_letters, 'record or item', 'records or items')} since its start, the last "
-            f"within {REFUSED_SHOWN_MS // 60_000} minutes: `namesrv-stream dead-letters` lists them"
+            f"it refused a record within the last {REFUSED_SHOWN_MS // 60_000} minutes, and "
+            f"{counted(job.dead_letters, 'record or item', 'records or items')} since its start: "
+            f"`namesrv-stream dead-letters` lists them"
         )
         return _part("job", "degraded", text, RunBook.DEAD_LETTERS, refused_at_ms)
     refusals_end_ms = 0 if refused_at_ms is None else refused_at_ms + REFUSED_SHOWN_MS

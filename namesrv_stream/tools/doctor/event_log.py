@@ -92,8 +92,9 @@ def kafka_clock(log: InspectedLog, now_ms: int, job: PartState) -> Iterator[Find
     remedy = "run NTP on Kafka's machines and on this one; expiry does not depend on it, times shown do"
     if ahead_ms > _FRESH_MS:
         yield warning("Kafka's clock", f"is at least {_seconds(ahead_ms)} ahead of this machine's", remedy)
-    elif job != "ready":
-        reason = "the job here is starting" if job == "starting" else "no job runs here"
+    elif job != "ready" or _may_not_write(log):
+        reasons = {"absent": "no job runs here", "starting": "the job here is starting"}
+        reason = reasons.get(job, "this user lacks Write")
         yield note("Kafka's clock", f"the newest record is {_seconds(max(0, -ahead_ms))} old; {reason}")
     elif -ahead_ms > _FRESH_MS:
         text = (
@@ -102,6 +103,10 @@ def kafka_clock(log: InspectedLog, now_ms: int, job: PartState) -> Iterator[Find
         yield warning("Kafka's clock", f"{text}: Kafka's clock is behind, or the job is stalled", remedy)
     else:
         yield fine("Kafka's clock", f"within {_seconds(_FRESH_MS)} of this machine's")
+
+
+def _may_not_write(log: InspectedLog) -> bool:
+    return log.events is not None and "Write" in log.missing_rights.get(log.events.name, ())
 
 
 def _seconds(ms: int) -> str:

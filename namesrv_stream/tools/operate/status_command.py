@@ -247,9 +247,11 @@ def status(
 
 
 def _what_runs(settings: Settings) -> str:
-    running = ", ".join(running_parts(settings.data.run_dir))
+    running = running_parts(settings.data.run_dir)
+    if "serve" in running:
+        return f"the server of {settings.data.dir} runs, but does not answer: it is suspended or too busy"
     if running:
-        return f"{settings.data.dir} has running parts ({running}), but no server"
+        return f"{settings.data.dir} has running parts ({', '.join(running)}), but no server"
     return f"nothing runs on {settings.data.dir}; name another installation with --data-dir, or servers with --http"
 
 

@@ -137,7 +137,10 @@ async def test_dead_letters_and_held_brokers_are_reported_as_degraded() -> None:
     served.commit(log.output.changes[-20:], {0: len(log.records)}, JobFigures(1, 2, dead_letters=2))
     async with served.serving():
         found = (await served.get("/healthz?format=text")).body.decode()
-    assert "[~] job degraded: it refused 2 records or items since its start" in found
+    assert (
+        "[~] job degraded: it refused a record within the last 15 minutes, and 2 records or items since its start"
+        in found
+    )
     assert "[~] guard degraded: it holds 3 brokers" in found
 
 
@@ -185,7 +188,9 @@ async def test_the_job_is_ok_again_15_minutes_after_the_last_refused_record() ->
         found = await served.samples()
     assert refused["state"] == still["state"] == again["state"] == "degraded"
     assert refused["since_ms"] == still["since_ms"] == refused_at_ms
-    assert "it refused 1 record or item since its start, the last within 15 minutes" in str(refused["reason"])
+    assert "it refused a record within the last 15 minutes, and 1 record or item since its start" in str(
+        refused["reason"]
+    )
     assert (over["name"], over["state"]) == ("job", "ok")
     assert found["rocketmq_namesrv_job_dead_letters_total", ()] == 2
 

@@ -134,5 +134,11 @@ def test_old_record_is_a_finding_only_while_a_job_ticks() -> None:
     assert _clock(60_000, "starting") is Grade.NOTE
 
 
+def test_old_record_says_nothing_about_clocks_if_the_user_may_not_write() -> None:
+    log = _log(_topic(), newest_ms={0: _NOW_MS - 60_000}, missing_rights={_topic().name: ("Write",)})
+    (found,) = kafka_clock(log, _NOW_MS, "ready")
+    assert (found.grade, found.text) == (Grade.NOTE, "the newest record is 60.0 s old; this user lacks Write")
+
+
 def test_empty_log_gives_no_finding_about_clocks() -> None:
     assert list(kafka_clock(_log(_topic()), _NOW_MS, "ready")) == []

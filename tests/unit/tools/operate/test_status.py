@@ -190,6 +190,16 @@ def test_status_without_running_parts_explains_how_to_name_an_installation(
     assert f"nothing runs on {tmp_path}" in err
 
 
+def test_status_says_that_a_suspended_server_runs(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    running = "namesrv_stream.tools.operate.status_command.running_parts"
+    monkeypatch.setattr(running, lambda _run_dir: {"job": {}, "serve": {}})
+    port = choose_port("127.0.0.1")
+    assert _run(monkeypatch, "--data-dir", str(tmp_path), "--set", f"http.listen_port={port}") == 3
+    assert f"the server of {tmp_path} runs, but does not answer" in capsys.readouterr().err
+
+
 def test_history_is_degraded_when_it_is_later_than_its_intervals_allow(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
