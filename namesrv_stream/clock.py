@@ -30,22 +30,3 @@ class SystemClock:
 
     def monotonic_ms(self) -> int:
         return time.monotonic_ns() // 1_000_000
-
-
-class ManualClock:
-    """A clock that moves only by ``advance``."""
-
-    def __init__(self, now_ms: int = 1_700_000_000_000) -> None:
-        self._now_ms = now_ms
-        self._monotonic_ms = 0
-
-    def now_ms(self) -> int:
-        return self._now_ms
-
-    def monotonic_ms(self) -> int:
-        return self._monotonic_ms
-
-    def advance(self, duration_ms: int) -> None:
-        """Advance both clocks by ``duration_ms`` milliseconds."""
-        self._now_ms += duration_ms
-        self._monotonic_ms += duration_ms

@@ -37,7 +37,6 @@ from typing import ClassVar
 class NamesrvStreamError(Exception):
     """Base of all errors; its text is one line: what is wrong and, if a user can act, what to do."""
 
-    retriable: ClassVar[bool] = False
     exit_code: ClassVar[int] = 1
 
 
@@ -48,29 +47,24 @@ class RemotingError(NamesrvStreamError):
 class FrameTooLarge(RemotingError):
     """A length prefix announces more bytes than allowed, or a negative number of them.
 
-    Attributes:
+    Args:
         length: Announced bytes, prefix included.
         limit: Most bytes allowed, prefix included.
     """
 
     def __init__(self, length: int, limit: int) -> None:
         super().__init__(f"frame of {length} bytes exceeds the limit of {limit}")
-        self.length = length
-        self.limit = limit
 
 
 class HeaderDecodeError(RemotingError):
     """A frame's header cannot be decoded.
 
-    Attributes:
+    Args:
         serialize_type: The frame's type byte; None if the frame is too short to have one.
-        reason: What is wrong.
     """
 
     def __init__(self, serialize_type: int | None, reason: str) -> None:
         super().__init__(f"header of serialize type {serialize_type} cannot be decoded: {reason}")
-        self.serialize_type = serialize_type
-        self.reason = reason
 
 
 class ProxyProtocolError(RemotingError):
@@ -214,14 +208,11 @@ class PrerequisiteMissing(NamesrvStreamError):
 class KafkaUnreachable(PrerequisiteMissing):
     """No Kafka broker answers at the configured address."""
 
-    retriable = True
-
     def __init__(self, bootstrap_servers: str, reason: str) -> None:
         super().__init__(
             f"Kafka at {bootstrap_servers} does not answer ({reason})",
             "start it, or correct kafka.bootstrap_servers",
         )
-        self.bootstrap_servers = bootstrap_servers
 
 
 class KafkaRefuses(KafkaUnreachable):
@@ -239,14 +230,10 @@ class StoreUnreachable(PrerequisiteMissing):
 
     Attributes:
         place: The object to read or write.
-        reason: What is wrong.
     """
-
-    retriable = True
 
     def __init__(self, place: str, reason: str) -> None:
         super().__init__(
             f"{place} cannot be reached ({reason})", "start the store, or correct data.tables and data.extra"
         )
         self.place = place
-        self.reason = reason

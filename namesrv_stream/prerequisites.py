@@ -64,22 +64,6 @@ def parse_java_major(version_text: str) -> int | None:
     return int(match.group(1)) if match else None
 
 
-def require_jars(folder: Path, needed: str, key: str, pom: str) -> None:
-    """Check that ``folder`` contains the jars of one pom file.
-
-    Args:
-        folder: The folder of the jars.
-        needed: Glob of one jar that must be among them, for example ``kafka_2.13-*.jar``.
-        key: The setting that names the folder.
-        pom: The pom file that lists them, relative to the checkout.
-
-    Raises:
-        PrerequisiteMissing: The folder or that jar is absent.
-    """
-    if not any(folder.glob(needed)):
-        raise PrerequisiteMissing(f"no {needed} in {folder}", _JARS_REMEDY.format(key=key, pom=pom))
-
-
 class Jars(NamedTuple):
     """The jars of one of the pom files.
 
@@ -101,10 +85,12 @@ class Jars(NamedTuple):
         """Check that they exist.
 
         Raises:
-            PrerequisiteMissing: One is missing.
+            PrerequisiteMissing: One is missing, or the folder.
         """
         for needed in self.needed:
-            require_jars(self.folder, needed, self.key, self.pom)
+            if not any(self.folder.glob(needed)):
+                remedy = _JARS_REMEDY.format(key=self.key, pom=self.pom)
+                raise PrerequisiteMissing(f"no {needed} in {self.folder}", remedy)
 
 
 def spark_jars(folder: Path) -> Jars:

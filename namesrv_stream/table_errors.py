@@ -10,19 +10,12 @@ RESTORE_OR_NEW_TABLES: Final = 'restore that log, or start with new tables (docs
 
 
 class TableSchemaMismatch(NamesrvStreamError):
-    """A Delta table has a different schema than this version expects.
-
-    Attributes:
-        table: Path of the table.
-        reason: The difference.
-    """
+    """A Delta table has a different schema than this version expects."""
 
     exit_code = 2
 
     def __init__(self, table: str, reason: str) -> None:
         super().__init__(f"table {table}: {reason}")
-        self.table = table
-        self.reason = reason
 
 
 class TableDamaged(TableSchemaMismatch):
@@ -46,12 +39,7 @@ class TableDamaged(TableSchemaMismatch):
 
 
 class TablesTakenOver(NamesrvStreamError):
-    """Another job commits to the tables that this one writes.
-
-    Attributes:
-        table: Path of the table that shows it.
-        version: The version of the table that shows it.
-    """
+    """Another job commits to the tables that this one writes."""
 
     exit_code = 1  # a stand-by is restarted until it can take over
 
@@ -60,17 +48,10 @@ class TablesTakenOver(NamesrvStreamError):
             f"table {table}: version {version} is not this job's: another job has taken over these tables, or another"
             " program has changed them; this one has written nothing after that and ends: run only one job"
         )
-        self.table = table
-        self.version = version
 
 
 class DuplicateServerId(NamesrvStreamError):
-    """Another server with the same id writes to the event log.
-
-    Attributes:
-        server_id: The id.
-        epoch: The other one's start.
-    """
+    """Another server with the same id writes to the event log."""
 
     exit_code = 2
 
@@ -80,17 +61,10 @@ class DuplicateServerId(NamesrvStreamError):
             " milliseconds); this one was started later and ends: give every server its own id; if this data"
             " directory was copied, delete its server/identity.json. If both have been running, restart the older one"
         )
-        self.server_id = server_id
-        self.epoch = epoch
 
 
 class StateFromNewerVersion(NamesrvStreamError):
-    """The fold's state was written by a newer version of this program.
-
-    Attributes:
-        version: Version of the state.
-        newest: The newest version that this program reads.
-    """
+    """The fold's state was written by a newer version of this program."""
 
     exit_code = 2
 
@@ -99,14 +73,12 @@ class StateFromNewerVersion(NamesrvStreamError):
             f"the fold's state is of version {version}, this program reads up to {newest}: run the program that wrote"
             " it, or stop the job and run this one's `namesrv-stream rebuild`, which rebuilds both"
         )
-        self.version = version
-        self.newest = newest
 
 
 class LogTruncated(NamesrvStreamError):
     """Kafka no longer holds the next record that the fold needs.
 
-    Attributes:
+    Args:
         partition: Kafka partition.
         wanted: The next offset to fold.
         earliest: The first offset that Kafka still has.
@@ -124,18 +96,10 @@ class LogTruncated(NamesrvStreamError):
             f"partition {partition}: offset {wanted} must be folded next, but Kafka's log {found}"
             " `namesrv-stream rebuild --accept-loss` while the job is stopped, to continue with what Kafka has"
         )
-        self.partition = partition
-        self.wanted = wanted
-        self.earliest = earliest
-        self.end = end
 
 
 class LogReplaced(NamesrvStreamError):
-    """Kafka's log is not the one that the tables belong to.
-
-    Attributes:
-        reason: What shows it.
-    """
+    """Kafka's log is not the one that the tables belong to."""
 
     exit_code = 2
 
@@ -152,13 +116,12 @@ class LogReplaced(NamesrvStreamError):
             " continue with what Kafka has"
         )
         super().__init__(f"{reason}; {remedy}")
-        self.reason = reason
 
 
 class StateMissing(NamesrvStreamError):
     """``route_state`` has no state from which the job can start.
 
-    Attributes:
+    Args:
         partition: Kafka partition.
         covered: First offset that ``route_changes`` does not cover.
         earliest: The first offset that Kafka still has.
@@ -172,29 +135,22 @@ class StateMissing(NamesrvStreamError):
             f" {covered}, and route_state has no state between these offsets;"
             " run `namesrv-stream rebuild` while the job is stopped"
         )
-        self.partition = partition
-        self.covered = covered
-        self.earliest = earliest
 
 
 class NoStartPoint(NamesrvStreamError):
     """The log has no offset 0, or a gap after it, and no stored fold state from which it can be folded.
 
-    Attributes:
+    Args:
         partition: Kafka partition.
         wanted: The offset to compare from; None for the earliest possible.
         earliest: The first offset from which the log has no gap.
         possible: The first offset from which it can be folded; None if there is none.
+        gap: What is missing before ``earliest``, and why.
     """
 
     def __init__(
         self, partition: int, wanted: int | None, earliest: int, possible: int | None, gap: str | None = None
     ) -> None:
-        """Create the error.
-
-        Args:
-            gap: What is missing before ``earliest``, and why.
-        """
         before = "" if wanted is None else f" at or before offset {wanted}"
         remedy = "a running job writes one every minute" if possible is None else f"it can be folded from {possible} on"
         why = "" if gap is None else f" ({gap})"
@@ -202,31 +158,22 @@ class NoStartPoint(NamesrvStreamError):
             f"partition {partition}: the log is complete from {earliest} on{why}, but route_state keeps no"
             f" state{before} to fold it from; {remedy}"
         )
-        self.partition = partition
-        self.wanted = wanted
-        self.earliest = earliest
-        self.possible = possible
 
 
 class RecordsRemoved(NamesrvStreamError):
     """Kafka removed records by their retention before they were read.
 
-    Attributes:
+    Args:
         partition: Kafka partition.
         wanted: The next offset to read.
         earliest: The first offset that Kafka still has.
     """
-
-    retriable = True
 
     def __init__(self, partition: int, wanted: int, earliest: int) -> None:
         super().__init__(
             f"partition {partition}: Kafka removed the record at offset {wanted} before it was read; its log now begins"
             f" at {earliest}; run the command again"
         )
-        self.partition = partition
-        self.wanted = wanted
-        self.earliest = earliest
 
 
 class NotInHistory(NamesrvStreamError):

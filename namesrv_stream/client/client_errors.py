@@ -27,15 +27,11 @@ class ConnectionLost(NamesrvStreamError):
     """There is no connection, or it ended before the answer came.
 
     Attributes:
-        addr: The peer, ``host:port``.
-        reason: The reason.
+        reason: The text without the address.
     """
-
-    retriable = True
 
     def __init__(self, addr: str, reason: str) -> None:
         super().__init__(f"{addr}: {reason}")
-        self.addr = addr
         self.reason = reason
 
 
@@ -43,32 +39,19 @@ class RequestTimedOut(NamesrvStreamError):
     """The peer did not answer in time.
 
     Attributes:
-        addr: The peer, ``host:port``.
-        request_code: The request's code.
-        timeout_ms: The time limit, in milliseconds.
         reason: The text without the address.
     """
-
-    retriable = True
 
     def __init__(self, addr: str, request_code: int, timeout_ms: int) -> None:
         self.reason = f"no answer to request {request_code} within {timeout_ms} ms"
         super().__init__(f"{addr}: {self.reason}")
-        self.addr = addr
-        self.request_code = request_code
-        self.timeout_ms = timeout_ms
 
 
 class RequestTooLarge(NamesrvStreamError):
-    """A name or a value of a request does not fit into a frame; nothing was sent.
-
-    Attributes:
-        request_code: The request's code.
-    """
+    """A name or a value of a request does not fit into a frame; nothing was sent."""
 
     def __init__(self, request_code: int, reason: str) -> None:
         super().__init__(f"{_name(RequestCode, request_code)} cannot be sent: {reason}")
-        self.request_code = request_code
 
 
 class ClientClosed(NamesrvStreamError):
@@ -112,15 +95,10 @@ class NotOnAllServers(NamesrvStreamError):
 
 
 class NoQueue(NamesrvStreamError):
-    """No broker of the topic accepts messages: none has both write permission and a master.
-
-    Attributes:
-        topic: The topic.
-    """
+    """No broker of the topic accepts messages: none has both write permission and a master."""
 
     def __init__(self, topic: str) -> None:
         super().__init__(f"topic {safe(topic)} has no writable queue: no broker with a master and write permission")
-        self.topic = topic
 
 
 class NameServersUnreachable(PrerequisiteMissing):
@@ -129,8 +107,6 @@ class NameServersUnreachable(PrerequisiteMissing):
     Attributes:
         reasons: Address → reason.
     """
-
-    retriable = True
 
     def __init__(self, reasons: Mapping[str, str]) -> None:
         failures = "; ".join(f"{addr} ({reason})" for addr, reason in reasons.items())
@@ -141,19 +117,10 @@ class NameServersUnreachable(PrerequisiteMissing):
 
 
 class AddressServerUnreachable(PrerequisiteMissing):
-    """The HTTP server with the list of name servers returned no list.
-
-    Attributes:
-        url: Its address.
-        reason: The reason.
-    """
-
-    retriable = True
+    """The HTTP server with the list of name servers returned no list."""
 
     def __init__(self, url: str, reason: str) -> None:
         super().__init__(f"no list of name servers at {url} ({reason})", "start the address server, or correct -n")
-        self.url = url
-        self.reason = reason
 
 
 def _name(codes: type[IntEnum], code: int) -> str:

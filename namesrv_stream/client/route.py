@@ -12,7 +12,6 @@ MASTER_ID: Final = 0
 
 PERM_READ: Final = 4
 PERM_WRITE: Final = 2
-PERM_INHERIT: Final = 1
 
 
 @dataclass(frozen=True, slots=True)

@@ -96,29 +96,11 @@ class SerializeType(IntEnum):
     ROCKETMQ = 1
 
 
+# Ordinals of releases. Source: rocketmq 5.3.3, MQVersion.Version.
 V3_0_11: Final = 37  # since then, the body of REGISTER_BROKER is a RegisterBrokerBody
 V4_9_4: Final = 401  # since then, routes are answered in strict JSON
 V5_0_0: Final = 413  # since then, compressed registrations carry static topics
-V5_3_1: Final = 475  # later releases understand GO_AWAY
 MQ_VERSION: Final = 479  # V5_3_3, the release whose behaviour this server has
-HIGHER_VERSION: Final = 612  # the last ordinal; Java reduces higher ones to it
-
-_FIRST_OF_MAJOR: Final = {4: 213, 5: 413}
-
-
-def version_of(major: int, minor: int, patch: int) -> int:
-    """Return the ordinal on the wire of the final release ``major.minor.patch``.
-
-    Each minor release has ten patches. Each patch has a snapshot, whose ordinal is lower by one.
-
-    Raises:
-        ValueError: The major release is not 4 or 5, or a part is not a single digit.
-
-    Source: rocketmq 5.3.3, MQVersion.Version.
-    """
-    if major not in _FIRST_OF_MAJOR or not 0 <= minor <= 9 or not 0 <= patch <= 9:
-        raise ValueError(f"no ordinal is known for RocketMQ {major}.{minor}.{patch}")
-    return _FIRST_OF_MAJOR[major] + 20 * minor + 2 * patch
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,7 +110,7 @@ class RemotingCommand:
     Attributes:
         code: Request code, or response code if the response flag is set. 16 bits signed in a binary header, else 32.
         language: The programming language that the sender declares; None if it is unknown.
-        version: Ordinal of the sender's release (``version_of``), 0 if never set.
+        version: Ordinal of the sender's release (MQVersion), 0 if never set.
         opaque: Correlation id, 32 bits signed, copied into the response.
         flag: Bit set of RESPONSE_FLAG and ONEWAY_FLAG.
         remark: Text of an error; None if absent.

@@ -33,8 +33,6 @@ class ChangeKind(StrEnum):
     IGNORED = "ignored"  # not part of the state: an event that changed nothing, and why
 
 
-#: Kinds of rows that are not part of the state.
-STATELESS_KINDS = frozenset({ChangeKind.REGISTRATION_WANTED, ChangeKind.IGNORED})
 #: Kinds of rows that change what clients get.
 ROUTE_KINDS = frozenset({ChangeKind.BROKER_DATA, ChangeKind.QUEUE_DATA, ChangeKind.TOPIC_MAPPING})
 

@@ -58,14 +58,12 @@ def encode_group(group: BrokerGroup) -> bytes:
 
 
 def decode_group(data: bytes) -> BrokerGroup:
-    """Inverse of ``encode_group``; reads version 1 as well.
+    """Inverse of ``encode_group``.
 
     Raises:
         ValueError: The group was written by another version of the fold.
     """
     fields: dict[str, Any] = orjson.loads(data)
-    if fields["group_version"] == 1:
-        fields = _from_version_1(fields)
     if fields["group_version"] != GROUP_VERSION:
         raise ValueError(f"broker group of version {fields['group_version']}, this code reads {GROUP_VERSION}")
     return BrokerGroup(
@@ -80,14 +78,6 @@ def decode_group(data: bytes) -> BrokerGroup:
         topic_mappings={t: mapping_from(m) for t, m in fields["topic_mappings"].items()},
         registrations={LiveKey(c, a): RetainedRegistration(*r) for c, a, *r in fields["registrations"]},
     )
-
-
-def _from_version_1(fields: dict[str, Any]) -> dict[str, Any]:
-    """Convert a stored broker group of version 1, in which registrations are JSON objects instead of strings."""
-    registrations = [
-        [*key, r["registration_hash"], r["broker_id"], orjson.dumps(r).decode()] for *key, r in fields["registrations"]
-    ]
-    return fields | {"group_version": 2, "registrations": registrations}
 
 
 def _live_fields(key: LiveKey, live: BrokerLive) -> list[Any]:

@@ -14,12 +14,10 @@ _INT64_MAX = 2**63 - 1
 _INT32 = range(-(2**31), 2**31)
 
 
-def registration_fields(registration: Registration) -> dict[str, Any]:
-    """Return the registration as JSON values. A topic is [readQueueNums, writeQueueNums, perm, topicSysFlag]."""
-    return _fields(registration, {t: list(q) for t, q in registration.topics.items()})
-
-
-def _fields(registration: Registration, topics: Mapping[str, Any]) -> dict[str, Any]:
+def encode_registration(registration: Registration) -> str:
+    """Return the registration as JSON. A topic is [readQueueNums, writeQueueNums, perm, topicSysFlag]."""
+    # Many topics share few distinct values; each of these is encoded once.
+    shapes = {q: orjson.Fragment(orjson.dumps(list(q))) for q in set(registration.topics.values())}
     fields: dict[str, Any] = {
         "cluster": registration.cluster,
         "broker_name": registration.broker_name,
@@ -31,23 +29,16 @@ def _fields(registration: Registration, topics: Mapping[str, Any]) -> dict[str, 
         "enable_acting_master": registration.enable_acting_master,
         "zone_name": registration.zone_name,
         "registration_hash": registration.registration_hash,
-        "topics": topics,
+        "topics": {t: shapes[q] for t, q in registration.topics.items()},
         "filter_servers": None if registration.filter_servers is None else list(registration.filter_servers),
     }
     if registration.topic_mappings is not None:
         fields["topic_mappings"] = {t: mapping_fields(m) for t, m in registration.topic_mappings.items()}
-    return fields
-
-
-def encode_registration(registration: Registration) -> str:
-    """Return the JSON text of ``registration_fields``."""
-    # Many topics share few distinct values; each of these is encoded once.
-    shapes = {q: orjson.Fragment(orjson.dumps(list(q))) for q in set(registration.topics.values())}
-    return orjson.dumps(_fields(registration, {t: shapes[q] for t, q in registration.topics.items()})).decode()
+    return orjson.dumps(fields).decode()
 
 
 def registration_from(fields: Mapping[str, Any]) -> Registration:
-    """Inverse of ``registration_fields``. Unknown fields are ignored.
+    """Return a registration from its JSON values. Unknown fields are ignored.
 
     Raises:
         EventDecodeError: A field is missing or of the wrong type; the text names it.

@@ -17,11 +17,12 @@ from pyspark import SparkConf, SparkContext
 from pyspark.sql import DataFrame, SparkSession
 
 import namesrv_stream
-from namesrv_stream.errors import NamesrvStreamError, PrerequisiteMissing
+from namesrv_stream.errors import NamesrvStreamError
 from namesrv_stream.kafka import bootstrap_servers, spark_options
 from namesrv_stream.logs import safe
+from namesrv_stream.prerequisites import spark_jars
 from namesrv_stream.processes import child_processes
-from namesrv_stream.settings import Settings, project_home
+from namesrv_stream.settings import Settings
 
 
 def is_gone(spark: SparkSession) -> bool:
@@ -143,7 +144,7 @@ def build_session(settings: Settings, extra: dict[str, str] | None = None, scrat
         scratch: Folder for temporary files; None for that of the job.
 
     Raises:
-        PrerequisiteMissing: The jars of Spark's Kafka source are missing.
+        PrerequisiteMissing: Spark's jars are missing.
     """
     scratch = (scratch or scratch_dir(settings)).absolute()
     scratch.mkdir(parents=True, exist_ok=True)
@@ -168,7 +169,7 @@ def session_config(settings: Settings, master: str, scratch: Path) -> dict[str, 
     """Return the settings of Spark on which the programs depend. Those of the operator override them.
 
     Raises:
-        PrerequisiteMissing: The jars of Spark's Kafka source are missing, and ``spark-submit`` did not start the JVM.
+        PrerequisiteMissing: Spark's jars are missing, and ``spark-submit`` did not start the JVM.
     """
     config = _FIXED | {
         "spark.master": master,
@@ -178,8 +179,10 @@ def session_config(settings: Settings, master: str, scratch: Path) -> dict[str, 
         "spark.local.dir": str(scratch),
         "spark.driver.extraJavaOptions": " ".join([f'"-Djava.io.tmpdir={scratch}"', *_JAVA_OPTIONS]),
     }
-    jars = [] if is_submitted() else [str(jar) for jar in spark_jars(settings)]  # a running JVM has its jars
-    if jars:
+    jars: list[str] = []
+    if not is_submitted():  # a running JVM has its jars
+        spark_jars(settings.jars.spark_dir).require()
+        jars = sorted(map(str, settings.jars.spark_dir.glob("*.jar")))
         config["spark.driver.extraClassPath"] = os.pathsep.join(jars)
     if is_one_process(master):
         if any(Path(jar).match(_FILE_SYSTEM_JAR) for jar in jars):
@@ -198,21 +201,6 @@ def shuffle_partitions(settings: Settings, master: str) -> int:
 def scratch_dir(settings: Settings) -> Path:
     """Return the folder of Spark's temporary files: shuffle files, checkpoints and RocksDB's working copies."""
     return settings.data.dir / "scratch"
-
-
-def spark_jars(settings: Settings) -> list[Path]:
-    """Return the absolute paths of the jars that pyspark does not contain.
-
-    Raises:
-        PrerequisiteMissing: There are none.
-    """
-    folder = project_home() / settings.jars.spark_dir
-    jars = sorted(folder.glob("*.jar"))
-    if not jars:
-        raise PrerequisiteMissing(
-            f"jars of Spark's Kafka source in {folder}", "run `make setup`, or set advanced.jars.spark_dir"
-        )
-    return jars
 
 
 def socket_dir(*folders: Path) -> Path | None:

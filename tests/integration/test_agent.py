@@ -18,6 +18,7 @@ from namesrv_stream.ports import choose_port
 from namesrv_stream.tools.agent import AgentConfig, BrokerAgent
 from tests.support.processes import Process
 from tests.support.rocketmq import JavaNameServer
+from tests.support.scripted_name_server import until
 
 pytestmark = pytest.mark.integration
 
@@ -38,7 +39,7 @@ async def running(*servers: JavaNameServer, **changes: Any) -> AsyncIterator[Bro
     agent = BrokerAgent(AgentConfig(addrs, **{"heartbeat_interval_ms": 3_600_000, "cluster": "agents", **changes}))
     agent.start()
     try:
-        assert await agent.wait_registered(DEADLINE_MS), agent.tally.line()
+        await until(lambda: agent.is_registered, "all brokers are registered", DEADLINE_MS / 1000)
         yield agent
     finally:
         await agent.stop()

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from kafka import KafkaAdminClient, KafkaProducer, TopicPartition
 
-from namesrv_stream.clock import ManualClock, SystemClock
+from namesrv_stream.clock import SystemClock
 from namesrv_stream.kafka import admin_config, ensure_topics, producer_config
 from namesrv_stream.remoting.command import RequestCode, ResponseCode
 from namesrv_stream.route.event_json import encode_event
@@ -20,6 +20,7 @@ from namesrv_stream.server.start.opening import read_log_tail
 from namesrv_stream.settings import Settings
 from tests.integration.test_server import Serve
 from tests.support.builders import S1
+from tests.support.clocks import ManualClock
 from tests.support.kafka import settings_for
 from tests.support.name_server import a_body, a_registration_request, a_topic
 from tests.support.offline_fold import fold_offline, read_records

@@ -13,7 +13,7 @@ import pyarrow as pa
 from deltalake import CommitProperties, DeltaTable, write_deltalake
 
 from namesrv_stream.errors import EventDecodeError
-from namesrv_stream.route.changes import STATELESS_KINDS, ChangeKind, RouteChange
+from namesrv_stream.route.changes import ChangeKind, RouteChange
 from namesrv_stream.route.event_json import decode_record
 from namesrv_stream.route.events import BrokerHeartbeat, BrokerRegistered
 from namesrv_stream.route.fold.step import Record
@@ -37,7 +37,7 @@ from tests.support.builders import Log
 from tests.support.tables import TOPIC_ID, settings_in
 
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
-_LEFT_OUT: Final = STATELESS_KINDS | {ChangeKind.REGISTRATION}
+_LEFT_OUT: Final = {ChangeKind.REGISTRATION, ChangeKind.REGISTRATION_WANTED, ChangeKind.IGNORED}
 Row = dict[str, Any]
 
 

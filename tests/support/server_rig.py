@@ -7,7 +7,6 @@ from typing import Any, cast
 
 import orjson
 
-from namesrv_stream.clock import ManualClock
 from namesrv_stream.kafka import ENVELOPE_BYTES
 from namesrv_stream.processor.name_server import Access, Options
 from namesrv_stream.remoting.command import RemotingCommand, RequestCode
@@ -27,23 +26,10 @@ from namesrv_stream.server.net.large_requests import LargeRequests
 from namesrv_stream.server.start.identity import Identity
 from namesrv_stream.settings import RemotingSettings, Settings, TlsSettings
 from tests.support.builders import BEGIN_MS, Log
+from tests.support.clocks import LeapingClock
 
 MAX_GAP_MS = 2_000
 TICK_MS = 500
-
-
-class LeapingClock(ManualClock):
-    """A clock whose wall clock can also move alone, as after a suspension of the machine."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self._leap_ms = 0
-
-    def now_ms(self) -> int:
-        return super().now_ms() + self._leap_ms
-
-    def leap(self, duration_ms: int) -> None:
-        self._leap_ms += duration_ms
 
 
 class MemoryPublisher:

@@ -2,14 +2,8 @@
 
 import pytest
 
-from namesrv_stream.clock import ManualClock, SystemClock, until_multiple_ms
-
-
-def test_manual_clock_advances_only_on_request() -> None:
-    clock = ManualClock(now_ms=1_000)
-    assert (clock.now_ms(), clock.monotonic_ms()) == (1_000, 0)
-    clock.advance(250)
-    assert (clock.now_ms(), clock.monotonic_ms()) == (1_250, 250)
+from namesrv_stream.clock import SystemClock, until_multiple_ms
+from tests.support.clocks import ManualClock
 
 
 def test_the_system_clock_counts_epoch_milliseconds() -> None:

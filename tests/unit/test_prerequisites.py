@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from namesrv_stream.errors import PrerequisiteMissing
-from namesrv_stream.prerequisites import find_java, parse_java_major, require_jars
+from namesrv_stream.prerequisites import find_java, kafka_jars, parse_java_major
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 
@@ -66,14 +66,14 @@ def test_missing_java_is_named(environ: dict[str, str]) -> None:
 
 def test_missing_jars_name_the_folder_and_the_remedy(tmp_path: Path) -> None:
     with pytest.raises(PrerequisiteMissing) as missing:
-        require_jars(tmp_path, "kafka_2.13-*.jar", "advanced.jars.kafka_dir", "conf/kafka/pom.xml")
+        kafka_jars(tmp_path).require()
     assert str(tmp_path) in missing.value.name
     assert "make setup" in missing.value.remedy
 
 
 def test_jars_that_are_there_pass(tmp_path: Path) -> None:
     (tmp_path / "kafka_2.13-4.3.1.jar").touch()
-    require_jars(tmp_path, "kafka_2.13-*.jar", "advanced.jars.kafka_dir", "conf/kafka/pom.xml")
+    kafka_jars(tmp_path).require()
 
 
 def _check(

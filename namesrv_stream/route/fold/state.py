@@ -187,7 +187,7 @@ def encode_state(state: FoldState) -> bytes:
 
 
 def decode_state(data: bytes) -> FoldState:
-    """Inverse of ``encode_state``; reads version 1 as well.
+    """Inverse of ``encode_state``.
 
     Raises:
         StateFromNewerVersion: The state was written by a newer version of the fold.
@@ -195,8 +195,6 @@ def decode_state(data: bytes) -> FoldState:
     fields: dict[str, Any] = orjson.loads(data)
     if fields["state_version"] > STATE_VERSION:
         raise StateFromNewerVersion(fields["state_version"], STATE_VERSION)
-    if fields["state_version"] == 1:
-        fields = _from_version_1(fields)
     state = FoldState(
         partition=fields["partition"],
         partitions=fields["partitions"],
@@ -214,13 +212,6 @@ def decode_state(data: bytes) -> FoldState:
         state.add_lease(*_read_lease(lease))
     state.requeue()
     return state
-
-
-def _from_version_1(fields: dict[str, Any]) -> dict[str, Any]:
-    """Convert a state of version 1, which had no guard: no broker is held, and no close is recorded."""
-    servers = {s: [*clock.values(), []] for s, clock in fields["servers"].items()}
-    leases = [[*lease, holders, ended_ms, None, False] for *lease, ended_ms, holders in fields["leases"]]
-    return fields | {"state_version": 2, "servers": servers, "leases": leases}
 
 
 def _clock_fields(clock: ServerClock) -> list[Any]:

@@ -96,7 +96,7 @@ def build_history_session(settings: Settings) -> SparkSession:
     """Start the JVM, or join the one that ``spark-submit`` started; blocks for some seconds.
 
     Raises:
-        PrerequisiteMissing: The jars of Spark's Kafka source are missing.
+        PrerequisiteMissing: Spark's jars are missing.
     """
     own = {"spark.master": settings.history.master, "spark.driver.memory": settings.history.driver_memory}
     return build_session(settings, _HISTORY | own, history_scratch_dir(settings))

@@ -46,20 +46,13 @@ class Ticker:
         self._needs = TickNeeds(settings.kafka.partitions, self._interval_ms, liveness.max_timeout_ms)
         self._producer = producer
         self._value = encode_event(Tick(Origin(JOB, server_epoch)))
-        self._stop = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="job-ticks", daemon=True)
         self._is_failing = False
         self._next_offsets: dict[int, int] = {}
         self._on_lost = on_lost
 
     def start(self) -> None:
         """Start the thread."""
-        self._thread.start()
-
-    def stop(self) -> None:
-        """End the thread, and wait for its end."""
-        self._stop.set()
-        self._thread.join()
+        threading.Thread(target=self._run, name="job-ticks", daemon=True).start()
 
     def folded(self, has_direct: Mapping[int, bool], next_offsets: Mapping[int, int]) -> None:
         """Record a committed batch.
@@ -74,7 +67,8 @@ class Ticker:
 
     def _run(self) -> None:
         clock = SystemClock()
-        while not self._stop.wait(until_multiple_ms(clock, self._interval_ms) / 1000):
+        while True:
+            time.sleep(until_multiple_ms(clock, self._interval_ms) / 1000)
             try:
                 for partition in self._needs.at(time.monotonic()):
                     self.send(partition)

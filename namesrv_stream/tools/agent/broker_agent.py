@@ -4,7 +4,6 @@ import asyncio
 import logging
 import random
 from collections.abc import Iterable, Mapping
-from contextlib import suppress
 from typing import Final
 
 from namesrv_stream.clock import Clock, SystemClock
@@ -26,7 +25,6 @@ logger = logging.getLogger(__name__)
 _FIRST_VERSION: Final = 0
 # With up to this many brokers, every event is logged at INFO; with more, at DEBUG.
 MAX_LOGGED_BROKERS: Final = 20
-_POLL_S: Final = 0.01
 _UNREGISTER_AT_ONCE: Final = 200  # brokers; each may need a connection
 
 
@@ -190,7 +188,7 @@ class BrokerAgent:
         return self.tally.registered == self.tally.links
 
     def start(self) -> None:
-        """Start the brokers, spread over the configured time. Returns at once; see ``wait_registered``."""
+        """Start the brokers, spread over the configured time. Returns at once."""
         loop = asyncio.get_running_loop()
         interval_ms = self._config.heartbeat_interval_ms
         gap_ms = self._config.spread_ms / len(self._brokers)
@@ -198,22 +196,6 @@ class BrokerAgent:
             # Otherwise a fleet that was started together would register in the same few seconds of every interval.
             first_interval_ms = interval_ms if len(self._brokers) == 1 else interval_ms * random.uniform(0.1, 1.0)
             self._tasks.append(loop.create_task(broker.run(index * gap_ms, first_interval_ms), name=name))
-
-    async def wait_registered(self, timeout_ms: int) -> bool:
-        """Wait until every broker is registered at every name server.
-
-        Args:
-            timeout_ms: Milliseconds to wait at most.
-
-        Returns:
-            Whether they are.
-        """
-        with suppress(TimeoutError):
-            async with asyncio.timeout(timeout_ms / 1000):
-                while not self.is_registered:
-                    self.raise_if_broken()
-                    await asyncio.sleep(_POLL_S)
-        return self.is_registered
 
     async def change(
         self,

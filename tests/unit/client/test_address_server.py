@@ -33,15 +33,14 @@ async def test_invalid_list_is_reported_in_one_line(answer: bytes | None, words:
     async with an_address_server(answer) as (url, _):
         with pytest.raises(AddressServerUnreachable) as caught:
             await fetch_name_servers(url, 50 if answer is None else 5_000)
-    assert words in caught.value.reason
+    assert words in str(caught.value)
     assert "\n" not in str(caught.value)
     assert caught.value.exit_code == 3
 
 
 async def test_unreachable_address_server_is_reported() -> None:
-    with pytest.raises(AddressServerUnreachable) as caught:
+    with pytest.raises(AddressServerUnreachable, match=r"\(connection refused\)"):
         await fetch_name_servers(f"http://127.0.0.1:{choose_port('127.0.0.1')}/rocketmq/nsaddr")
-    assert caught.value.reason == "connection refused"
 
 
 @pytest.mark.parametrize(

@@ -147,35 +147,27 @@ def test_many_frames_arrive_in_one_piece() -> None:
 def test_the_limit_counts_the_prefix() -> None:
     assert FrameBuffer(max_frame_bytes=49).feed(ROUTE_REQUEST_IN_BINARY) == [ROUTE_REQUEST_IN_BINARY[4:]]
 
-    with pytest.raises(FrameTooLarge) as raised:
+    with pytest.raises(FrameTooLarge, match="frame of 49 bytes exceeds the limit of 48"):
         FrameBuffer(max_frame_bytes=48).feed(ROUTE_REQUEST_IN_BINARY)
-
-    assert (raised.value.length, raised.value.limit) == (49, 48)
 
 
 def test_the_default_limit_is_that_of_netty() -> None:
     assert FrameBuffer().feed(pack(">i", 16_777_212)) == []
 
-    with pytest.raises(FrameTooLarge) as raised:
+    with pytest.raises(FrameTooLarge, match="frame of 16777217 bytes exceeds the limit of 16777216"):
         FrameBuffer().feed(pack(">i", 16_777_213))
-
-    assert (raised.value.length, raised.value.limit) == (16_777_217, 16_777_216)
 
 
 @pytest.mark.parametrize("total", [-1, -(2**31)])
 def test_a_negative_length_is_refused(total: int) -> None:
-    with pytest.raises(FrameTooLarge) as raised:
+    with pytest.raises(FrameTooLarge, match=f"frame of {total} bytes"):
         FrameBuffer().feed(pack(">i", total))
-
-    assert raised.value.length == total
 
 
 @pytest.mark.parametrize("total", range(4))
 def test_a_frame_without_room_for_a_header_word_is_refused(total: int) -> None:
-    with pytest.raises(HeaderDecodeError) as raised:
+    with pytest.raises(HeaderDecodeError, match="serialize type None"):
         FrameBuffer().feed(pack(">i", total) + bytes(4))
-
-    assert raised.value.serialize_type is None
 
 
 def test_length_is_checked_when_its_last_byte_arrives() -> None:
@@ -209,18 +201,14 @@ def test_frames_before_an_invalid_one_are_returned() -> None:
 
 @pytest.mark.parametrize("frame", [b"", b"\x00", b"\x00\x00\x00"])
 def test_a_frame_shorter_than_a_header_word_is_refused(frame: bytes) -> None:
-    with pytest.raises(HeaderDecodeError) as raised:
+    with pytest.raises(HeaderDecodeError, match="serialize type None"):
         decode_frame(frame)
-
-    assert raised.value.serialize_type is None
 
 
 @pytest.mark.parametrize("serialize_type", [2, 22, 255])
 def test_an_unknown_serialize_type_is_refused(serialize_type: int) -> None:
-    with pytest.raises(HeaderDecodeError) as raised:
+    with pytest.raises(HeaderDecodeError, match=f"serialize type {serialize_type}"):
         decode_frame(bytes([serialize_type]) + ROUTE_REQUEST_IN_JSON[5:])
-
-    assert raised.value.serialize_type == serialize_type
 
 
 def test_a_header_that_ends_after_its_frame_is_refused() -> None:

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given, settings
 
 from namesrv_stream.errors import HeaderDecodeError
-from namesrv_stream.remoting.command import LanguageCode, RemotingCommand, SerializeType
+from namesrv_stream.remoting.command import LanguageCode, RemotingCommand
 from namesrv_stream.remoting.header_codecs import MAX_LENIENT_BYTES, decode_json_header, encode_json_header
 from tests.support.examples import examples
 from tests.support.strategies_remoting import json_commands
@@ -155,10 +155,8 @@ def test_dialect_of_fastjson_is_accepted(dialect: str) -> None:
     ],
 )
 def test_invalid_header_is_refused(header: bytes) -> None:
-    with pytest.raises(HeaderDecodeError) as raised:
+    with pytest.raises(HeaderDecodeError, match="serialize type 0"):
         decode_json_header(header, None)
-
-    assert raised.value.serialize_type == SerializeType.JSON
 
 
 def test_long_header_in_strict_json_is_accepted() -> None:

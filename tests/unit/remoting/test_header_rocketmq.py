@@ -76,10 +76,8 @@ def test_a_lone_surrogate_is_written_as_java_does() -> None:
 
 @pytest.mark.parametrize("size", range(21))
 def test_a_header_shorter_than_its_fixed_part_is_refused(size: int) -> None:
-    with pytest.raises(HeaderDecodeError) as raised:
+    with pytest.raises(HeaderDecodeError, match="serialize type 1"):
         decode_binary_header(header()[:size], None)
-
-    assert raised.value.serialize_type == SerializeType.ROCKETMQ
 
 
 @pytest.mark.parametrize(

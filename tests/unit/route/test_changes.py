@@ -3,7 +3,7 @@ import random
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from namesrv_stream.route.changes import KEY_COLUMNS, STATELESS_KINDS, Cause, ChangeKind, RouteChange, diff
+from namesrv_stream.route.changes import KEY_COLUMNS, Cause, ChangeKind, RouteChange, diff
 from namesrv_stream.route.group import BrokerGroup, unregister
 from namesrv_stream.route.reducer import apply_to_group
 from namesrv_stream.route.registration import register
@@ -80,7 +80,7 @@ def test_row_of_a_removed_key_has_no_value(old: BrokerGroup, new: BrokerGroup) -
 
 
 def test_every_kind_has_a_key_or_is_informational() -> None:
-    assert set(ChangeKind) == KEY_COLUMNS.keys() | STATELESS_KINDS
+    assert set(ChangeKind) == KEY_COLUMNS.keys() | {ChangeKind.REGISTRATION_WANTED, ChangeKind.IGNORED}
 
 
 def test_rows_are_ordered_broker_processes_topics_registrations() -> None:

@@ -6,7 +6,6 @@ from hypothesis import given
 
 from namesrv_stream.route.digest import decode_group, encode_group
 from namesrv_stream.route.group import BrokerGroup
-from namesrv_stream.route.registration_json import registration_fields
 from tests.support.strategies_route import groups
 
 
@@ -22,12 +21,3 @@ def test_a_group_of_another_version_is_refused() -> None:
     fields = orjson.loads(encode_group(BrokerGroup("a"))) | {"group_version": 0}
     with pytest.raises(ValueError, match="version 0"):
         decode_group(orjson.dumps(fields))
-
-
-@given(groups())
-def test_a_group_whose_registrations_are_objects_is_read(group: BrokerGroup) -> None:
-    fields = orjson.loads(encode_group(group)) | {
-        "group_version": 1,
-        "registrations": [[*key, registration_fields(kept.read())] for key, kept in group.registrations.items()],
-    }
-    assert decode_group(orjson.dumps(fields)) == group

@@ -9,13 +9,13 @@ from pathlib import Path
 
 import pytest
 
-from namesrv_stream.clock import ManualClock
 from namesrv_stream.route.changes import Cause, ChangeKind, RouteChange
 from namesrv_stream.route.events import KvPut
 from namesrv_stream.route.model import DataVersion, LeaseKey
 from namesrv_stream.server.view.recent_events import WINDOW_MS, RecentEvents, read_events
 from namesrv_stream.tables.storage import Folder, tables_of
 from tests.support.builders import NAME, RW, S1, Log, a_key, a_registration
+from tests.support.clocks import ManualClock
 from tests.support.history_tables import HistoryOfLogs
 
 KEY = LeaseKey(NAME, a_key())

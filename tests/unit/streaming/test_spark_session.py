@@ -34,31 +34,16 @@ def test_no_socket_is_created_where_workers_would_not_find_it() -> None:
     assert socket_dir(Path("/home/Ada/scratch"), Path("/var/T")) is None
 
 
-@pytest.mark.parametrize(
-    ("jar", "master", "is_used"),
-    [
-        ("hadoop-bare-naked-local-fs-0.1.0.jar", "local[2]", True),
-        ("hadoop-bare-naked-local-fs-0.1.0.jar", "spark://host:7077", False),  # workers have their own jars
-        ("kafka-clients-3.9.2.jar", "local[2]", False),  # jars were downloaded before this one was required
-    ],
-)
-def test_local_spark_creates_files_without_chmod_if_the_jar_for_it_exists(
-    jar: str, master: str, is_used: bool, tmp_path: Path
-) -> None:
-    (tmp_path / jar).touch()
-    settings = Settings().model_copy(update={"jars": Settings().jars.model_copy(update={"spark_dir": str(tmp_path)})})
-    assert ("spark.hadoop.fs.file.impl" in session_config(settings, master, tmp_path)) is is_used
-
-
 _CLUSTER = "spark://master:7077"
+_JARS = ["delta-spark_4.2_2.13-4.4.0.jar", "spark-sql-kafka-0-10_2.13-4.2.0.jar"]
 
 
 @pytest.fixture
 def settings(tmp_path: Path) -> Settings:
     jars = tmp_path / "jars"
     jars.mkdir()
-    (jars / "a.jar").touch()
-    (jars / "b.jar").touch()
+    for jar in _JARS:
+        (jars / jar).touch()
     values = {"advanced.jars.spark_dir": str(jars), "kafka.partitions": "8", "data.dir": str(tmp_path / "data")}
     return load_settings(environ={}, flags=[Flag("test", key, value) for key, value in values.items()]).settings
 
@@ -66,6 +51,21 @@ def settings(tmp_path: Path) -> Settings:
 @pytest.fixture
 def submitted(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PYSPARK_GATEWAY_PORT", "1")
+
+
+@pytest.mark.parametrize(
+    ("jar", "master", "is_used"),
+    [
+        ("hadoop-bare-naked-local-fs-0.1.0.jar", "local[2]", True),
+        ("hadoop-bare-naked-local-fs-0.1.0.jar", _CLUSTER, False),  # workers have their own jars
+        ("kafka-clients-3.9.2.jar", "local[2]", False),  # jars were downloaded before this one was required
+    ],
+)
+def test_local_spark_creates_files_without_chmod_if_the_jar_for_it_exists(
+    jar: str, master: str, is_used: bool, settings: Settings, tmp_path: Path
+) -> None:
+    (settings.jars.spark_dir / jar).touch()
+    assert ("spark.hadoop.fs.file.impl" in session_config(settings, master, tmp_path)) is is_used
 
 
 @pytest.mark.parametrize(
@@ -95,7 +95,7 @@ def test_local_spark_ships_no_jars_and_listens_only_on_the_loopback_address(sett
 
 def test_on_a_cluster_executors_get_the_jars_and_can_reach_the_driver(settings: Settings, tmp_path: Path) -> None:
     config = session_config(settings, _CLUSTER, tmp_path / "no folder of theirs")
-    assert [Path(jar).name for jar in config["spark.jars"].split(",")] == ["a.jar", "b.jar"]
+    assert [Path(jar).name for jar in config["spark.jars"].split(",")] == _JARS
     assert "spark.driver.host" not in config
     assert config["spark.sql.shuffle.partitions"] == "8"
     assert config["spark.python.unix.domain.socket.dir"] == "/tmp"
@@ -103,7 +103,7 @@ def test_on_a_cluster_executors_get_the_jars_and_can_reach_the_driver(settings: 
 
 def test_without_jars_the_job_does_not_start(settings: Settings, tmp_path: Path) -> None:
     nowhere = settings.jars.model_copy(update={"spark_dir": tmp_path / "nowhere"})
-    with pytest.raises(PrerequisiteMissing, match="Kafka source"):
+    with pytest.raises(PrerequisiteMissing, match="no spark-sql-kafka"):
         session_config(settings.model_copy(update={"jars": nowhere}), "local[2]", tmp_path)
 
 

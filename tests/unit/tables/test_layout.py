@@ -46,9 +46,8 @@ def test_released_columns_stay_and_history_tables_get_nullable_ones_at_the_end(t
 
 @pytest.mark.parametrize(("protocol", "features"), [((3, 7), []), ((1, 4), []), ((1, 2), ["deletionVectors"])])
 def test_a_protocol_that_not_every_engine_reads_is_refused(protocol: tuple[int, int], features: list[str]) -> None:
-    with pytest.raises(TableSchemaMismatch) as refused:
+    with pytest.raises(TableSchemaMismatch, match=f"table {_PATH}: "):
         check_table(_PATH, protocol, features, CHANGES_SCHEMA, CHANGES_SCHEMA)
-    assert refused.value.table == _PATH
 
 
 @pytest.mark.parametrize(
@@ -63,9 +62,8 @@ def test_a_protocol_that_not_every_engine_reads_is_refused(protocol: tuple[int, 
     ],
 )
 def test_other_columns_are_refused_by_name(found: pa.Schema, reason: str) -> None:
-    with pytest.raises(TableSchemaMismatch) as refused:
+    with pytest.raises(TableSchemaMismatch, match=f"table {_PATH}: {reason}$"):
         check_table(_PATH, (1, 2), [], found, CHANGES_SCHEMA)
-    assert refused.value.reason == reason
 
 
 def test_the_partition_is_read_back_from_an_application_id() -> None:

@@ -41,24 +41,6 @@ def test_a_state_of_another_version_is_refused() -> None:
         decode_state(orjson.dumps(fields))
 
 
-def test_state_from_before_the_guard_is_continued() -> None:
-    """The first version wrote servers with field names, and leases with their holders last."""
-    log = a_log()
-    fields = orjson.loads(encode_state(log.state))
-    names = ("server_epoch", "observed_ms", "previous_at_ms", "partition_ms", "silent", "lost")
-    servers = {s: dict(zip(names, clock, strict=False)) for s, clock in fields["servers"].items()}
-    leases = [[*lease, ended_ms, holders] for *lease, holders, ended_ms, _, _ in fields["leases"]]
-    guardless = {n: v for n, v in fields["settings"].items() if not n.startswith("guard_")}
-    first = fields | {"state_version": 1, "servers": servers, "leases": leases, "settings": guardless}
-
-    state = decode_state(orjson.dumps(first))
-
-    assert [clock.closes for clock in state.servers.values()] == [[]] * len(servers)
-    for clock in log.state.servers.values():
-        clock.closes = []
-    assert encode_state(state) == encode_state(log.state)
-
-
 def test_leases_are_found_by_broker_name() -> None:
     state = decode_state(encode_state(a_log().state))
 

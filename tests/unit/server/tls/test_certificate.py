@@ -6,13 +6,13 @@ from pathlib import Path
 
 import pytest
 
-from namesrv_stream.clock import ManualClock
 from namesrv_stream.errors import ConfigError
 from namesrv_stream.metrics import Counters
 from namesrv_stream.server.tls import ServerTls, read_certificate
 from namesrv_stream.server.tls.certificate import validity_of
 from namesrv_stream.settings import TlsSettings
 from tests.support.certificates import Authority
+from tests.support.clocks import ManualClock
 
 PASSWORD = "Tr0ub4dor"
 

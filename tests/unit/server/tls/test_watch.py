@@ -9,12 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from namesrv_stream.clock import ManualClock
 from namesrv_stream.metrics import Counters
 from namesrv_stream.server.tls import ServerTls
 from namesrv_stream.server.tls.server_tls import SECURITY_EVENTS
 from namesrv_stream.settings import TlsSettings
 from tests.support.certificates import Authority, KeyPair
+from tests.support.clocks import ManualClock
 from tests.support.http_rig import eventually
 
 _SIZE = 8_192

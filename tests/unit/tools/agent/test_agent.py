@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from namesrv_stream.clock import ManualClock
 from namesrv_stream.remoting.command import RemotingCommand, RequestCode, response_to
 from namesrv_stream.tools.agent import AgentConfig, BrokerAgent
+from tests.support.clocks import ManualClock
 from tests.support.scripted_name_server import Answers, ScriptedNameServer, accept_all, say_nothing, until
 
 REGISTER = RequestCode.REGISTER_BROKER
@@ -33,6 +33,10 @@ async def running(
         await agent.kill()
 
 
+async def registered(agent: BrokerAgent) -> None:
+    await until(lambda: agent.is_registered, "all brokers are registered")
+
+
 def body_of(request: RemotingCommand) -> dict[str, Any]:
     wrapper: dict[str, Any] = json.loads(request.body or b"")["topicConfigSerializeWrapper"]
     return wrapper
@@ -40,7 +44,7 @@ def body_of(request: RemotingCommand) -> dict[str, Any]:
 
 async def test_every_broker_registers_with_every_name_server() -> None:
     async with ScriptedNameServer() as a, ScriptedNameServer() as b, running(a, b, brokers=3) as agent:
-        assert await agent.wait_registered(10_000)
+        await registered(agent)
         for server in (a, b):
             assert server.connections == 3
             assert {(request.ext_fields or {})["brokerName"] for request in server.requests} == set(agent.brokers)
@@ -86,7 +90,7 @@ async def test_heartbeats_follow_the_interval() -> None:
 async def test_a_change_registers_the_new_table_at_once_with_a_new_version() -> None:
     clock = ManualClock()
     async with ScriptedNameServer() as server, running(server, clock=clock, topics=2) as agent:
-        assert await agent.wait_registered(10_000)
+        await registered(agent)
         clock.advance(1_000)
         assert await agent.change(add=["orders"], remove=["Topic0"], queues=3) == 1
         before, after = map(body_of, server.requests)
@@ -98,7 +102,7 @@ async def test_a_change_registers_the_new_table_at_once_with_a_new_version() -> 
 
 async def test_a_change_of_one_broker_does_not_register_the_others() -> None:
     async with ScriptedNameServer() as server, running(server, brokers=2) as agent:
-        assert await agent.wait_registered(10_000)
+        await registered(agent)
         assert await agent.change("broker-a-1", add=["orders"]) == 1
         assert len(server.requests) == 3
         assert "orders" not in agent.brokers["broker-a-0"].topics
@@ -112,7 +116,7 @@ async def test_changes_while_an_answer_is_awaited_are_sent_together() -> None:
         return []
 
     async with ScriptedNameServer() as server, running(server) as agent:
-        assert await agent.wait_registered(10_000)
+        await registered(agent)
         server.script = hold
         changes = [asyncio.ensure_future(agent.change(add=[f"t{number}"])) for number in range(5)]
         await until(lambda: held, "the first change is being sent")
@@ -126,7 +130,7 @@ async def test_changes_while_an_answer_is_awaited_are_sent_together() -> None:
 
 async def test_a_closed_connection_is_opened_again_and_the_broker_registers() -> None:
     async with ScriptedNameServer() as server, running(server) as agent:
-        assert await agent.wait_registered(10_000)
+        await registered(agent)
         server.drop_connections()
         await until(lambda: len(server.requests) == 2, "registered again")
         await until(lambda: agent.is_registered, "accepted again")
@@ -136,11 +140,11 @@ async def test_a_closed_connection_is_opened_again_and_the_broker_registers() ->
 
 async def test_the_agent_registers_with_a_name_server_that_comes_back() -> None:
     async with ScriptedNameServer() as server, running(server) as agent:
-        assert await agent.wait_registered(10_000)
+        await registered(agent)
         await server.stop()
         await until(lambda: agent.tally.registered == 0, "the agent notices")
         await server.start()
-        assert await agent.wait_registered(10_000)
+        await registered(agent)
 
 
 async def test_a_refused_registration_is_tried_again_at_the_next_interval(caplog: pytest.LogCaptureFixture) -> None:
@@ -152,7 +156,7 @@ async def test_a_refused_registration_is_tried_again_at_the_next_interval(caplog
         await until(lambda: agent.tally.refused >= 3, "refused three times")
         assert not agent.is_registered
         server.script = accept_all
-        assert await agent.wait_registered(10_000)
+        await registered(agent)
         assert server.connections == 1
     refusals = [record.getMessage() for record in caplog.records if "refused" in record.getMessage()]
     assert len(refusals) == 1
@@ -168,7 +172,7 @@ async def test_missing_answer_closes_the_connection() -> None:
 async def test_stopping_unregisters_everywhere() -> None:
     async with ScriptedNameServer() as a, ScriptedNameServer() as b:
         async with running(a, b, brokers=2) as agent:
-            assert await agent.wait_registered(10_000)
+            await registered(agent)
             assert await agent.stop() == 4
         assert agent.tally.unregistered == 4
         for server in (a, b):
@@ -177,7 +181,7 @@ async def test_stopping_unregisters_everywhere() -> None:
 
 async def test_agent_unregisters_from_a_server_that_lost_its_connection() -> None:
     async with ScriptedNameServer() as server, running(server, max_back_off_ms=3_600_000) as agent:
-        assert await agent.wait_registered(10_000)
+        await registered(agent)
         server.drop_connections()
         await until(lambda: not agent.is_registered, "the agent notices")
         assert await agent.stop() == 1
@@ -190,7 +194,7 @@ async def test_stop_reports_servers_that_did_not_confirm() -> None:
         ScriptedNameServer() as silent,
         running(good, silent, unregister_timeout_ms=50) as agent,
     ):
-        assert await agent.wait_registered(10_000)
+        await registered(agent)
         silent.script = say_nothing
         assert await agent.stop() == 1
 
@@ -205,7 +209,7 @@ async def test_stop_without_any_connection_is_quick() -> None:
 
 async def test_kill_closes_connections_without_unregistration() -> None:
     async with ScriptedNameServer() as server, running(server, brokers=2) as agent:
-        assert await agent.wait_registered(10_000)
+        await registered(agent)
         await agent.kill()
         assert server.codes() == [REGISTER, REGISTER]
         assert agent.tally.connected == 0
@@ -213,11 +217,11 @@ async def test_kill_closes_connections_without_unregistration() -> None:
 
 async def test_timeout_is_sent_to_the_name_server() -> None:
     async with ScriptedNameServer() as server, running(server, timeout_ms=5_000) as agent:
-        assert await agent.wait_registered(10_000)
+        await registered(agent)
         assert (server.requests[0].ext_fields or {})["heartbeatTimeoutMillis"] == "5000"
 
 
 async def test_system_topics_of_a_broker_can_be_omitted() -> None:
     async with ScriptedNameServer() as server, running(server, system_topics=False, topics=2) as agent:
-        assert await agent.wait_registered(10_000)
+        await registered(agent)
         assert set(body_of(server.requests[0])["topicConfigTable"]) == {"Topic0", "Topic1"}

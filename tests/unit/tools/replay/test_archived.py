@@ -140,9 +140,9 @@ def test_gap_in_the_log_is_an_error(tables: HistoryOfLogs) -> None:
     assert [part.folded_from for part in outcome.partitions] == [COMPACTED] * 2
     assert gap in replay_text(outcome)
     assert any(note.startswith(gap) for note in replay_json(outcome)["notes"])
-    with pytest.raises(NoStartPoint, match=f"complete from 200 on .{gap}.* at or before offset 220") as refused:
+    words = f"complete from 200 on .{gap}.* at or before offset 220 .* folded from {COMPACTED} on"
+    with pytest.raises(NoStartPoint, match=words):
         _replay(tables, Source.AUTO, 250, begin="220")
-    assert refused.value.possible == COMPACTED
 
 
 def test_records_before_a_gap_can_be_replayed(tables: HistoryOfLogs) -> None:

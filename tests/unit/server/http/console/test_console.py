@@ -8,7 +8,6 @@ from urllib.parse import parse_qs, urlencode, urlsplit
 
 import pytest
 
-from namesrv_stream.clock import ManualClock
 from namesrv_stream.instants import instant
 from namesrv_stream.route.model import DataVersion
 from namesrv_stream.server.http.console.console_page import PARTS
@@ -17,6 +16,7 @@ from namesrv_stream.server.http.status_page import StatusPage
 from namesrv_stream.settings import Settings
 from namesrv_stream.tables.job_commits import JobFigures
 from tests.support.builders import READ_ONLY, RW, Log, a_registration
+from tests.support.clocks import ManualClock
 from tests.support.history_tables import HistoryOfLogs
 from tests.support.http_rig import JOB, Answer, HttpRig, a_served_fleet
 from tests.support.name_server import a_registration_request
