@@ -7,7 +7,8 @@ Run files are small JSON files in ``DATA/run`` in which a process publishes that
 process writes its file once it can serve, with one rename; its starter removes the file beforehand. At
 its start, the process also writes one to ``DATA/run/starting``.
 
-A folder of tables has one writer at a time (the job or a rebuild), and one history process: each holds a lock.
+A folder of tables has one writer at a time (the job or a rebuild), and one history process. A data directory has one
+server and one webhook. Each of them holds a lock.
 """
 
 import contextlib
@@ -201,41 +202,33 @@ def _exists(pid: int) -> bool:
 
 
 def job_lock(tables_dir: Path, remedy: str = "") -> AbstractContextManager[None]:
-    """Hold the lock of the job's tables. The operating system releases it when the process ends.
-
-    Args:
-        tables_dir: Folder of the lock; created if it is missing.
-        remedy: Advice for the error text, if another process holds the lock.
-
-    Raises:
-        ConfigError: Another job or a rebuild holds the lock, or the folder is not writable.
-    """
-    return _lock(tables_dir / "job.lock", "another job runs here, or a rebuild", remedy)
-
-
-def history_lock(tables_dir: Path) -> AbstractContextManager[None]:
-    """Hold the lock of the history tables. The operating system releases it when the process ends.
-
-    Raises:
-        ConfigError: Another history process holds the lock, or the folder is not writable.
-    """
-    return _lock(tables_dir / "history.lock", "another history-job runs here", "")
+    """Hold the lock of the job's tables, with ``remedy`` as advice if another process holds it; raises ConfigError."""
+    return locked(tables_dir / "job.lock", "data.tables", "another job runs here, or a rebuild", remedy)
 
 
 @contextmanager
-def _lock(path: Path, holder: str, remedy: str) -> Iterator[None]:
+def locked(path: Path, key: str, holder: str, remedy: str = "") -> Iterator[None]:
+    """Hold a lock. The operating system releases it when the process ends; child processes do not inherit it.
+
+    Args:
+        path: The lock's file; its folder is created if it is missing.
+        key: The setting that names the folder, for errors.
+        holder: What holds the lock if it is taken, for the error.
+        remedy: Advice for this error.
+
+    Raises:
+        ConfigError: Another process holds the lock, or the folder cannot be written.
+    """
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
     except OSError as error:
-        raise ConfigError("settings", "data.tables", f"{path} cannot be created: {error.strerror}") from None
+        raise ConfigError("settings", key, f"{path} cannot be written: {error.strerror}") from None
     try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        os.close(descriptor)
-        reason = f"{holder} ({path} is locked)"
-        raise ConfigError("settings", "data.tables", f"{reason}{remedy and ': '}{remedy}") from None
-    try:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise ConfigError("settings", key, f"{holder} ({path} is locked){remedy and ': '}{remedy}") from None
         yield
     finally:
         os.close(descriptor)

@@ -16,7 +16,7 @@ from namesrv_stream.clock import SystemClock, until_multiple_ms
 from namesrv_stream.kafka import producer_config
 from namesrv_stream.logs import progress, safe
 from namesrv_stream.ports import VIEW_LISTENERS
-from namesrv_stream.processes import announce_start, write_run_file
+from namesrv_stream.processes import announce_start, locked, write_run_file
 from namesrv_stream.processor.name_server import NameServer
 from namesrv_stream.route.fold.folded_log import FoldedLog
 from namesrv_stream.route.view.route_view import RouteView
@@ -80,14 +80,13 @@ def serve(settings: Settings) -> int:
     """
     require_files(settings)
     prepare_process(settings.remoting.max_connections + settings.http.max_connections)
-    identity_file = IdentityFile(settings.data.server_dir)
-    announce_start(settings.data.run_dir / _RUN_FILE)
-    try:
-        return uvloop.run(_Server(settings, identity_file).run())
-    except BaseExceptionGroup as failures:
-        return exit_code_of(failures)
-    finally:
-        identity_file.close()
+    folder = settings.data.server_dir
+    with locked(folder / "lock", "data.dir", "another server runs on this directory"):
+        announce_start(settings.data.run_dir / _RUN_FILE)
+        try:
+            return uvloop.run(_Server(settings, IdentityFile(folder)).run())
+        except BaseExceptionGroup as failures:
+            return exit_code_of(failures)
 
 
 class _Server:

@@ -1,14 +1,23 @@
-"""Priority of processes, and death with the parent."""
+"""Priority of processes, death with the parent, and locks."""
 
 import os
 import signal
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import pytest
 
-from namesrv_stream.processes import PARENT_PID_VARIABLE, is_running, kill_session, lower_priority, session_members
+from namesrv_stream.errors import ConfigError
+from namesrv_stream.processes import (
+    PARENT_PID_VARIABLE,
+    is_running,
+    kill_session,
+    locked,
+    lower_priority,
+    session_members,
+)
 from tests.support.kafka import REPOSITORY
 from tests.support.processes import wait_until
 
@@ -138,3 +147,20 @@ def test_a_process_that_waits_to_be_reaped_is_not_running() -> None:
 
 def test_unknown_process_is_not_running() -> None:
     assert not is_running(2**22 + 1)  # above the kernel's highest process id
+
+
+def test_a_lock_has_one_holder_at_a_time(tmp_path: Path) -> None:
+    path = tmp_path / "new" / "lock"
+    with locked(path, "data.dir", "another program"):
+        taken = rf"settings: data\.dir: another program \({path} is locked\): stop it"
+        with pytest.raises(ConfigError, match=taken), locked(path, "data.dir", "another program", "stop it"):
+            pass
+    with locked(path, "data.dir", "another program"):
+        pass
+
+
+def test_a_lock_in_a_folder_that_cannot_be_created_is_reported(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    reason = r"data\.dir: .*/file/lock cannot be written: "
+    with pytest.raises(ConfigError, match=reason), locked(tmp_path / "file" / "lock", "data.dir", "another program"):
+        pass

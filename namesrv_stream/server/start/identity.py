@@ -14,9 +14,7 @@ once. So a rival counts only if it writes records at different times during the 
 """
 
 import asyncio
-import fcntl
 import logging
-import os
 import time
 import uuid
 from collections.abc import Callable, Iterator
@@ -48,25 +46,10 @@ class Identity(NamedTuple):
 
 
 class IdentityFile:
-    """The file that stores the identity. Its directory stays locked while the server runs."""
+    """The file that stores the identity. Its user holds the lock of its directory."""
 
     def __init__(self, server_dir: Path) -> None:
-        """Lock ``server_dir``.
-
-        Raises:
-            ConfigError: The directory cannot be written, or another server uses it.
-        """
         self._path = server_dir / "identity.json"
-        try:
-            server_dir.mkdir(parents=True, exist_ok=True)
-            self._lock = os.open(server_dir / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
-        except OSError as error:
-            raise ConfigError(str(server_dir), "data.dir", f"cannot be written: {error.strerror}") from error
-        try:
-            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError as error:
-            os.close(self._lock)
-            raise ConfigError(str(server_dir), "data.dir", "another server runs on this directory") from error
 
     def begin_epoch(self, configured_id: str, now_ms: int) -> Identity:
         """Return the identity of this start. It is stored before use, so that no two starts share an epoch.
@@ -84,9 +67,6 @@ class IdentityFile:
         except OSError as error:
             raise ConfigError(str(self._path), "data.dir", f"cannot be written: {error.strerror}") from error
         return identity
-
-    def close(self) -> None:
-        os.close(self._lock)
 
     def _read(self) -> dict[str, object]:
         try:

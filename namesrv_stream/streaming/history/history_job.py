@@ -27,7 +27,7 @@ from namesrv_stream.errors import (
 )
 from namesrv_stream.kafka.log_reader import read_extent
 from namesrv_stream.logs import progress, report_error
-from namesrv_stream.processes import announce_start, history_lock, lower_priority, write_run_file
+from namesrv_stream.processes import announce_start, locked, lower_priority, write_run_file
 from namesrv_stream.settings import Settings
 from namesrv_stream.streaming.history.history_writer import History
 from namesrv_stream.streaming.spark_session import build_session, failure_reason, is_gone, kill_jvm, read_log
@@ -128,7 +128,7 @@ def run_history(settings: Settings, *, once: bool = False) -> int:
         ConfigError: Another history process runs on these tables.
     """
     lower_priority(os.getpid(), _NICENESS)  # the job's batches have priority
-    with history_lock(settings.data.lock_dir):
+    with locked(settings.data.lock_dir / "history.lock", "data.tables", "another history-job runs here"):
         announce_start(settings.data.run_dir / RUN_FILE)
         process = _HistoryProcess(settings)
         for number in (signal.SIGTERM, signal.SIGINT):

@@ -4,16 +4,12 @@ It reports at least once and in order: it stores its position after the receiver
 position belongs to the tables and not to a server, so the webhook can continue at any server of these tables.
 """
 
-import fcntl
 import logging
-import os
 import signal
 import sys
 import time
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from http import HTTPStatus
-from pathlib import Path
 from types import FrameType
 from typing import Any, Final
 from urllib.parse import urlencode
@@ -24,7 +20,7 @@ from namesrv_stream.client.server_link import BackOff
 from namesrv_stream.client.server_states import BadAnswer, ServerUnreachable, fetch
 from namesrv_stream.clock import SystemClock
 from namesrv_stream.errors import ConfigError
-from namesrv_stream.processes import read_run_file, write_run_file
+from namesrv_stream.processes import locked, read_run_file, write_run_file
 from namesrv_stream.settings import Settings
 from namesrv_stream.settings.installation import server_address
 from namesrv_stream.tools.webhook.reports import Sender, events_of, kinds, lost_events, message
@@ -54,7 +50,7 @@ def run_webhook(settings: Settings) -> int:
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, _stop)
     reporter = Reporter(settings)
-    with locked(settings.data.webhook_dir):
+    with locked(settings.data.webhook_dir / "lock", "data.dir", "another webhook runs on this directory"):
         write_run_file(settings.data.run_dir / "webhook.json", {})
         reporter.run()
     return 0
@@ -123,27 +119,6 @@ class Reporter:
         ):
             raise BadAnswer(url, path, "something other than changes")
         return found.status, answer
-
-
-@contextmanager
-def locked(folder: Path) -> Iterator[None]:
-    """Lock a webhook's folder, so that no second process sends the same reports.
-
-    Raises:
-        ConfigError: The folder cannot be written, or another webhook uses it.
-    """
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        lock = os.open(folder / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
-    except OSError as error:
-        raise ConfigError(str(folder), "data.dir", f"cannot be written: {error.strerror}") from None
-    try:
-        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        yield
-    except BlockingIOError:
-        raise ConfigError(str(folder), "data.dir", "another webhook runs on this directory") from None
-    finally:
-        os.close(lock)
 
 
 def _is_own(settings: Settings) -> bool:

@@ -11,11 +11,7 @@ from namesrv_stream.server.start.identity import IdentityFile
 
 
 def begin(folder: Path, now_ms: int, configured_id: str = "") -> tuple[str, int]:
-    file = IdentityFile(folder)
-    try:
-        return file.begin_epoch(configured_id, now_ms)
-    finally:
-        file.close()
+    return IdentityFile(folder).begin_epoch(configured_id, now_ms)
 
 
 def test_the_id_survives_a_restart(tmp_path: Path) -> None:
@@ -41,14 +37,6 @@ def test_a_damaged_file_is_replaced(tmp_path: Path, content: bytes) -> None:
     assert begin(tmp_path, 6)[0] == first[0]
 
 
-def test_two_servers_on_one_directory_are_refused(tmp_path: Path) -> None:
-    file = IdentityFile(tmp_path)
-    with pytest.raises(ConfigError, match="another server runs"):
-        IdentityFile(tmp_path)
-    file.close()
-    IdentityFile(tmp_path).close()
-
-
 def test_an_epoch_that_cannot_be_written_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def fail(descriptor: int) -> None:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
@@ -56,9 +44,3 @@ def test_an_epoch_that_cannot_be_written_is_an_error(tmp_path: Path, monkeypatch
     monkeypatch.setattr(os, "fsync", fail)
     with pytest.raises(ConfigError, match="cannot be written"):
         begin(tmp_path, 1)
-
-
-def test_a_directory_that_cannot_be_created_is_reported(tmp_path: Path) -> None:
-    (tmp_path / "file").write_text("")
-    with pytest.raises(ConfigError, match="cannot be written"):
-        IdentityFile(tmp_path / "file" / "server")

@@ -138,6 +138,29 @@ def test_the_webhook_does_not_start_without_a_url(tmp_path: Path) -> None:
         run_webhook(_settings(tmp_path, None))
 
 
-def test_a_second_webhook_on_the_same_data_directory_does_not_start(tmp_path: Path) -> None:
-    with module.locked(tmp_path), pytest.raises(ConfigError, match="another webhook"), module.locked(tmp_path):
-        pass
+@pytest.fixture
+def without_signals(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module.signal, "signal", lambda number, action: None)
+
+
+@pytest.mark.usefixtures("without_signals")
+def test_a_second_webhook_on_the_same_data_directory_does_not_start(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with Receiver() as receiver:
+        settings = _settings(tmp_path, receiver)
+    monkeypatch.setattr(Reporter, "run", lambda self: run_webhook(settings))
+    with pytest.raises(ConfigError, match="another webhook"):
+        run_webhook(settings)
+
+
+@pytest.mark.usefixtures("without_signals")
+def test_a_failure_of_the_webhook_is_not_reported_as_another_webhook(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(_: Reporter) -> None:
+        raise BlockingIOError("no more memory for buffers")
+
+    monkeypatch.setattr(Reporter, "run", fail)
+    with Receiver() as receiver, pytest.raises(BlockingIOError):
+        run_webhook(_settings(tmp_path, receiver))
