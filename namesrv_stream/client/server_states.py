@@ -25,8 +25,8 @@ _TIMEOUT_S: Final = 10.0
 _MOST_BYTES: Final = 256 << 20
 
 
-class _NoRedirect(urllib.request.HTTPRedirectHandler):
-    """Refuses redirects, so that no answer can cause a request to another server."""
+class NoRedirect(urllib.request.HTTPRedirectHandler):
+    """Refuses redirects: no answer can cause a request to another server, and no POST arrives as a GET without body."""
 
     def redirect_request(self, *_: Any) -> None:
         return None
@@ -35,7 +35,7 @@ class _NoRedirect(urllib.request.HTTPRedirectHandler):
 def _opener(context: ssl.SSLContext) -> urllib.request.OpenerDirector:
     # No proxy: name servers are in the same network.
     https = urllib.request.HTTPSHandler(context=context)
-    return urllib.request.build_opener(urllib.request.ProxyHandler({}), _NoRedirect(), https)
+    return urllib.request.build_opener(urllib.request.ProxyHandler({}), NoRedirect(), https)
 
 
 @cache

@@ -108,8 +108,6 @@ def build_core(settings: Settings, view: RouteView, ports: Ports) -> Core:
     """
     counters = Counters()
     tls = ServerTls(settings.tls, counters, ports.clock)
-    if settings.tls.is_for_calls:
-        calls_context(settings.tls)  # raises for unusable files before the server starts
     peer_log = PeerLog()
     name_server = _name_server(settings, view, ports)
     responses = ResponseCache(ports.lane)

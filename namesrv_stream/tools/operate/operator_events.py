@@ -16,6 +16,7 @@ from kafka.errors import KafkaError
 
 from namesrv_stream.errors import ConfigError, KafkaUnreachable, NamesrvStreamError, PrerequisiteMissing, QueryNotFound
 from namesrv_stream.kafka import bootstrap_servers, ensure_topics, producer_config
+from namesrv_stream.kafka.clients import reason_of, unreachable
 from namesrv_stream.kafka.log_reader import check_log
 from namesrv_stream.route import reducer
 from namesrv_stream.route.changes import RouteChange
@@ -25,6 +26,7 @@ from namesrv_stream.route.fold.folded_log import FoldedLog
 from namesrv_stream.route.model import LeaseKey
 from namesrv_stream.route.table import RouteTable
 from namesrv_stream.settings import Settings
+from namesrv_stream.settings.checks import SOURCE
 from namesrv_stream.settings.installation import refuse_other_installation
 from namesrv_stream.table_errors import LogReplaced, LogTruncated
 from namesrv_stream.tables.snapshot import Snapshot, load_snapshot
@@ -32,7 +34,6 @@ from namesrv_stream.tables.snapshot_follower import SnapshotFollower
 from namesrv_stream.tables.storage import tables_of
 
 _POLL_MS: Final = 20
-_CONFIG: Final = "config"  # source of what an edited configuration file changes
 _MOST_CHARS: Final = 200
 
 
@@ -82,11 +83,10 @@ def broadcast(settings: Settings, event: Event, folded: FoldedLog) -> dict[int, 
         except (LogReplaced, LogTruncated) as error:
             raise ForeignLog(error) from None
     ensure_topics(settings)
-    servers = bootstrap_servers(settings)
     try:
         producer = KafkaProducer(**producer_config(settings))
     except (KafkaError, OSError) as error:
-        raise KafkaUnreachable(servers, _one_line(error)) from None
+        raise unreachable(settings, error) from None
     try:
         return _send(producer, settings, encode_event(event))
     finally:
@@ -125,21 +125,17 @@ def _send(producer: KafkaProducer, settings: Settings, value: bytes) -> dict[int
         try:
             futures.append((partition, producer.send(topic, value=value, partition=partition)))
         except KafkaError as error:
-            failure = _one_line(error)
+            failure = reason_of(error)
     for partition, future in futures:
         try:
             offsets[partition] = int(future.get(timeout=settings.kafka.delivery_timeout_ms / 1000).offset)
         except KafkaError as error:
-            failure = _one_line(error)
+            failure = reason_of(error)
     if not offsets:
         raise KafkaUnreachable(bootstrap_servers(settings), failure)
     if len(offsets) < partitions:
         raise PartlyLogged(offsets, partitions, failure)
     return offsets
-
-
-def _one_line(error: BaseException) -> str:
-    return " ".join(str(error).split())[:200] or type(error).__name__
 
 
 class TablesWatch:
@@ -224,8 +220,8 @@ def check_operator(by: str) -> str:
         ConfigError: It is empty, too long, reserved for the configuration, or not a line of text.
     """
     by = by.strip()
-    if not by or by == _CONFIG or len(by) > _MOST_CHARS or not by.isprintable():
-        reason = f"expected a name of at most {_MOST_CHARS} characters, other than {_CONFIG}"
+    if not by or by == SOURCE or len(by) > _MOST_CHARS or not by.isprintable():
+        reason = f"expected a name of at most {_MOST_CHARS} characters, other than {SOURCE}"
         raise ConfigError("command line", "--by", reason)
     return by
 

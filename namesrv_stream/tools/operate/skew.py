@@ -16,7 +16,15 @@ import typer
 from rich.markup import escape
 from rich.table import Table
 
-from namesrv_stream.client.server_states import BadAnswer, PartitionParts, PartRows, ServerState, ServerUnreachable, get
+from namesrv_stream.client.server_states import (
+    BadAnswer,
+    PartitionParts,
+    PartRows,
+    ServerState,
+    ServerUnreachable,
+    ask_each,
+    get,
+)
 from namesrv_stream.logs import report_error, safe
 from namesrv_stream.settings.installation import Configuration, configured
 from namesrv_stream.text_table import counted
@@ -122,21 +130,15 @@ async def find_skew(urls: Sequence[str], patience_s: float) -> Skew:
     until_s = time.monotonic() + patience_s
     failures: dict[str, Failure] = {}
     while True:
-        skew = Skew(failures=failures)
-        await asyncio.gather(*(_query(skew, url) for url in urls if url not in failures))
-        skew.states = {url: skew.states[url] for url in urls if url in skew.states}
+        waiting = [url for url in urls if url not in failures]
+        states, failed = await ask_each(waiting, lambda url: get(url, "/state", ServerState))
+        failures |= failed
+        skew = Skew(states, failures)
         for first, second in combinations(skew.states, 2):
             await _compare(skew, Pair(first, second))
         if not (skew.lags or skew.moving) or time.monotonic() >= until_s:
             return skew
         await asyncio.sleep(_RETRY_INTERVAL_S)
-
-
-async def _query(skew: Skew, url: str) -> None:
-    try:
-        skew.states[url] = await get(url, "/state", ServerState)
-    except (ServerUnreachable, BadAnswer) as failure:
-        skew.failures[url] = failure
 
 
 async def _compare(skew: Skew, pair: Pair) -> None:

@@ -8,7 +8,6 @@ import time
 import urllib.error
 import urllib.request
 from collections.abc import Iterable, Mapping
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final
 
@@ -16,7 +15,9 @@ import orjson
 
 from namesrv_stream import __version__
 from namesrv_stream.client.server_link import BackOff
+from namesrv_stream.client.server_states import NoRedirect
 from namesrv_stream.errors import ConfigError
+from namesrv_stream.instants import iso_instant
 from namesrv_stream.logs import safe
 from namesrv_stream.route.changes import ChangeKind
 from namesrv_stream.settings import WebhookSettings
@@ -58,7 +59,7 @@ def events_of(rows: Iterable[Mapping[str, Any]], settings: WebhookSettings) -> l
 
 def lost_events(reason: str, at_ms: int) -> Event:
     """Return the event that says that changes were not reported, because the server no longer has them."""
-    event = {"id": f"lost:{at_ms}", "event": "events_lost", "at": _instant(at_ms), "at_ms": at_ms, "detail": reason}
+    event = {"id": f"lost:{at_ms}", "event": "events_lost", "at": iso_instant(at_ms), "at_ms": at_ms, "detail": reason}
     return {**event, "text": f"changes were not reported: {reason}"}
 
 
@@ -77,7 +78,7 @@ def _event(row: Mapping[str, Any]) -> Event | None:
     columns: dict[str, Any] = {column: row[column] for column in _COLUMNS if row.get(column) is not None}
     if "broker_addrs" in columns:  # pairs, since a row is made of tuples
         columns["broker_addrs"] = {str(broker_id): addr for broker_id, addr in columns["broker_addrs"]}
-    event = {"id": f"{row['partition']}:{row['offset']}:{row['seq']}", "event": name, "at": _instant(row["at_ms"])}
+    event = {"id": f"{row['partition']}:{row['offset']}:{row['seq']}", "event": name, "at": iso_instant(row["at_ms"])}
     return {**event, **columns, "text": _text(name, columns)}
 
 
@@ -110,20 +111,9 @@ def _text(name: str, row: Mapping[str, Any]) -> str:
             return f"topic {row['topic']} is no longer at {broker}: {row['cause']}"
 
 
-def _instant(at_ms: int) -> str:
-    return datetime.fromtimestamp(at_ms / 1000, tz=UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
-
-
 def signature(secret: bytes, body: bytes) -> str:
     """Return the value of the signature's header: ``sha256=`` and the HMAC-SHA256 of the body in hexadecimal."""
     return "sha256=" + hmac.new(secret, body, hashlib.sha256).hexdigest()
-
-
-class _NoRedirect(urllib.request.HTTPRedirectHandler):
-    """Refuses redirects: a redirected POST would arrive as a GET, without its body."""
-
-    def redirect_request(self, *_: Any) -> None:
-        return None
 
 
 class Sender:
@@ -135,7 +125,7 @@ class Sender:
 
     def __init__(self, settings: WebhookSettings) -> None:
         self._settings = settings
-        self._opener = urllib.request.build_opener(_NoRedirect())
+        self._opener = urllib.request.build_opener(NoRedirect())
         self._url()
         self._secret()
 
