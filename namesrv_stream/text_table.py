@@ -1,4 +1,4 @@
-"""Text for people: tables that fit the terminal, and plurals.
+"""Output of commands: tables that fit the terminal and plurals for people, JSON for scripts.
 
 If stdout is a terminal that is too narrow for a table, the longest texts are shortened first. Then optional columns are
 left out, the last ones first, and a line below the table names them. If stdout is not a terminal, and with ``--wide``,
@@ -8,14 +8,16 @@ a table has all its columns at full width, so that grep sees whole rows.
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Annotated, Final, Literal
+from typing import Annotated, Any, Final, Literal
 
+import orjson
 import typer
 from rich.cells import cell_len
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+JsonOption = Annotated[bool, typer.Option("--json", help="Print the answer as JSON, for scripts.")]
 WideOption = Annotated[
     bool, typer.Option("--wide", help="Show all columns and whole texts, however narrow the terminal is.")
 ]
@@ -23,6 +25,11 @@ _UNLIMITED: Final = 100_000
 _GAP: Final = 2  # between two columns
 #: The smallest width to which a text is shortened.
 _LEAST_TEXT_WIDTH: Final = 12
+
+
+def json_text(value: Any) -> str:
+    """Return indented JSON with sorted keys, and a line break at the end."""
+    return orjson.dumps(value, option=orjson.OPT_INDENT_2 | orjson.OPT_SORT_KEYS).decode() + "\n"
 
 
 def counted(count: int, one: str, several: str | None = None) -> str:

@@ -12,7 +12,6 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any, Final, Literal
 
-import orjson
 from rich.table import Table
 from rich.text import Text
 
@@ -20,7 +19,7 @@ from namesrv_stream.client.commands.answer_text import printable
 from namesrv_stream.instants import duration, instant, iso_instant
 from namesrv_stream.settings import Settings
 from namesrv_stream.table_errors import NotInHistory
-from namesrv_stream.text_table import TextColumn, print_lines, table_lines, terminal_width
+from namesrv_stream.text_table import TextColumn, json_text, print_lines, table_lines, terminal_width
 
 #: The job commits about once a second. A delay up to this limit needs no note.
 _USUAL_LAG_MS: Final = 10_000
@@ -244,7 +243,7 @@ def print_json(answer: Answer) -> None:
         "heartbeats_counted_to_ms": answer.counted_to_ms,
         **{s.name: [{c.key: row[c.key] for c in s.columns} for row in s.rows] for s in answer.sections},
     }
-    sys.stdout.write(orjson.dumps(found, option=orjson.OPT_INDENT_2 | orjson.OPT_SORT_KEYS).decode() + "\n")
+    sys.stdout.write(json_text(found))
 
 
 def as_csv(section: Section, *, raw: bool = False) -> str:

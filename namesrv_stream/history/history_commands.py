@@ -12,7 +12,7 @@ import typer
 from namesrv_stream.client.commands import answer_text
 from namesrv_stream.client.commands.answer_text import printable
 from namesrv_stream.client.commands.query_commands import show_route
-from namesrv_stream.client.commands.query_options import JsonOption, Target, emit, json_text, name_server_command
+from namesrv_stream.client.commands.query_options import Target, emit, name_server_command
 from namesrv_stream.client.commands.view_commands import show_route_in_view
 from namesrv_stream.client.route import TopicRouteData, decode_topic_route
 from namesrv_stream.clock import SystemClock
@@ -20,7 +20,7 @@ from namesrv_stream.errors import ConfigError
 from namesrv_stream.history.answer import Window
 from namesrv_stream.instants import COMMAND_LINE, check_past, instant, parse_instant, parse_since
 from namesrv_stream.settings.installation import Configuration, configured
-from namesrv_stream.text_table import WideOption
+from namesrv_stream.text_table import JsonOption, WideOption, json_text
 
 if TYPE_CHECKING:
     from namesrv_stream.history.answer import Answer

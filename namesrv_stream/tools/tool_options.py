@@ -6,15 +6,14 @@ import sys
 from enum import StrEnum
 from typing import Annotated, Any
 
-import orjson
 import typer
 from rich.console import Console
 from rich.table import Table
 
 from namesrv_stream.errors import ConfigError
 from namesrv_stream.settings.installation import Configuration
+from namesrv_stream.text_table import json_text
 
-JsonOption = Annotated[bool, typer.Option("--json", help="Print the answer as JSON, for scripts.")]
 WaitOption = Annotated[float, typer.Option("--wait", help="Seconds to wait for the change in the tables.", min=0)]
 ByOption = Annotated[
     str | None, typer.Option("--by", help="Who makes the change. Default: you, as user@host.", metavar="NAME")
@@ -66,7 +65,7 @@ def current_operator() -> str:
 
 def emit_json(value: Any) -> None:
     """Print JSON, indented, with sorted keys."""
-    sys.stdout.write(orjson.dumps(value, option=orjson.OPT_INDENT_2 | orjson.OPT_SORT_KEYS).decode() + "\n")
+    sys.stdout.write(json_text(value))
 
 
 def print_table(table: Table) -> None:

@@ -9,18 +9,12 @@ import typer
 
 from namesrv_stream.client import admin, queries
 from namesrv_stream.client.commands import answer_text
-from namesrv_stream.client.commands.query_options import (
-    TIMEOUT_MS,
-    JsonOption,
-    Target,
-    emit,
-    json_text,
-    name_server_command,
-)
+from namesrv_stream.client.commands.query_options import TIMEOUT_MS, Target, emit, name_server_command
 from namesrv_stream.client.name_servers import Outcome
 from namesrv_stream.client.server_states import ask
 from namesrv_stream.errors import ConfigError, QueryNotFound
 from namesrv_stream.remoting import fastjson
+from namesrv_stream.text_table import JsonOption, json_text
 
 T = TypeVar("T")
 

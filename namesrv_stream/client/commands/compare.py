@@ -16,19 +16,13 @@ from rich.markup import escape
 from rich.table import Table
 
 from namesrv_stream.client import queries
-from namesrv_stream.client.commands.query_options import (
-    TIMEOUT_MS,
-    JsonOption,
-    Target,
-    emit,
-    json_text,
-    name_server_command,
-)
+from namesrv_stream.client.commands.query_options import TIMEOUT_MS, Target, emit, name_server_command
 from namesrv_stream.client.name_servers import NameServers, is_address_server, parse_name_servers
 from namesrv_stream.client.route import BrokerData, TopicRouteData
 from namesrv_stream.errors import ConfigError, QueryNotFound, TopicNotExist
 from namesrv_stream.logs import safe
 from namesrv_stream.remoting.command import AclCredentials
+from namesrv_stream.text_table import JsonOption, json_text
 
 T = TypeVar("T")
 

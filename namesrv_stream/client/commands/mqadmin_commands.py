@@ -11,17 +11,11 @@ import typer
 from namesrv_stream.client import admin, queries
 from namesrv_stream.client.commands import admin_commands, answer_text, query_commands
 from namesrv_stream.client.commands.answer_text import held_lines, printable
-from namesrv_stream.client.commands.query_options import (
-    TIMEOUT_MS,
-    JsonOption,
-    Target,
-    emit,
-    json_text,
-    name_server_command,
-)
+from namesrv_stream.client.commands.query_options import TIMEOUT_MS, Target, emit, name_server_command
 from namesrv_stream.client.name_servers import NameServers
 from namesrv_stream.errors import ConfigError, TopicNotExist
 from namesrv_stream.remoting.headers import ORDER_TOPIC_CONFIG
+from namesrv_stream.text_table import JsonOption, json_text
 
 _ROUTES_AT_ONCE = 64
 

@@ -9,18 +9,11 @@ import typer
 from namesrv_stream.client import queries
 from namesrv_stream.client.commands import answer_text
 from namesrv_stream.client.commands.answer_text import HeldBroker, held_in, held_json, held_lines, held_on_route
-from namesrv_stream.client.commands.query_options import (
-    TIMEOUT_MS,
-    JsonOption,
-    Target,
-    emit,
-    json_text,
-    name_server_command,
-)
+from namesrv_stream.client.commands.query_options import TIMEOUT_MS, Target, emit, name_server_command
 from namesrv_stream.client.name_servers import NameServers
 from namesrv_stream.client.route import ClusterInfo, TopicRouteData
 from namesrv_stream.route.topic_route import is_system_topic
-from namesrv_stream.text_table import WideOption
+from namesrv_stream.text_table import JsonOption, WideOption, json_text
 
 ClusterOption = Annotated[str | None, typer.Option("--cluster", help="Only this cluster.", metavar="CLUSTER")]
 

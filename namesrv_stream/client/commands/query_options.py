@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Final, TypeVar
 
-import orjson
 import typer
 
 from namesrv_stream.client.admin import ADMIN_TIMEOUT_MS
@@ -56,7 +55,6 @@ TIMEOUT_MS: Final = ADMIN_TIMEOUT_MS
 _ADDRESS_VARIABLE: Final = "NAMESRV_ADDR"
 _SECRET_KEY_VARIABLE: Final = "NAMESRV_SECRET_KEY"
 _SECURITY_TOKEN_VARIABLE: Final = "NAMESRV_SECURITY_TOKEN"
-JsonOption = Annotated[bool, typer.Option("--json", help="Print the answer as JSON, for scripts.")]
 NameServersOption = Annotated[
     str | None,
     typer.Option(
@@ -205,11 +203,6 @@ def chosen_name_servers(flag: str | None, configuration: Configuration) -> str:
         ConfigError: The configuration is invalid.
     """
     return named_name_servers(flag, configuration) or configuration.name_server()
-
-
-def json_text(value: object) -> str:
-    """Return indented JSON with sorted keys, and a line break at the end."""
-    return orjson.dumps(value, option=orjson.OPT_INDENT_2 | orjson.OPT_SORT_KEYS).decode() + "\n"
 
 
 def emit(text: str) -> None:

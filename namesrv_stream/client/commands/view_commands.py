@@ -12,21 +12,14 @@ import typer
 from namesrv_stream.client import admin, queries
 from namesrv_stream.client.commands.admin_commands import report
 from namesrv_stream.client.commands.answer_text import printable
-from namesrv_stream.client.commands.query_options import (
-    TIMEOUT_MS,
-    JsonOption,
-    Target,
-    emit,
-    json_text,
-    name_server_command,
-)
+from namesrv_stream.client.commands.query_options import TIMEOUT_MS, Target, emit, name_server_command
 from namesrv_stream.client.name_servers import NameServers
 from namesrv_stream.client.route import TopicRouteData, decode_topic_route
 from namesrv_stream.client.server_states import BadAnswer, fetch
 from namesrv_stream.errors import ConfigError, QueryNotFound
 from namesrv_stream.route.address_views import VIEWS_NAMESPACE, AddressViews
 from namesrv_stream.settings.checks import read_view_file
-from namesrv_stream.text_table import TextColumn, print_table
+from namesrv_stream.text_table import JsonOption, TextColumn, json_text, print_table
 
 ViewName = Annotated[str, typer.Argument(metavar="VIEW", show_default=False)]
 DocumentFile = Annotated[Path, typer.Argument(help="The view, as JSON or TOML.", metavar="FILE", show_default=False)]

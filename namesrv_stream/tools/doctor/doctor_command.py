@@ -13,8 +13,9 @@ from namesrv_stream.clock import SystemClock
 from namesrv_stream.errors import ConfigError, KafkaUnreachable
 from namesrv_stream.settings import Settings
 from namesrv_stream.settings.installation import Configuration, configured, part_state, running_parts
+from namesrv_stream.text_table import JsonOption
 from namesrv_stream.tools.doctor.finding import Finding, Grade, fault, note
-from namesrv_stream.tools.tool_options import HttpOption, JsonOption, OldHttpOption, emit_json, named_http_servers
+from namesrv_stream.tools.tool_options import HttpOption, OldHttpOption, emit_json, named_http_servers
 
 if TYPE_CHECKING:
     from namesrv_stream.kafka.inspection import InspectedLog

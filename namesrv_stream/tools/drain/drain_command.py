@@ -6,10 +6,11 @@ from typing import Annotated, Any, Final
 import typer
 from typer.exceptions import Exit
 
-from namesrv_stream.client.commands.query_options import JsonOption, Target, name_server_command
+from namesrv_stream.client.commands.query_options import Target, name_server_command
 from namesrv_stream.client.name_servers import NameServers
 from namesrv_stream.errors import ConfigError
 from namesrv_stream.instants import COMMAND_LINE, duration, parse_wait_ms
+from namesrv_stream.text_table import JsonOption
 from namesrv_stream.tools.drain.broker_routes import BrokerRoutes
 from namesrv_stream.tools.drain.drain_run import DrainRun, Limits, Progress
 from namesrv_stream.tools.drain.drain_state import POLLS, DrainState, Step

@@ -15,14 +15,8 @@ from namesrv_stream.instants import instant, iso_instant
 from namesrv_stream.settings import Flag, LoadedSettings
 from namesrv_stream.settings.installation import Configuration, configured
 from namesrv_stream.tables.storage import tables_of
-from namesrv_stream.tools.tool_options import (
-    ByOption,
-    JsonOption,
-    WaitOption,
-    current_operator,
-    emit_json,
-    print_table,
-)
+from namesrv_stream.text_table import JsonOption
+from namesrv_stream.tools.tool_options import ByOption, WaitOption, current_operator, emit_json, print_table
 
 # Commands import Kafka, Delta and Polars when they run, so that `--help` and other commands start quickly.
 

@@ -13,8 +13,8 @@ from namesrv_stream.instants import duration, instant
 from namesrv_stream.logs import report_error
 from namesrv_stream.route.why.orphans import OF_QUERIES, Orphan, OrphanKind, OrphanReport
 from namesrv_stream.settings.installation import Configuration, configured
-from namesrv_stream.text_table import counted
-from namesrv_stream.tools.tool_options import HttpOption, JsonOption, emit_json, http_servers
+from namesrv_stream.text_table import JsonOption, counted
+from namesrv_stream.tools.tool_options import HttpOption, emit_json, http_servers
 
 _DAY_MS: Final = 86_400_000
 #: Orphans of one kind in a text; ``--json`` has all.

@@ -14,8 +14,8 @@ from namesrv_stream.instants import check_past, instant, iso_instant, parse_sinc
 from namesrv_stream.logs import safe
 from namesrv_stream.settings import Settings
 from namesrv_stream.settings.installation import Configuration, configured
-from namesrv_stream.text_table import TextColumn, WideOption, counted, plural, print_table
-from namesrv_stream.tools.tool_options import JsonOption, emit_json
+from namesrv_stream.text_table import JsonOption, TextColumn, WideOption, counted, plural, print_table
+from namesrv_stream.tools.tool_options import emit_json
 
 _COLUMNS: Final = (
     TextColumn("TIME"),

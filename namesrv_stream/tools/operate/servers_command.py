@@ -11,9 +11,9 @@ from namesrv_stream.errors import ConfigError
 from namesrv_stream.instants import COMMAND_LINE, instant
 from namesrv_stream.logs import safe
 from namesrv_stream.settings.installation import Configuration, configured
-from namesrv_stream.text_table import TextColumn, WideOption
+from namesrv_stream.text_table import JsonOption, TextColumn, WideOption
 from namesrv_stream.text_table import print_table as print_rows
-from namesrv_stream.tools.tool_options import HttpOption, JsonOption, emit_json, http_servers
+from namesrv_stream.tools.tool_options import HttpOption, emit_json, http_servers
 
 _COLUMNS = (
     TextColumn("SERVER", is_text=True),

@@ -27,15 +27,8 @@ from namesrv_stream.client.server_states import (
 )
 from namesrv_stream.logs import report_error, safe
 from namesrv_stream.settings.installation import Configuration, configured
-from namesrv_stream.text_table import counted
-from namesrv_stream.tools.tool_options import (
-    HttpOption,
-    JsonOption,
-    OldHttpOption,
-    emit_json,
-    http_servers,
-    print_table,
-)
+from namesrv_stream.text_table import JsonOption, counted
+from namesrv_stream.tools.tool_options import HttpOption, OldHttpOption, emit_json, http_servers, print_table
 
 _RETRY_INTERVAL_S: Final = 0.1
 #: Number of differing parts of a pair of servers whose rows are fetched.

@@ -22,7 +22,7 @@ from namesrv_stream.run_books import RunBook, with_run_book
 from namesrv_stream.settings import Settings
 from namesrv_stream.settings.installation import Configuration, configured, late_history, running_parts
 from namesrv_stream.tables.storage import tables_of
-from namesrv_stream.text_table import TextColumn, WideOption
+from namesrv_stream.text_table import JsonOption, TextColumn, WideOption
 from namesrv_stream.text_table import print_table as print_rows
 from namesrv_stream.tools.operate.status import (
     ENDED,
@@ -34,14 +34,7 @@ from namesrv_stream.tools.operate.status import (
     Status,
     find_status,
 )
-from namesrv_stream.tools.tool_options import (
-    HttpOption,
-    JsonOption,
-    OldHttpOption,
-    emit_json,
-    http_servers,
-    print_table,
-)
+from namesrv_stream.tools.tool_options import HttpOption, OldHttpOption, emit_json, http_servers, print_table
 
 #: Rows of a table without ``--all``.
 MOST_ROWS: Final = 40

@@ -17,7 +17,8 @@ from namesrv_stream.logs import report_error
 from namesrv_stream.route.why.facts import Question, is_address
 from namesrv_stream.route.why.findings import Explanation, Finding, Why, finding
 from namesrv_stream.settings.installation import Configuration, configured
-from namesrv_stream.tools.tool_options import HttpOption, JsonOption, emit_json, http_servers
+from namesrv_stream.text_table import JsonOption
+from namesrv_stream.tools.tool_options import HttpOption, emit_json, http_servers
 
 _SUBJECTS: Final[tuple[Literal["topic", "broker"], ...]] = ("topic", "broker")
 

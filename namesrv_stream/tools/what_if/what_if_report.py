@@ -6,7 +6,6 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-import orjson
 from rich.console import Console, Group, RenderableType
 from rich.markup import escape
 from rich.table import Table
@@ -16,6 +15,7 @@ from namesrv_stream.instants import instant
 from namesrv_stream.route.liveness_settings import FoldSettings
 from namesrv_stream.text_table import counted
 from namesrv_stream.tools.replay.log_source import Store, read_from_text
+from namesrv_stream.tools.tool_options import emit_json
 from namesrv_stream.tools.what_if.gaps import Gap, GapTally, Suggestion, suggest
 from namesrv_stream.tools.what_if.log_analysis import LogAnalysis
 from namesrv_stream.tools.what_if.partition_analysis import PartitionAnalysis
@@ -148,8 +148,7 @@ def _quantile(ordered: Sequence[int], share: float) -> int:
 def print_report(analysis: LogAnalysis, reports: Sequence[ClusterReport], *, as_json: bool) -> None:
     """Print the reports to stdout, as tables or as JSON."""
     if as_json:
-        found = report_json(analysis, reports)
-        sys.stdout.write(orjson.dumps(found, option=orjson.OPT_INDENT_2 | orjson.OPT_SORT_KEYS).decode() + "\n")
+        emit_json(report_json(analysis, reports))
         return
     # If stdout is not a terminal, grep sees whole rows.
     console = Console(file=sys.stdout, highlight=False, width=None if sys.stdout.isatty() else _WIDTH)
