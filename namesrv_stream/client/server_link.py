@@ -12,7 +12,7 @@ from namesrv_stream.remoting.command import RemotingCommand
 
 @dataclass(slots=True)
 class BackOff:
-    """The delays between failed attempts at one peer.
+    """The delays after failures of one peer or process.
 
     Attributes:
         first_ms: Delay after the first failure, in milliseconds.

@@ -12,31 +12,17 @@ import asyncio
 import signal
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
+from namesrv_stream.client.server_link import BackOff
 from namesrv_stream.processes import read_run_file
 from namesrv_stream.up.child import BoundedLog, Child, ChildSpec, spawn
 
 _REFUSED: Final = 2
 _PREREQUISITE_MISSING: Final = 3
 _RUN_FILE_POLL_S: Final = 0.02
-
-
-@dataclass(frozen=True, slots=True)
-class Backoff:
-    """The delays before a child is restarted.
-
-    Attributes:
-        first_s: Delay after its first end.
-        most_s: Longest delay; every delay is twice the previous one.
-        healthy_s: After a run of this length the delay is ``first_s`` again.
-    """
-
-    first_s: float = 0.5
-    most_s: float = 30.0
-    healthy_s: float = 60.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +50,8 @@ class Supervisor:
         print_line: Callable[[str], None],
         inherited_fds: Sequence[int] = (),
         max_log_bytes: int = 10 << 20,
-        backoff: Backoff | None = None,
+        back_off: BackOff | None = None,
+        healthy_s: float = 60.0,
     ) -> None:
         """Create a supervisor without children.
 
@@ -74,14 +61,16 @@ class Supervisor:
             print_line: Called with every line for the terminal.
             inherited_fds: Descriptors that the children inherit.
             max_log_bytes: Size at which a log file is rotated.
-            backoff: Delays between starts.
+            back_off: Delays before a child is restarted; every child has its own copy.
+            healthy_s: After a run of this length, the delay is the first one again.
         """
         self._logs_dir = logs_dir
         self._environ = environ
         self._print_line = print_line
         self._inherited_fds = inherited_fds
         self._max_log_bytes = max_log_bytes
-        self._backoff = backoff or Backoff()
+        self._back_off = back_off or BackOff(500, 30_000, jitter=0)
+        self._healthy_s = healthy_s
         self._keepers: dict[str, asyncio.Task[None]] = {}  # in start order
         self._running: dict[str, Child] = {}  # the keepers write it
         self._is_stopping = False
@@ -130,7 +119,7 @@ class Supervisor:
 
     async def _keep(self, spec: ChildSpec) -> None:
         log = BoundedLog(self._logs_dir / f"{spec.name}.log", self._max_log_bytes)
-        wait_s = self._backoff.first_s
+        back_off = replace(self._back_off)
         try:
             while True:
                 began = time.monotonic()
@@ -144,12 +133,12 @@ class Supervisor:
                     self._print_line(f"{spec.name} cannot run and is not restarted: {child.reason or 'see its log'}")
                     self._print_line(f"the other parts continue without {spec.name}; fix this, then restart `up`")
                     return
-                if time.monotonic() - began >= self._backoff.healthy_s:
-                    wait_s = self._backoff.first_s
+                if time.monotonic() - began >= self._healthy_s:
+                    back_off.reset()
+                wait_s = back_off.next_delay_ms() / 1000
                 reason = f" ({child.reason})" if child.reason and code > 0 else ""
                 self._print_line(f"{spec.name} {describe_exit(code)}{reason}; restarting it in {wait_s:g} s")
                 await asyncio.sleep(wait_s)
-                wait_s = min(2 * wait_s, self._backoff.most_s)
         finally:
             log.close()
 

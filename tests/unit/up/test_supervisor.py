@@ -9,11 +9,12 @@ from pathlib import Path
 
 import pytest
 
+from namesrv_stream.client.server_link import BackOff
 from namesrv_stream.processes import is_running
 from namesrv_stream.up.child import ChildSpec
-from namesrv_stream.up.supervisor import Backoff, ChildFailure, Supervisor, describe_exit
+from namesrv_stream.up.supervisor import ChildFailure, Supervisor, describe_exit
 
-_QUICK = Backoff(first_s=0.02, most_s=0.08, healthy_s=60.0)
+_QUICK = BackOff(20, 80, jitter=0)
 _DEADLINE_S = 30.0
 _SLEEP = "import time; time.sleep(600)"
 _IGNORES_SIGTERM = """
@@ -76,7 +77,7 @@ async def terminal() -> Terminal:
 
 @pytest.fixture
 async def supervisor(tmp_path: Path, terminal: Terminal) -> AsyncIterator[Supervisor]:
-    supervisor = Supervisor(tmp_path / "logs", {"PYTHONPATH": os.getcwd()}, terminal, backoff=_QUICK)
+    supervisor = Supervisor(tmp_path / "logs", {"PYTHONPATH": os.getcwd()}, terminal, back_off=_QUICK)
     yield supervisor
     await supervisor.stop()
 
@@ -89,7 +90,7 @@ async def test_child_that_dies_is_restarted_with_growing_delays(supervisor: Supe
 
 
 async def test_healthy_run_resets_the_restart_delay(tmp_path: Path, terminal: Terminal) -> None:
-    supervisor = Supervisor(tmp_path, {}, terminal, backoff=Backoff(first_s=0.01, most_s=60.0, healthy_s=0.0))
+    supervisor = Supervisor(tmp_path, {}, terminal, back_off=BackOff(10, 60_000, jitter=0), healthy_s=0.0)
     supervisor.start(_python("job", "raise SystemExit(1)"))
     await _until(lambda: len(terminal.lines) >= 3)
     await supervisor.stop()
@@ -191,7 +192,7 @@ async def test_a_second_signal_kills_without_waiting(supervisor: Supervisor, ter
 
 
 async def test_stop_during_a_wait_for_the_next_start_ends_at_once(tmp_path: Path, terminal: Terminal) -> None:
-    supervisor = Supervisor(tmp_path, {}, terminal, backoff=Backoff(first_s=600.0, most_s=600.0))
+    supervisor = Supervisor(tmp_path, {}, terminal, back_off=BackOff(600_000, 600_000, jitter=0))
     supervisor.start(_python("job", "raise SystemExit(1)"))
     await _until(lambda: terminal.lines)
     async with asyncio.timeout(_DEADLINE_S):
