@@ -7,12 +7,14 @@ Source: kafka-python 3, KafkaClient's configuration; kafka.apache.org/documentat
 (certificates as PEM text).
 """
 
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any, Final
 
 from kafka import KafkaAdminClient
 from kafka.admin import ConfigResource, ConfigResourceType
-from kafka.errors import AuthorizationError, TopicAuthorizationFailedError
+from kafka.errors import AuthorizationError, KafkaConfigurationError, KafkaError, TopicAuthorizationFailedError
 from kafka.net.compat import KafkaNetClient
 
 from namesrv_stream.errors import ConfigError, KafkaRefuses, KafkaUnreachable
@@ -134,6 +136,29 @@ def unreachable(settings: Settings, error: BaseException) -> KafkaUnreachable:
     """Return the product's error for an error of Kafka's client."""
     kind = KafkaRefuses if isinstance(error, AuthorizationError) else KafkaUnreachable
     return kind(bootstrap_servers(settings), reason_of(error))
+
+
+@contextmanager
+def kafka_errors(settings: Settings) -> Iterator[None]:
+    """Convert errors of Kafka's client.
+
+    Raises:
+        KafkaUnreachable: Kafka does not answer, or does not permit a request.
+        ConfigError: ``kafka.extra`` has an option that the client does not accept.
+    """
+    try:
+        yield
+    except KafkaConfigurationError as error:
+        raise ConfigError("settings", "kafka.extra", str(error)) from None
+    except (KafkaError, OSError) as error:
+        raise unreachable(settings, error) from None
+
+
+@contextmanager
+def admin_client(settings: Settings) -> Iterator[KafkaAdminClient]:
+    """Connect an admin client, and convert errors until it is closed, as ``kafka_errors`` does."""
+    with kafka_errors(settings), closing(KafkaAdminClient(**admin_config(settings))) as admin:
+        yield admin
 
 
 def describe_topic(admin: KafkaAdminClient, topic: str) -> dict[str, Any]:

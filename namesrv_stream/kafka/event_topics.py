@@ -16,17 +16,17 @@ partitions (ADR 0054).
 
 import logging
 import time
-from collections.abc import Callable, Mapping
-from typing import Any, Final, TypeVar
+from collections.abc import Mapping
+from contextlib import closing
+from typing import Any, Final
 
-from kafka import KafkaAdminClient, KafkaConsumer, KafkaProducer, TopicPartition
+from kafka import KafkaAdminClient, KafkaProducer
 from kafka.admin import AlterConfigOp, ConfigResource, ConfigResourceType
 from kafka.errors import (
     InvalidConfigurationError,
     InvalidPartitionsError,
     InvalidReplicationFactorError,
     InvalidTopicError,
-    KafkaConfigurationError,
     KafkaError,
     KafkaTimeoutError,
     MessageSizeTooLargeError,
@@ -34,16 +34,16 @@ from kafka.errors import (
     TopicAlreadyExistsError,
 )
 
-from namesrv_stream.errors import ConfigError
+from namesrv_stream.errors import ConfigError, NamesrvStreamError
 from namesrv_stream.kafka.clients import (
-    admin_config,
-    consumer_config,
+    admin_client,
     describe_topic,
+    kafka_errors,
     producer_config,
     reason_of,
     topic_values,
-    unreachable,
 )
+from namesrv_stream.kafka.log_reader import LogReader
 from namesrv_stream.route.event_json import encode_event
 from namesrv_stream.route.events import DIRECT, Origin, SettingsChanged
 from namesrv_stream.settings import Settings
@@ -67,22 +67,12 @@ def ensure_topics(settings: Settings) -> None:
         KafkaUnreachable: No Kafka broker answers.
         ConfigError: A topic has unsuitable settings, or Kafka cannot create it as configured; the text names both.
     """
-    try:
-        admin = KafkaAdminClient(**admin_config(settings))
-    except KafkaConfigurationError as error:
-        raise ConfigError("settings", "kafka.extra", str(error)) from None
-    except (KafkaError, OSError) as error:
-        raise unreachable(settings, error) from None
-    try:
+    with admin_client(settings) as admin:
         for topic, partitions in wanted_topics(settings):
             # The request to create a topic needs permission even if the topic exists.
             if not describe_topic(admin, topic)["partitions"]:
                 create_topic(admin, topic, partitions, settings)
             _verify(admin, topic, partitions, settings)
-    except KafkaError as error:
-        raise unreachable(settings, error) from None
-    finally:
-        admin.close()
 
 
 def wanted_topics(settings: Settings) -> list[tuple[str, int]]:
@@ -185,8 +175,6 @@ _CLOSED: Final = "0"
 _TIMEOUT_MS: Final = 30_000
 _PROBE_S: Final = 0.1
 
-_T = TypeVar("_T")
-
 
 class TopicGrowth:
     """Adds partitions to the events topic. All methods block, and raise KafkaUnreachable if Kafka does not answer."""
@@ -197,7 +185,8 @@ class TopicGrowth:
 
     def partitions(self) -> int:
         """Return the number of partitions; 0 if the topic does not exist."""
-        return self._request(lambda admin: len(describe_topic(admin, self._topic)["partitions"]))
+        with admin_client(self._settings) as admin:
+            return len(describe_topic(admin, self._topic)["partitions"])
 
     def close(self, probe: bytes) -> None:
         """Make the topic reject all records, and return when every partition has rejected one.
@@ -212,18 +201,12 @@ class TopicGrowth:
         # The Kafka brokers apply the change independently of each other.
         config = producer_config(self._settings) | {"enable_idempotence": False, "retries": 0}
         until_s = time.monotonic() + _TIMEOUT_MS / 1000
-        try:
-            producer = KafkaProducer(**config)
-            try:
-                for partition in range(self.partitions()):
-                    while not self._refuses(producer, partition, probe):
-                        if time.monotonic() > until_s:
-                            raise KafkaTimeoutError(f"partition {partition} accepts records with {_SIZE} = {_CLOSED}")
-                        time.sleep(_PROBE_S)
-            finally:
-                producer.close()
-        except (KafkaError, OSError) as error:
-            raise unreachable(self._settings, error) from None
+        with kafka_errors(self._settings), closing(KafkaProducer(**config)) as producer:
+            for partition in range(self.partitions()):
+                while not self._refuses(producer, partition, probe):
+                    if time.monotonic() > until_s:
+                        raise KafkaTimeoutError(f"partition {partition} accepts records with {_SIZE} = {_CLOSED}")
+                    time.sleep(_PROBE_S)
 
     def open(self) -> None:
         """Make the topic accept records again, up to the configured size."""
@@ -231,7 +214,8 @@ class TopicGrowth:
 
     def grow(self, partitions: int) -> None:
         """Set the number of partitions. The new ones are empty and begin at offset 0."""
-        self._request(lambda admin: admin.create_partitions({self._topic: partitions}, timeout_ms=_TIMEOUT_MS))
+        with admin_client(self._settings) as admin:
+            admin.create_partitions({self._topic: partitions}, timeout_ms=_TIMEOUT_MS)
         while self.partitions() != partitions:
             time.sleep(_PROBE_S)
 
@@ -244,19 +228,10 @@ class TopicGrowth:
 
     def _alter(self, size: str) -> None:
         resource = ConfigResource(ConfigResourceType.TOPIC, self._topic, configs={_SIZE: (AlterConfigOp.SET, size)})
-        result = self._request(lambda admin: admin.alter_configs([resource]))["topic"][self._topic]
-        if result != "OK":
-            raise unreachable(self._settings, KafkaError(result))
-
-    def _request(self, call: Callable[[KafkaAdminClient], _T]) -> _T:
-        try:
-            admin = KafkaAdminClient(**admin_config(self._settings))
-            try:
-                return call(admin)
-            finally:
-                admin.close()
-        except (KafkaError, OSError) as error:
-            raise unreachable(self._settings, error) from None
+        with admin_client(self._settings) as admin:
+            result = admin.alter_configs([resource])["topic"][self._topic]
+            if result != "OK":
+                raise KafkaError(result)
 
 
 def log_first_settings(settings: Settings) -> None:
@@ -270,24 +245,16 @@ def log_first_settings(settings: Settings) -> None:
     # The event has no server as its origin, so that it does not advance a server's clock.
     event = encode_event(SettingsChanged(Origin(DIRECT, 0), SOURCE, tuple(sorted(changed.items()))))
     try:
-        partitions = _empty_partitions(settings)
+        with LogReader(settings) as reader:
+            extents = reader.extents(range(settings.kafka.partitions))
+        partitions = [partition for partition, (_, end) in extents.items() if end == 0]
         if not partitions:
             return
         _send(settings, event, partitions)
-    except (KafkaError, OSError) as error:
+    except (KafkaError, OSError, NamesrvStreamError) as error:
         logger.warning("logging the first settings failed, they apply when the job starts reason=%s", reason_of(error))
     else:
         logger.info("first settings logged partitions=%s settings=%s", partitions, changed)
-
-
-def _empty_partitions(settings: Settings) -> list[int]:
-    topic = settings.kafka.broker_events_topic
-    consumer = KafkaConsumer(**consumer_config(settings))
-    try:
-        ends = consumer.end_offsets([TopicPartition(topic, p) for p in range(settings.kafka.partitions)])
-        return [tp.partition for tp, end in ends.items() if end == 0]
-    finally:
-        consumer.close()
 
 
 def _send(settings: Settings, event: bytes, partitions: list[int]) -> None:

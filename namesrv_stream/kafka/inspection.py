@@ -7,18 +7,11 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 from uuid import UUID
 
-from kafka import KafkaAdminClient, KafkaConsumer, TopicPartition
-from kafka.errors import AuthorizationError, KafkaConfigurationError, KafkaError, TopicAuthorizationFailedError
+from kafka import KafkaAdminClient
+from kafka.errors import AuthorizationError, TopicAuthorizationFailedError
 
-from namesrv_stream.errors import ConfigError, EventDecodeError
-from namesrv_stream.kafka.clients import (
-    admin_config,
-    bootstrap_servers,
-    consumer_config,
-    describe_topic,
-    topic_values,
-    unreachable,
-)
+from namesrv_stream.errors import EventDecodeError
+from namesrv_stream.kafka.clients import admin_client, bootstrap_servers, describe_topic, topic_values
 from namesrv_stream.kafka.event_topics import create_topic, topic_doubts, topic_faults, wanted_topics
 from namesrv_stream.kafka.log_reader import LogReader
 from namesrv_stream.route.event_json import decode_record
@@ -26,10 +19,9 @@ from namesrv_stream.route.events import JOB, Tick
 from namesrv_stream.settings import Settings
 from namesrv_stream.table_errors import RecordsRemoved
 
-_NEWEST_TIMEOUT_MS: Final = 3_000
 #: Records at each end of the log that are searched for signs of a commit: some minutes of ticks.
 _SEARCHED_RECORDS: Final = 1_000
-_SEARCH_TIMEOUT_MS: Final = 5_000
+_READ_TIMEOUT_MS: Final = 5_000
 #: Operations that the parts need on a topic: kafka-python's name → the name of ``kafka-acls``.
 _NEEDED: Final = {"READ": "Read", "WRITE": "Write", "DESCRIBE_CONFIGS": "DescribeConfigs"}
 
@@ -98,29 +90,18 @@ def inspect_log(settings: Settings) -> InspectedLog:
             missing topic.
     """
     servers = bootstrap_servers(settings)
-    try:
-        admin = KafkaAdminClient(**admin_config(settings))
-        try:
-            brokers = len(admin.describe_cluster()["brokers"])
-            (events, lacks), (dead_letters, more) = (_topic(admin, settings, *t) for t in wanted_topics(settings))
-        finally:
-            admin.close()
-        consumer = KafkaConsumer(**consumer_config(settings))
-        try:
-            earliest, end = _extent(consumer, events)
-            can_read = "Read" not in lacks
-            newest_ms = _newest_ms(consumer, settings.kafka.broker_events_topic, earliest, end) if can_read else {}
-            first, last = _extent(consumer, dead_letters)
-        finally:
-            consumer.close()
-    except KafkaConfigurationError as error:
-        raise ConfigError("settings", "kafka.extra", str(error)) from None
-    except (KafkaError, OSError) as error:
-        raise unreachable(settings, error) from None
-    held = sum(last.values()) - sum(first.values())
-    has_commits = events is not None and can_read and log_shows_commits(settings)
+    with admin_client(settings) as admin:
+        brokers = len(admin.describe_cluster()["brokers"])
+        (events, lacks), (dead_letters, more) = (_topic(admin, settings, *t) for t in wanted_topics(settings))
+    extents = _extents(settings, events)
+    earliest = {partition: first for partition, (first, _) in extents.items()}
+    ends = {partition: end for partition, (_, end) in extents.items()}
+    held = sum(end - first for first, end in _extents(settings, dead_letters).values())
+    can_read = events is not None and "Read" not in lacks
+    newest_ms = _newest_ms(settings, extents) if can_read else {}
+    has_commits = can_read and log_shows_commits(settings)
     rights = {name: missing for (name, _), missing in zip(wanted_topics(settings), (lacks, more), strict=True)}
-    return InspectedLog(servers, brokers, events, dead_letters, earliest, end, newest_ms, held, has_commits, rights)
+    return InspectedLog(servers, brokers, events, dead_letters, earliest, ends, newest_ms, held, has_commits, rights)
 
 
 def log_shows_commits(settings: Settings) -> bool:
@@ -132,7 +113,7 @@ def log_shows_commits(settings: Settings) -> bool:
     Raises:
         KafkaUnreachable: No Kafka broker answers.
     """
-    with LogReader(settings, timeout_ms=_SEARCH_TIMEOUT_MS) as reader:
+    with LogReader(settings, timeout_ms=_READ_TIMEOUT_MS) as reader:
         first, end = reader.extent(0)
         head = first, min(first + _SEARCHED_RECORDS, end)
         newest = max(head[1], end - _SEARCHED_RECORDS), end
@@ -202,22 +183,18 @@ def _topic(
     return topic, missing
 
 
-def _extent(consumer: KafkaConsumer, topic: InspectedTopic | None) -> tuple[dict[int, int], dict[int, int]]:
+def _extents(settings: Settings, topic: InspectedTopic | None) -> dict[int, tuple[int, int]]:
+    """Return the extents of the partitions with a leader; without a leader, Kafka does not know them."""
     if topic is None:
-        return {}, {}
-    where = [TopicPartition(topic.name, p) for p in range(topic.partitions) if p not in topic.without_leader]
-    earliest = {tp.partition: int(offset) for tp, offset in consumer.beginning_offsets(where).items()}
-    return earliest, {tp.partition: int(offset) for tp, offset in consumer.end_offsets(where).items()}
+        return {}
+    with LogReader(settings, topic.name) as reader:
+        return reader.extents([p for p in range(topic.partitions) if p not in topic.without_leader])
 
 
-def _newest_ms(
-    consumer: KafkaConsumer, topic: str, earliest: Mapping[int, int], end: Mapping[int, int]
-) -> dict[int, int]:
+def _newest_ms(settings: Settings, extents: Mapping[int, tuple[int, int]]) -> dict[int, int]:
+    newest = {partition: (end - 1, end) for partition, (first, end) in extents.items() if end > first}
     found: dict[int, int] = {}
-    for partition in (p for p in end if end[p] > earliest[p]):
-        where = TopicPartition(topic, partition)
-        consumer.assign([where])
-        consumer.seek(where, end[partition] - 1)
-        for record in consumer.poll(timeout_ms=_NEWEST_TIMEOUT_MS).get(where, []):
-            found[partition] = int(record.timestamp)
+    with LogReader(settings, timeout_ms=_READ_TIMEOUT_MS) as reader, suppress(RecordsRemoved, TimeoutError):
+        for batch in reader.batches_of(newest):
+            found |= {record.partition: record.at_ms for record in batch}
     return found

@@ -10,11 +10,11 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import Final, Self
 
-from kafka import KafkaAdminClient, KafkaConsumer, TopicPartition
+from kafka import KafkaConsumer, TopicPartition
 from kafka.errors import KafkaError, KafkaTimeoutError, OffsetOutOfRangeError
 
-from namesrv_stream.errors import ConfigError, KafkaUnreachable
-from namesrv_stream.kafka.clients import admin_config, consumer_config, describe_topic, unreachable
+from namesrv_stream.errors import ConfigError
+from namesrv_stream.kafka.clients import admin_client, consumer_config, describe_topic, kafka_errors, unreachable
 from namesrv_stream.route.fold.folded_log import FoldedLog, Place, fingerprint
 from namesrv_stream.route.fold.step import Record
 from namesrv_stream.settings import Settings
@@ -45,10 +45,8 @@ class LogReader:
         own: dict[str, object] = {"max_poll_records": _BATCH_RECORDS, "auto_offset_reset": "none"}
         if timeout_ms is not None:
             own["bootstrap_timeout_ms"] = timeout_ms
-        try:
+        with kafka_errors(settings):
             self._consumer = KafkaConsumer(**consumer_config(settings) | own)
-        except (KafkaError, OSError) as error:
-            raise self._unreachable(error) from None
 
     def __enter__(self) -> Self:
         return self
@@ -56,7 +54,8 @@ class LogReader:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._consumer.close(**self._in_time())
+        with kafka_errors(self._settings):
+            self._consumer.close(**self._in_time())
 
     def partitions(self) -> list[int]:
         """Return the partitions of the topic, none if it does not exist; blocks.
@@ -64,10 +63,8 @@ class LogReader:
         Raises:
             KafkaUnreachable: Kafka does not answer.
         """
-        try:
+        with kafka_errors(self._settings):
             return sorted(self._consumer.partitions_for_topic(self._topic) or ())
-        except (KafkaError, OSError) as error:
-            raise self._unreachable(error) from None
 
     def offset_at(self, partition: int, at_ms: int) -> int | None:
         """Return the first offset whose LogAppendTime is at least ``at_ms`` (epoch milliseconds), or None; blocks.
@@ -76,10 +73,8 @@ class LogReader:
             KafkaUnreachable: Kafka does not answer.
         """
         where = TopicPartition(self._topic, partition)
-        try:
+        with kafka_errors(self._settings):
             found = self._consumer.offsets_for_times({where: at_ms})[where]
-        except (KafkaError, OSError) as error:
-            raise self._unreachable(error) from None
         return None if found is None else int(found.offset)
 
     def extent(self, partition: int) -> tuple[int, int]:
@@ -93,11 +88,9 @@ class LogReader:
             KafkaUnreachable: Kafka does not answer, or has no such partition.
         """
         where = [TopicPartition(self._topic, partition) for partition in partitions]
-        try:
+        with kafka_errors(self._settings):
             firsts = self._consumer.beginning_offsets(where, **self._in_time())
             ends = self._consumer.end_offsets(where, **self._in_time())
-        except (KafkaError, OSError) as error:
-            raise self._unreachable(error) from None
         return {place.partition: (firsts[place], ends[place]) for place in where}
 
     def batches(self, partition: int, begin: int, end: int) -> Iterator[list[Record]]:
@@ -151,7 +144,7 @@ class LogReader:
         except TimeoutError:  # which is an OSError as well
             raise
         except (KafkaError, OSError) as error:
-            raise self._unreachable(error) from None
+            raise unreachable(self._settings, error) from None
 
     def _position(self, place: TopicPartition) -> int:
         return int(self._consumer.position(place, **self._in_time()) or 0)  # None after the time limit
@@ -163,9 +156,6 @@ class LogReader:
     def _in_time(self) -> dict[str, int]:
         left_ms = self._left_ms
         return {} if left_ms is None else {"timeout_ms": max(1, left_ms)}
-
-    def _unreachable(self, error: Exception) -> KafkaUnreachable:
-        return unreachable(self._settings, error)
 
 
 @dataclass(frozen=True, slots=True)
@@ -194,28 +184,19 @@ def read_extent(settings: Settings, only: Collection[int] | None = None) -> Topi
         ConfigError: The topic does not exist, or its number of partitions differs from the configuration.
     """
     topic = settings.kafka.broker_events_topic
-    numbers = range(settings.kafka.partitions)
-    partitions = [TopicPartition(topic, p) for p in numbers if only is None or p in only]
-    try:
-        admin = KafkaAdminClient(**admin_config(settings))
-        try:
-            described = describe_topic(admin, topic)
-        finally:
-            admin.close()
-        found = len(described["partitions"])
-        if not found:
-            raise ConfigError("settings", "kafka.broker_events_topic", f"Kafka has no topic {topic}")
-        if found != len(numbers):
-            raise ConfigError("settings", "kafka.partitions", f"is {len(numbers)}, but topic {topic} has {found}")
-        consumer = KafkaConsumer(**consumer_config(settings))
-        try:
-            earliest = {tp.partition: int(o) for tp, o in consumer.beginning_offsets(partitions).items()}
-            end = {tp.partition: int(o) for tp, o in consumer.end_offsets(partitions).items()}
-        finally:
-            consumer.close()
-    except (KafkaError, OSError) as error:
-        raise unreachable(settings, error) from None
-    return TopicExtent(str(described["topic_id"]), earliest, end)
+    partitions = settings.kafka.partitions
+    with admin_client(settings) as admin:
+        described = describe_topic(admin, topic)
+    found = len(described["partitions"])
+    if not found:
+        raise ConfigError("settings", "kafka.broker_events_topic", f"Kafka has no topic {topic}")
+    if found != partitions:
+        raise ConfigError("settings", "kafka.partitions", f"is {partitions}, but topic {topic} has {found}")
+    with LogReader(settings) as reader:
+        extents = reader.extents([p for p in range(partitions) if only is None or p in only])
+    earliest = {partition: first for partition, (first, _) in extents.items()}
+    ends = {partition: end for partition, (_, end) in extents.items()}
+    return TopicExtent(str(described["topic_id"]), earliest, ends)
 
 
 def check_log(settings: Settings, folded: FoldedLog, only: Collection[int] | None = None) -> TopicExtent:

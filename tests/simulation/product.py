@@ -74,9 +74,8 @@ def _replacements(world: "World") -> Iterator[tuple[str, str, Any]]:
     yield "server.gateway.publisher", "_Producer", clients.producer
     yield "kafka.event_topics", "KafkaProducer", clients.producer
     yield "streaming.route_table.route_job", "KafkaProducer", clients.producer
-    for module in ("kafka.event_topics", "kafka.log_reader"):
-        yield module, "KafkaConsumer", clients.consumer
-        yield module, "KafkaAdminClient", clients.admin
+    yield "kafka.log_reader", "KafkaConsumer", clients.consumer
+    yield "kafka.clients", "KafkaAdminClient", clients.admin
     yield "streaming.route_table.route_job", "build_session", spark.build_session
     yield "streaming.route_table.route_job", "start_query", spark.start_query
     yield "streaming.route_table.route_job", "kill_jvm", _nothing

@@ -21,7 +21,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 from namesrv_stream.clock import SystemClock
 from namesrv_stream.errors import NamesrvStreamError
 from namesrv_stream.kafka import ensure_topics, producer_config
-from namesrv_stream.kafka.clients import reason_of, unreachable
+from namesrv_stream.kafka.clients import kafka_errors, reason_of
 from namesrv_stream.kafka.log_reader import check_log, read_extent
 from namesrv_stream.logs import progress, report_error
 from namesrv_stream.processes import announce_start, job_lock, write_run_file
@@ -104,10 +104,8 @@ class _Job:
         # The writers are opened before Spark, which takes seconds, so that commits of another job are detected.
         writer, state, start = self._open_tables()
         self._writer = writer
-        try:
+        with kafka_errors(settings):
             self._producer = KafkaProducer(**producer_config(settings))
-        except (KafkaError, OSError) as error:
-            raise unreachable(settings, error) from None
         places = ", ".join(f"partition {p} offset {offset}" for p, offset in sorted(start.offsets.items()))
         self._print_progress(f"resuming at {places}; starting Spark")
         self._spark = build_session(settings)

@@ -16,7 +16,7 @@ from kafka.errors import KafkaError
 
 from namesrv_stream.errors import ConfigError, KafkaUnreachable, NamesrvStreamError, PrerequisiteMissing, QueryNotFound
 from namesrv_stream.kafka import bootstrap_servers, ensure_topics, producer_config
-from namesrv_stream.kafka.clients import reason_of, unreachable
+from namesrv_stream.kafka.clients import kafka_errors, reason_of
 from namesrv_stream.kafka.log_reader import check_log
 from namesrv_stream.route import reducer
 from namesrv_stream.route.changes import RouteChange
@@ -83,10 +83,8 @@ def broadcast(settings: Settings, event: Event, folded: FoldedLog) -> dict[int, 
         except (LogReplaced, LogTruncated) as error:
             raise ForeignLog(error) from None
     ensure_topics(settings)
-    try:
+    with kafka_errors(settings):
         producer = KafkaProducer(**producer_config(settings))
-    except (KafkaError, OSError) as error:
-        raise unreachable(settings, error) from None
     try:
         return _send(producer, settings, encode_event(event))
     finally:

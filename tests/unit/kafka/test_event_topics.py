@@ -7,7 +7,7 @@ import pytest
 from kafka.errors import InvalidReplicationFactorError, KafkaError, PolicyViolationError, TopicAuthorizationFailedError
 
 from namesrv_stream.errors import ConfigError, KafkaRefuses, KafkaUnreachable
-from namesrv_stream.kafka import event_topics, inspection, log_reader
+from namesrv_stream.kafka import clients
 from namesrv_stream.kafka.event_topics import ensure_topics, topic_configs, topic_doubts, topic_faults
 from namesrv_stream.kafka.inspection import inspect_log
 from namesrv_stream.kafka.log_reader import read_extent
@@ -89,7 +89,7 @@ class _AdminWithoutCreate:
 
 def test_existing_topics_are_used_without_the_right_to_create_topics(monkeypatch: pytest.MonkeyPatch) -> None:
     kafka = Settings().kafka
-    monkeypatch.setattr(event_topics, "KafkaAdminClient", _AdminWithoutCreate)
+    monkeypatch.setattr(clients, "KafkaAdminClient", _AdminWithoutCreate)
     monkeypatch.setattr(_AdminWithoutCreate, "existing", {kafka.broker_events_topic, kafka.dead_letter_topic})
     ensure_topics(Settings())
     monkeypatch.setattr(_AdminWithoutCreate, "existing", {kafka.broker_events_topic})
@@ -116,14 +116,13 @@ class _AdminWithoutRights(_AdminWithoutCreate):
 def test_topics_that_the_user_may_not_see_are_not_reported_as_missing(
     monkeypatch: pytest.MonkeyPatch, use: Callable[[Settings], object]
 ) -> None:
-    for module in (event_topics, log_reader):
-        monkeypatch.setattr(module, "KafkaAdminClient", _AdminWithoutRights)
+    monkeypatch.setattr(clients, "KafkaAdminClient", _AdminWithoutRights)
     with pytest.raises(KafkaRefuses, match=r"does not permit a request .*Describe on topic namesrv\.broker-events\)"):
         use(Settings())
 
 
 def test_settings_that_the_user_may_not_read_are_a_missing_right(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(event_topics, "KafkaAdminClient", _AdminWithoutRights)
+    monkeypatch.setattr(clients, "KafkaAdminClient", _AdminWithoutRights)
     monkeypatch.setattr(_AdminWithoutRights, "lacks", "DescribeConfigs")
     with pytest.raises(KafkaRefuses, match=r"DescribeConfigs on topic namesrv\.broker-events\)"):
         ensure_topics(Settings())
@@ -157,14 +156,13 @@ def _with_replicas(factor: int) -> Settings:
 def test_a_start_and_doctor_name_settings_with_which_kafka_creates_no_topic(
     monkeypatch: pytest.MonkeyPatch, use: Callable[[Settings], object], refusal: KafkaError, named: str
 ) -> None:
-    for module in (event_topics, inspection):
-        monkeypatch.setattr(module, "KafkaAdminClient", _AdminThatRefuses)
+    monkeypatch.setattr(clients, "KafkaAdminClient", _AdminThatRefuses)
     monkeypatch.setattr(_AdminThatRefuses, "refusal", refusal)
     with pytest.raises(ConfigError, match=named):
         use(_with_replicas(3))
 
 
 def test_enough_brokers_that_are_still_starting_are_an_outage(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(event_topics, "KafkaAdminClient", _AdminThatRefuses)
+    monkeypatch.setattr(clients, "KafkaAdminClient", _AdminThatRefuses)
     with pytest.raises(KafkaUnreachable):
         ensure_topics(_with_replicas(1))

@@ -13,7 +13,6 @@ import pytest
 from namesrv_stream.errors import ConfigError
 from namesrv_stream.processes import read_run_file
 from namesrv_stream.settings import Flag, Settings, load_settings
-from namesrv_stream.tools.webhook import reporter as module
 from namesrv_stream.tools.webhook.reporter import Reporter, run_webhook
 from tests.support.processes import free_port
 from tests.support.webhook_receiver import Receiver
@@ -140,7 +139,7 @@ def test_the_webhook_does_not_start_without_a_url(tmp_path: Path) -> None:
 
 @pytest.fixture
 def without_signals(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module.signal, "signal", lambda number, action: None)
+    monkeypatch.setattr("signal.signal", lambda number, action: None)
 
 
 @pytest.mark.usefixtures("without_signals")
