@@ -208,21 +208,25 @@ class PrerequisiteMissing(NamesrvStreamError):
 class KafkaUnreachable(PrerequisiteMissing):
     """No Kafka broker answers at the configured address."""
 
+    _problem = "does not answer"
+    _remedy = "start it, or correct kafka.bootstrap_servers and kafka.extra"
+
     def __init__(self, bootstrap_servers: str, reason: str) -> None:
-        super().__init__(
-            f"Kafka at {bootstrap_servers} does not answer ({reason})",
-            "start it, or correct kafka.bootstrap_servers",
-        )
+        super().__init__(f"Kafka at {bootstrap_servers} {self._problem} ({reason})", self._remedy)
 
 
 class KafkaRefuses(KafkaUnreachable):
     """Kafka does not permit a request of this user. Callers treat it as an outage, because an ACL may be granted."""
 
-    def __init__(self, bootstrap_servers: str, reason: str) -> None:
-        super().__init__(bootstrap_servers, reason)
-        self.name = f"Kafka at {bootstrap_servers} does not permit a request ({reason})"
-        self.remedy = "grant this user the operations that docs/production.md lists"
-        self.args = (f"{self.name}: {self.remedy}",)
+    _problem = "does not permit a request"
+    _remedy = "grant this user the operations that docs/production.md lists"
+
+
+class KafkaRefusesLogin(KafkaUnreachable):
+    """Kafka does not accept the user or the password. Callers treat it as an outage, because Kafka may be changed."""
+
+    _problem = "refuses the login"
+    _remedy = "correct the user and the password in kafka.extra"
 
 
 class StoreUnreachable(PrerequisiteMissing):

@@ -7,6 +7,7 @@ Source: kafka-python 3, KafkaClient's configuration; kafka.apache.org/documentat
 (certificates as PEM text).
 """
 
+import logging
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
@@ -14,10 +15,18 @@ from typing import Any, Final
 
 from kafka import KafkaAdminClient
 from kafka.admin import ConfigResource, ConfigResourceType
-from kafka.errors import AuthorizationError, KafkaConfigurationError, KafkaError, TopicAuthorizationFailedError
+from kafka.errors import (
+    AuthorizationError,
+    KafkaConfigurationError,
+    KafkaError,
+    KafkaTimeoutError,
+    RequestTimedOutError,
+    SaslAuthenticationFailedError,
+    TopicAuthorizationFailedError,
+)
 from kafka.net.compat import KafkaNetClient
 
-from namesrv_stream.errors import ConfigError, KafkaRefuses, KafkaUnreachable
+from namesrv_stream.errors import ConfigError, KafkaRefuses, KafkaRefusesLogin, KafkaUnreachable
 from namesrv_stream.ports import reachable_host
 from namesrv_stream.processes import read_run_file
 from namesrv_stream.settings import Settings, is_secret
@@ -132,9 +141,36 @@ def reason_of(error: BaseException) -> str:
     return " ".join(str(error).split())[:200] or type(error).__name__
 
 
+class _ConnectFailures(logging.Filter):
+    """Keeps the error of the latest connection that failed, except timeouts, which do not show the cause.
+
+    kafka-python (3.0.12) only logs it. A client that cannot connect then raises a ``KafkaTimeoutError`` without reason.
+    """
+
+    latest: KafkaError | None = None
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        for each in record.args if isinstance(record.args, tuple) else ():
+            if isinstance(each, KafkaError) and not isinstance(each, KafkaTimeoutError | RequestTimedOutError):
+                self.latest = each
+        return logging.getLogger("kafka").isEnabledFor(record.levelno)
+
+
+_failures: Final = _ConnectFailures()
+_manager: Final = logging.getLogger("kafka.net.manager")
+_manager.setLevel(logging.WARNING)
+_manager.addFilter(_failures)
+
+
 def unreachable(settings: Settings, error: BaseException) -> KafkaUnreachable:
     """Return the product's error for an error of Kafka's client."""
-    kind = KafkaRefuses if isinstance(error, AuthorizationError) else KafkaUnreachable
+    if isinstance(error, KafkaTimeoutError) and "bootstrap" in str(error):
+        error = _failures.latest or error
+    kind = KafkaUnreachable
+    if isinstance(error, AuthorizationError):
+        kind = KafkaRefuses
+    elif isinstance(error, SaslAuthenticationFailedError):
+        kind = KafkaRefusesLogin
     return kind(bootstrap_servers(settings), reason_of(error))
 
 

@@ -32,6 +32,7 @@ from kafka.errors import (
     MessageSizeTooLargeError,
     PolicyViolationError,
     TopicAlreadyExistsError,
+    TopicAuthorizationFailedError,
 )
 
 from namesrv_stream.errors import ConfigError, NamesrvStreamError
@@ -230,6 +231,8 @@ class TopicGrowth:
         resource = ConfigResource(ConfigResourceType.TOPIC, self._topic, configs={_SIZE: (AlterConfigOp.SET, size)})
         with admin_client(self._settings) as admin:
             result = admin.alter_configs([resource])["topic"][self._topic]
+            if TopicAuthorizationFailedError.__name__ in result:
+                raise TopicAuthorizationFailedError(f"AlterConfigs on topic {self._topic}")
             if result != "OK":
                 raise KafkaError(result)
 

@@ -220,7 +220,7 @@ def check_log(settings: Settings, folded: FoldedLog, only: Collection[int] | Non
         topic = settings.kafka.broker_events_topic
         raise LogReplaced(
             f"Kafka's topic {topic} has the id {extent.topic_id}, the tables were made from one with the id"
-            f" {folded.topic_id}",
+            f" {folded.topic_id}: the log is another one",
             is_other_topic=True,
         )
     partitions = settings.kafka.partitions

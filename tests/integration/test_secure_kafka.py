@@ -195,7 +195,7 @@ def test_all_parts_use_a_secure_kafka_and_never_show_its_password(tmp_path: Path
     assert "PRIVATE KEY" not in seen
 
 
-def test_doctor_names_the_rights_that_a_user_lacks(tmp_path: Path) -> None:
+def test_a_wrong_password_and_missing_rights_are_named(tmp_path: Path) -> None:
     authority = Authority(tmp_path / "certificates")
     own = {
         "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
@@ -215,11 +215,19 @@ def test_doctor_names_the_rights_that_a_user_lacks(tmp_path: Path) -> None:
 
         wait_until(has_topics, DEADLINE_S, "Kafka is ready", ignoring=(KafkaUnreachable,))
         events, dead_letters = root.kafka.broker_events_topic, root.kafka.dead_letter_topic
+        password = tmp_path / "password"
+        password.write_text("wrong")
+        found = run_command("doctor", "-c", str(conf))
+        assert "refuses the login" in found.out, found.out
+        assert "correct the user and the password in kafka.extra" in found.out
+        password.write_text(PASSWORD)
         unseen = [("fail", "this user lacks Describe, Read, Write, so Kafka does not say whether the topic exists")]
         assert findings(events) == findings(dead_letters) == unseen
         _grant(kafka, events, ACLOperation.READ, ACLOperation.WRITE)
         wait_until(lambda: findings(events) != unseen, DEADLINE_S, "Kafka applies the rights")
         assert findings(events) == [("fail", "this user lacks DescribeConfigs")]
+        ran = run_command("config", "set", "liveness.default_timeout_ms", "90000", "-c", str(conf))
+        assert (ran.code, "does not permit a request" in ran.err) == (3, True), ran
         _grant(kafka, events, ACLOperation.DESCRIBE_CONFIGS)
         fine = [("ok", "1 partition, 1 replica, settings as needed")]
         wait_until(lambda: findings(events) == fine, DEADLINE_S, "Kafka applies the right")

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator
 from typing import Final
 
 from namesrv_stream.route.model import LeaseKey
-from namesrv_stream.table_errors import DuplicateServerId, TablesTakenOver
+from namesrv_stream.table_errors import DuplicateServerId, LogTruncated, TablesTakenOver
 from namesrv_stream.tables.delta.commit import LOG, checkpoint_name, checkpointed_version
 from namesrv_stream.tables.storage import tables_of
 from tests.simulation.fleet import Fleet, Life
@@ -205,6 +205,11 @@ class Checks:
         self.done["a lost log is refused"] += 1
         if type(error).__name__ not in ("LogTruncated", "LogReplaced", "ConfigError", "StateMissing"):
             self.fail("a lost log is refused", f"the job ended with {error!r}")
+        if self.world.kafka.generation:
+            for at, part, _, found in self.world.exits:
+                if part == "job" and isinstance(found, LogTruncated):
+                    text = f"at {at / SECOND:.3f} s the job said that records are lost, but Kafka has another topic"
+                    self.fail("a lost log is refused", text)
         logged = dict[str, str | None]()
         for partition in range(self.world.plan.partitions):
             for stored in self.world.kafka.log(partition).records:

@@ -42,6 +42,7 @@ from namesrv_stream.streaming.route_table.fold_query import (
 )
 from namesrv_stream.streaming.route_table.ticks import Ticker
 from namesrv_stream.streaming.spark_session import build_session, failure_reason, kill_jvm, scratch_dir
+from namesrv_stream.table_errors import LogReplaced, LogTruncated
 from namesrv_stream.tables.compaction import Compactor
 from namesrv_stream.tables.repair import prepare_tables, settle_swap
 from namesrv_stream.tables.route_writers import ChangesWriter, StateWriter
@@ -163,7 +164,7 @@ class _Job:
         # On a thread, so that this one handles signals at once instead of after the JVM's next answer.
         threading.Thread(target=await_end, name="query-end", daemon=True).start()
         self._ended.wait()
-        failure = self._failure
+        self._failure = failure = self._explained(self._failure)
         if isinstance(failure, NamesrvStreamError):
             logger.error("%s", failure)
             report_error(str(failure))
@@ -172,6 +173,20 @@ class _Job:
             report_error(f"the query failed: {failure_reason(failure)}")
         kill_jvm(self._spark)
         return failure.exit_code if isinstance(failure, NamesrvStreamError) else 1
+
+    def _explained(self, failure: Exception | None) -> Exception | None:
+        """Return what a comparison of the log with the tables shows, if that may be the cause of a failure.
+
+        Ticks and Spark notice only that records are missing, for example because Kafka has another topic now.
+        """
+        if isinstance(failure, LogTruncated) or not isinstance(failure, NamesrvStreamError):
+            try:
+                check_log(self._settings, FoldedLog(self._writer.table.topic_id, self._writer.table.progress))
+            except (LogReplaced, LogTruncated) as error:
+                return error
+            except NamesrvStreamError:
+                pass  # the log cannot be read
+        return failure
 
     def _end(self, error: Exception) -> None:
         """End the job because of an error. The first error counts. Any thread may call it."""

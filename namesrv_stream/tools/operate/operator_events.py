@@ -14,9 +14,9 @@ from typing import Final, Self
 from kafka import KafkaProducer
 from kafka.errors import KafkaError
 
-from namesrv_stream.errors import ConfigError, KafkaUnreachable, NamesrvStreamError, PrerequisiteMissing, QueryNotFound
+from namesrv_stream.errors import ConfigError, NamesrvStreamError, PrerequisiteMissing, QueryNotFound
 from namesrv_stream.kafka import bootstrap_servers, ensure_topics, producer_config
-from namesrv_stream.kafka.clients import kafka_errors, reason_of
+from namesrv_stream.kafka.clients import kafka_errors, reason_of, unreachable
 from namesrv_stream.kafka.log_reader import check_log
 from namesrv_stream.route import reducer
 from namesrv_stream.route.changes import RouteChange
@@ -117,22 +117,22 @@ def _require_embedded_kafka(settings: Settings) -> None:
 def _send(producer: KafkaProducer, settings: Settings, value: bytes) -> dict[int, int]:
     topic, partitions = settings.kafka.broker_events_topic, settings.kafka.partitions
     offsets: dict[int, int] = {}
-    failure = ""
+    failure: KafkaError = KafkaError()
     futures = []
     for partition in range(partitions):
         try:
             futures.append((partition, producer.send(topic, value=value, partition=partition)))
         except KafkaError as error:
-            failure = reason_of(error)
+            failure = error
     for partition, future in futures:
         try:
             offsets[partition] = int(future.get(timeout=settings.kafka.delivery_timeout_ms / 1000).offset)
         except KafkaError as error:
-            failure = reason_of(error)
+            failure = error
     if not offsets:
-        raise KafkaUnreachable(bootstrap_servers(settings), failure)
+        raise unreachable(settings, failure)
     if len(offsets) < partitions:
-        raise PartlyLogged(offsets, partitions, failure)
+        raise PartlyLogged(offsets, partitions, reason_of(failure))
     return offsets
 
 
