@@ -53,7 +53,7 @@ class Checks:
                     self._own_start_knows_changes(part)
 
     def _has_restored_tables(self, part: Part) -> bool:
-        """Whether a server follows restored tables, and the job has not folded the log again up to the restore."""
+        """Whether a server follows tables that went back, and the job has not folded the log again up to that time."""
         assert part.core is not None
         reached = part.core.name_server.view.next_offsets
         return any(reached.get(partition, 0) < end for partition, end in self.world.restored_at.items())

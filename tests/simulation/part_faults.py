@@ -198,6 +198,7 @@ def _file_damaged(faults: "Faults") -> End | None:
     names = sorted(name for name in world.disk.folder(log) or {} if not name.startswith("."))
     for name in faults.draws.sample(names[-4:], min(2, len(names))):
         world.disk.damage(f"{log}/{name}", faults.draws)
+    world.tables_go_back()
     return job.start
 
 
@@ -229,7 +230,7 @@ def _restore(faults: "Faults") -> End | None:
     if faults.draws.random() < 0.7:
         job.crash()
     which = faults.draws.choice((TABLES, f"{TABLES}/route_changes"))
-    world.restored_at = {partition: world.kafka.log(partition).end for partition in range(world.plan.partitions)}
+    world.tables_go_back()
     world.disk.restore(which, {path: files for path, files in world.backup.items() if path.startswith(which)})
     return job.start
 

@@ -227,7 +227,7 @@ PLANTS: Final = (
     Plant(
         "the job's ticks hide that Kafka has lost records",
         "streaming.route_table.ticks:Ticker.send",
-        "if metadata.offset < folded:",
+        "if metadata.offset < end:",
         "if False:",
         ("job killed", "acknowledged records lost"),
     ),

@@ -45,6 +45,7 @@ _SCALED: Final = {
 #: Exit codes with which the parts may end: a failure that they report. A crash by a fault is -9.
 EXPECTED: Final = {
     "KafkaUnreachable",
+    "RecordsLost",
     "LogTruncated",
     "LogReplaced",
     "TablesTakenOver",
@@ -186,7 +187,7 @@ class World:
         kafka_since: Since when Kafka has had no fault; None while it has one.
         guests: Processes that should not be there: a clone of a server, or a second job.
         backup: A copy of the tables, for a restore.
-        restored_at: Partition → the end of the log when older tables were restored last.
+        restored_at: Partition → the end of the log when the tables last went back (by a restore or a repair).
         stalls: (part, begin, end) of all times at which a process was frozen.
     """
 
@@ -286,6 +287,10 @@ class World:
         """Return whether a server has worked since a time, and for some time before."""
         process = part.process
         return part.is_working and part.since + 15 * SECOND <= since and process.resumed_at + 5 * SECOND <= since
+
+    def tables_go_back(self) -> None:
+        """Record that the tables lose their newest rows, until the job has folded the log again."""
+        self.restored_at = {partition: self.kafka.log(partition).end for partition in range(self.plan.partitions)}
 
     def covered_by_state(self) -> dict[int, int]:
         """Return partition → the offset that ``route_state`` covers."""

@@ -42,7 +42,7 @@ from namesrv_stream.streaming.route_table.fold_query import (
 )
 from namesrv_stream.streaming.route_table.ticks import Ticker
 from namesrv_stream.streaming.spark_session import build_session, failure_reason, kill_jvm, scratch_dir
-from namesrv_stream.table_errors import LogReplaced, LogTruncated
+from namesrv_stream.table_errors import LogReplaced, LogTruncated, RecordsLost
 from namesrv_stream.tables.compaction import Compactor
 from namesrv_stream.tables.repair import prepare_tables, settle_swap
 from namesrv_stream.tables.route_writers import ChangesWriter, StateWriter
@@ -179,7 +179,7 @@ class _Job:
 
         Ticks and Spark notice only that records are missing, for example because Kafka has another topic now.
         """
-        if isinstance(failure, LogTruncated) or not isinstance(failure, NamesrvStreamError):
+        if isinstance(failure, RecordsLost) or not isinstance(failure, NamesrvStreamError):
             try:
                 check_log(self._settings, FoldedLog(self._writer.table.topic_id, self._writer.table.progress))
             except (LogReplaced, LogTruncated) as error:

@@ -18,7 +18,7 @@ from namesrv_stream.clock import SystemClock, until_multiple_ms
 from namesrv_stream.route.event_json import encode_event
 from namesrv_stream.route.events import JOB, Origin, Tick
 from namesrv_stream.settings import Settings
-from namesrv_stream.table_errors import LogTruncated
+from namesrv_stream.table_errors import RecordsLost
 
 logger = logging.getLogger(__name__)
 
@@ -32,12 +32,16 @@ class Ticker:
     Args:
         producer: The producer, which dead letters use as well.
         server_epoch: Epoch of this start of the job.
-        on_lost: Called if Kafka has lost records that were folded already. Spark does not notice this if ticks that
-            waited for Kafka take the places of the lost records.
+        on_lost: Called if Kafka has lost records. Spark does not notice this if records that waited for Kafka take the
+            places of the lost ones.
     """
 
     def __init__(
-        self, settings: Settings, producer: KafkaProducer, server_epoch: int, on_lost: Callable[[LogTruncated], None]
+        self,
+        settings: Settings,
+        producer: KafkaProducer,
+        server_epoch: int,
+        on_lost: Callable[[RecordsLost], None],
     ) -> None:
         self._topic = settings.kafka.broker_events_topic
         liveness = settings.liveness
@@ -48,6 +52,7 @@ class Ticker:
         self._value = encode_event(Tick(Origin(JOB, server_epoch)))
         self._is_failing = False
         self._next_offsets: dict[int, int] = {}
+        self._acked: dict[int, int] = {}  # partition → offset of its newest tick
         self._on_lost = on_lost
 
     def start(self) -> None:
@@ -81,12 +86,14 @@ class Ticker:
                 self._is_failing = False
 
     def send(self, partition: int) -> None:
-        """Send a tick, and check that it comes after all records that were folded already."""
+        """Send a tick, and check that it comes after the tick before it and after all folded records."""
         folded = self._next_offsets.get(partition, 0)
 
         def sent(metadata: Any) -> None:
-            if metadata.offset < folded:
-                self._on_lost(LogTruncated(partition, folded, 0, metadata.offset))
+            end = max(folded, self._acked.get(partition, -1) + 1)
+            self._acked[partition] = metadata.offset
+            if metadata.offset < end:
+                self._on_lost(RecordsLost(partition, end, metadata.offset))
 
         self._producer.send(self._topic, value=self._value, partition=partition).add_callback(sent)
 
