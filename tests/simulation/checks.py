@@ -205,7 +205,7 @@ class Checks:
         self.done["a lost log is refused"] += 1
         if type(error).__name__ not in ("LogTruncated", "LogReplaced", "ConfigError", "StateMissing"):
             self.fail("a lost log is refused", f"the job ended with {error!r}")
-        if self.world.kafka.generation:
+        if self.world.kafka.is_recreated:
             for at, part, _, found in self.world.exits:
                 if part == "job" and isinstance(found, LogTruncated):
                     text = f"at {at / SECOND:.3f} s the job said that records are lost, but Kafka has another topic"

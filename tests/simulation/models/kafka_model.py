@@ -82,6 +82,7 @@ class SimKafka:
         self.unacknowledged = 0.0
         self.lost: list[Stored] = []
         self.jumps: list[int] = []
+        self.is_recreated = False  # whether the topic was recreated
         self.generation = 0  # how often acknowledged records were lost or the topic was recreated
         self.on_append: Callable[[int], None] = lambda partition: None
         self._changed = Waiters(scheduler)
@@ -154,6 +155,7 @@ class SimKafka:
         """Replace the events topic by an empty one."""
         before = self.topics[EVENTS]
         self.generation += 1
+        self.is_recreated = True
         self.lost += [record for log in before.logs for record in log.records]
         self.create(EVENTS, len(before.logs), before.configs)
 
