@@ -73,12 +73,12 @@ class Samples(Collector):
         self._families = {name: _FAMILIES[m.kind](name, m.text, labels=m.labels) for name, m in METRICS.items()}
 
     def add(self, name: str, value: float, *labels: str) -> None:
-        """Add one value of a counter or gauge."""
+        """Append a sample of a counter or gauge."""
         _check_labels(name, labels)
         self._families[name].add_metric(labels, value)
 
     def add_histogram(self, name: str, histogram: Histogram, scale: float, *labels: str) -> None:
-        """Add a histogram; ``scale`` converts its values to the unit of the metric."""
+        """Append a histogram; ``scale`` converts its values to the unit of the metric."""
         _check_labels(name, labels)
         buckets, seen = [], 0
         for bound, count in zip((*histogram.bounds, float("inf")), histogram.counts, strict=True):

@@ -42,7 +42,7 @@ ASKED_RESOLUTION_MS: Final = 3_600_000
 
 @dataclass(frozen=True, slots=True)
 class Ports:
-    """The environment of a core. ``gather_items`` queued heartbeats are published at once, before the next tick."""
+    """The environment of a core. As soon as ``gather_items`` heartbeats are queued, they are published."""
 
     clock: Clock
     identity: Identity

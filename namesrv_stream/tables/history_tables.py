@@ -4,8 +4,8 @@ Spark's tasks write the files of a commit (``history_files``), and the history p
 The content of a table and its mark (``history_files.HistoryMark``) change together. A commit is made for the version
 after the one whose mark was read, so of two processes that write a table, one fails.
 
-Version 0.1.0 kept intervals and sessions as tables of their own. Its ``route_history`` has the rows of
-``route_archive``, which are copied. Its tables are kept in a folder that nothing reads.
+Version 0.1.0 kept intervals and sessions as tables of their own. The history process copies the rows of
+its ``route_history`` to ``route_archive``, and keeps its tables in a folder that nothing reads.
 """
 
 import logging

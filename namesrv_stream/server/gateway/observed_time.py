@@ -101,15 +101,15 @@ class Backlog:
     A tick states that the log contains everything that the server received before the tick. So a requested tick waits
     for every peer that is waiting at that moment: until one of its requests is processed, or it disconnects. A peer
     that keeps sending requests delays a tick no longer than that; while it waits, a tick counts as a heartbeat of its
-    brokers. A peer from which the server reads again also stops delaying a tick if it sends no complete request for a
-    whole beat (a call of ``when_worked_off``).
+    brokers. A peer from which the server reads again also stops delaying a tick if it completes no request between
+    two calls of ``when_worked_off``.
 
     Only one event loop may use it.
     """
 
     def __init__(self) -> None:
         self.waiting: dict[WaitingPeer, None] = {}
-        # Peers that the requested tick waits for → whether the server was reading them at the previous beat.
+        # Peers that the requested tick waits for → whether the server was reading them at the previous call.
         self._awaited: dict[WaitingPeer, bool] = {}
         self._on_due: Callable[[], None] = lambda: None
 
@@ -127,7 +127,7 @@ class Backlog:
                 self._on_due()
 
     def when_worked_off(self, on_due: Callable[[], None]) -> None:
-        """Call ``on_due`` when a tick is due. Called every beat; it requests no second tick while one waits."""
+        """Call ``on_due`` when a tick is due. Called every tick interval. Only one tick waits at a time."""
         if self._awaited:
             for peer in [peer for peer, is_read in self._awaited.items() if is_read and peer not in self.waiting]:
                 self.worked_on(peer)

@@ -1,4 +1,4 @@
-"""Settings that change at run time: their names, checks and values in force, and changes of them.
+"""Settings that change at run time: their names, checks and values in force, and changes to them.
 
 A change is an event in the log. ``change_setting`` waits until it is folded.
 """

@@ -92,11 +92,11 @@ def broadcast(settings: Settings, event: Event, folded: FoldedLog) -> dict[int, 
 
 
 def _require_embedded_kafka(settings: Settings) -> None:
-    """Fail at once if the embedded Kafka, which is on this machine, does not run.
+    """Fail at once if the embedded Kafka, which is on this machine, is not running.
 
     Raises:
         ConfigError: Another installation's Kafka listens there.
-        PrerequisiteMissing: No process listens there; says how to name the installation.
+        PrerequisiteMissing: No process listens at its port; the text says how to select the installation.
     """
     if not settings.is_kafka_embedded:
         return

@@ -100,7 +100,10 @@ def analyse_log(
 
 
 def _range(log: LogSource, partition: int, since_ms: int, notes: list[str]) -> tuple[int, int]:
-    """Return the offsets from the instant on, without gaps; adds a note if an earlier part is left out."""
+    """Return the first and the end offset of the records since ``since_ms``, or since the last gap in the log after it.
+
+    In the second case, a note is added.
+    """
     end = log.end(partition)
     since = log.offset_at(partition, since_ms)
     if since is None:

@@ -62,7 +62,7 @@ class Silence:
 
     Attributes:
         ends: Number of the run → the end of the broker in it.
-        seen_again_ms: Observed time; None if the log ends before.
+        seen_again_ms: Observed time of the next sign of life; None if the log ends first.
         verdict: Until the broker is seen again, the verdict that applies if the log ends now.
     """
 
