@@ -129,7 +129,11 @@ def open_version(storage: Storage, schema: pa.Schema, version: int | None = None
     except TableNotFoundError:
         return None
     except DeltaError as error:
-        raise _damage(storage, f"cannot be read: {one_line(error)}") from None
+        reason = f"cannot be read: {one_line(error)}"
+        if version is None:
+            raise _damage(storage, reason) from None
+        # The search would be repeated for every version that ``newest_readable`` tries.
+        raise TableDamaged(str(storage), commit_name(version), reason) from None
     identity, is_rearranged = _newest_identity(storage, table.version())
     if identity is not None:
         _verify_checkpoint(storage, identity.checkpoint)
