@@ -28,6 +28,7 @@ from namesrv_stream.settings.values import (
     PositiveInt,
     Secret,
     Section,
+    SparkMaster,
     TlsOrPlain,
     WebhookEvents,
 )
@@ -200,7 +201,7 @@ class LivenessSettings(Section):
 class StreamingSettings(Section):
     """The Spark job."""
 
-    master: NonEmptyStr = "local[2]"
+    master: SparkMaster = "local[2]"
     driver_memory: Annotated[str, Field(pattern=r"^[1-9][0-9]*[mg]$")] = "1g"
     max_offsets_per_trigger: Advanced[PositiveInt] = 2_000
     progress_commit_interval_ms: Advanced[PositiveInt] = 1_000
@@ -215,7 +216,7 @@ class HistorySettings(Section):
 
     enabled: bool = True
     interval_ms: Advanced[PositiveInt] = 30_000
-    master: NonEmptyStr = "local[1]"
+    master: SparkMaster = "local[1]"
     driver_memory: Annotated[str, Field(pattern=r"^[1-9][0-9]*[mg]$")] = "1g"
     max_records: Advanced[PositiveInt] = 50_000
     heartbeats_interval_ms: Advanced[PositiveInt] = 60_000

@@ -49,6 +49,12 @@ def _check_addrs(addrs: tuple[str, ...]) -> tuple[str, ...]:
     return addrs
 
 
+def _check_spark_master(value: str) -> str:
+    if not re.fullmatch(r"local(-cluster)?(\[\S+\])?|yarn|(spark|k8s)://\S+", value):
+        raise ValueError("must be local[N], spark://…, yarn or k8s://…")
+    return value
+
+
 def _check_advertised(addr: str) -> str:
     if addr:
         _check_addrs((addr,))
@@ -116,6 +122,7 @@ Number = Annotated[int, BeforeValidator(_no_bool)]
 Port = Annotated[Number, Field(ge=0, le=65535)]  # 0: any free port
 PositiveInt = Annotated[Number, Field(gt=0)]
 NonEmptyStr = Annotated[str, Field(min_length=1)]
+SparkMaster = Annotated[str, AfterValidator(_check_spark_master)]
 Names = Annotated[tuple[NonEmptyStr, ...], BeforeValidator(_split)]
 Addrs = Annotated[tuple[str, ...], BeforeValidator(_split), AfterValidator(_check_addrs)]
 AdvertisedAddress = Annotated[str, AfterValidator(_check_advertised)]

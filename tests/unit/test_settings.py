@@ -90,6 +90,8 @@ def test_unknown_section_is_refused() -> None:
         ("remoting.advertised_address=a:1;b:1", "remoting.advertised_address"),
         ("remoting.advertised_address=0.0.0.0:9876", "remoting.advertised_address"),
         ("remoting.advertised_address=[::]:9876", "remoting.advertised_address"),
+        ("streaming.master=foo", "streaming.master"),
+        ("history.master=spark:7077", "history.master"),
         ("http.allowed_hosts=ns1.example.com:9880", "http.allowed_hosts"),
         ("http.allowed_hosts=*", "http.allowed_hosts"),
         ("http.allowed_hosts=ns*.example.com", "http.allowed_hosts"),
@@ -180,6 +182,11 @@ def test_broken_toml_names_the_file(tmp_path: Path) -> None:
 def test_missing_file_is_named(tmp_path: Path) -> None:
     error = _refused(tmp_path / "absent.toml")
     assert (error.source, error.key) == (str(tmp_path / "absent.toml"), "--conf")
+
+
+@pytest.mark.parametrize("master", ["local", "local[*]", "local[4]", "local[2,3]", "spark://a:7077,b:7077", "yarn"])
+def test_every_kind_of_spark_master_is_accepted(master: str) -> None:
+    assert load_settings(None, {}, [parse_set_flag(f"streaming.master={master}")]).settings.streaming.master == master
 
 
 def test_file_of_another_kind_is_refused(tmp_path: Path) -> None:

@@ -11,9 +11,11 @@ from namesrv_stream.route.fold.state import decode_state
 from namesrv_stream.run_books import RunBook
 from namesrv_stream.settings import Settings
 from namesrv_stream.settings.installation import late_history, running_parts
-from namesrv_stream.table_errors import RESTORE_OR_NEW_TABLES, StateFromNewerVersion
+from namesrv_stream.table_errors import RESTORE_OR_NEW_TABLES, StateFromNewerVersion, TableDamaged
+from namesrv_stream.tables.change_rows import CHANGES_SCHEMA, STATE_SCHEMA
 from namesrv_stream.tables.delta.open_table import UNREADABLE
 from namesrv_stream.tables.delta.stored_table import StoredTable
+from namesrv_stream.tables.delta.table_version import open_version
 from namesrv_stream.tables.history_files import read_mark
 from namesrv_stream.tables.layout import (
     HEARTBEAT_MINUTES,
@@ -40,8 +42,14 @@ def read_route_tables(settings: Settings) -> TableRows | Finding:
     folder = tables_of(settings)
     try:
         rows = read_tables(folder)
+        for name, schema in ((ROUTE_STATE, STATE_SCHEMA), (ROUTE_CHANGES, CHANGES_SCHEMA)):
+            table = open_version(folder / name, schema)
+            if table is not None:
+                table.check_files()
     except StoreUnreachable as error:
         return fault(_AREA, error.name, error.remedy)
+    except TableDamaged as error:
+        return fault(_AREA, " ".join(str(error).split())[:300], _REPAIR)
     except UNREADABLE as error:
         return fault(_AREA, " ".join(str(error).split())[:300], _REBUILD)
     if rows.version < 0:

@@ -15,7 +15,7 @@ from namesrv_stream.processes import write_run_file
 from namesrv_stream.route.events import KvPut, WritePermChanged
 from namesrv_stream.route.model import DRAINED_BROKERS, DrainRecord
 from namesrv_stream.settings import Settings
-from namesrv_stream.tables.layout import ROUTE_CHANGES
+from namesrv_stream.tables.layout import ROUTE_CHANGES, ROUTE_STATE
 from namesrv_stream.tables.route_writers import StateWriter
 from namesrv_stream.tables.snapshot import FoldStateRow
 from namesrv_stream.tools.doctor import log_and_tables
@@ -74,6 +74,17 @@ def test_missing_tables_are_a_fault_if_the_log_shows_that_a_job_has_committed(
 
 def test_tables_that_follow_their_log_are_fine(tables: TablesOfLog) -> None:
     assert {f.grade for f in _examined(tables.settings, _log(tables))} == {Grade.FINE}
+
+
+@pytest.mark.parametrize("table", [ROUTE_STATE, ROUTE_CHANGES])
+def test_a_missing_data_file_is_a_fault(tables: TablesOfLog, table: str) -> None:
+    tables.log.say(KvPut(S1, "n", "k", "v"))
+    tables.commit()
+    file = max((tables.dir / table).glob("*.parquet"))
+    file.unlink()
+    found = _fault(tables, None)
+    assert file.name in found.text
+    assert "restart the job" in found.remedy
 
 
 @pytest.mark.parametrize("is_compacted", [True, False])
