@@ -20,6 +20,7 @@
     ├── StateFromNewerVersion *        exit 2: the fold's state was written by a newer version of this program
     ├── TablesTakenOver *              exit 1: another job commits to the tables
     ├── LogTruncated *                 exit 2: Kafka no longer holds what the fold needs next
+    ├── RecordsLost *                  exit 1: Kafka has lost records that it had acknowledged
     ├── LogReplaced *                  exit 2: Kafka's log is not the one that the tables belong to
     ├── StateMissing *                 exit 2: there is no state from which the job can start
     ├── NoStartPoint *                 exit 1: the log has no point from which it can be folded again
@@ -27,7 +28,8 @@
     ├── RebuildRefused *               exit 1: the new tables would lose or change data of the old ones
     └── PrerequisiteMissing            exit 3: names what is missing and how to get it
         ├── KafkaUnreachable
-        │   └── KafkaRefuses           Kafka answers, and does not permit a request
+        │   ├── KafkaRefuses           Kafka answers, and does not permit a request
+        │   └── KafkaRefusesLogin      Kafka answers, and refuses the user or the password
         └── StoreUnreachable
 """
 

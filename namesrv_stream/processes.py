@@ -229,6 +229,8 @@ def locked(path: Path, key: str, holder: str, remedy: str = "") -> Iterator[None
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             raise ConfigError("settings", key, f"{holder} ({path} is locked){remedy and ': '}{remedy}") from None
+        except OSError as error:
+            raise ConfigError("settings", key, f"{path} cannot be locked: {error.strerror}") from None
         yield
     finally:
         os.close(descriptor)

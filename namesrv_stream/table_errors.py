@@ -22,6 +22,7 @@ class TableDamaged(TableSchemaMismatch):
     """A file of a Delta table is missing, cut short or altered.
 
     Attributes:
+        table: Place of the table.
         file: Name of the file, relative to the table.
         damage: The file and what is wrong with it.
     """
@@ -29,7 +30,7 @@ class TableDamaged(TableSchemaMismatch):
     exit_code = 1  # the job's next start repairs it
 
     def __init__(self, table: str, file: str, reason: str) -> None:
-        self.file = file
+        self.table, self.file = table, file
         self.damage = f"{file} {reason}"
         super().__init__(
             table,

@@ -8,6 +8,7 @@ Source: kafka-python 3, KafkaClient's configuration; kafka.apache.org/documentat
 """
 
 import logging
+import time
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
@@ -20,7 +21,6 @@ from kafka.errors import (
     KafkaConfigurationError,
     KafkaError,
     KafkaTimeoutError,
-    RequestTimedOutError,
     SaslAuthenticationFailedError,
     TopicAuthorizationFailedError,
 )
@@ -142,30 +142,38 @@ def reason_of(error: BaseException) -> str:
 
 
 class _ConnectFailures(logging.Filter):
-    """Keeps the error of the latest connection that failed, except timeouts, which do not show the cause.
+    """Keeps the error of the latest failed connection, and its time. Timeouts do not count, as they show no cause.
 
     kafka-python (3.0.12) only logs it. A client that cannot connect then raises a ``KafkaTimeoutError`` without reason.
     """
 
-    latest: KafkaError | None = None
+    _latest: tuple[float, KafkaError] | None = None
+
+    def since(self, monotonic_s: float) -> KafkaError | None:
+        """Return the error, if it is not older than this."""
+        return None if self._latest is None or self._latest[0] < monotonic_s else self._latest[1]
 
     def filter(self, record: logging.LogRecord) -> bool:
         for each in record.args if isinstance(record.args, tuple) else ():
-            if isinstance(each, KafkaError) and not isinstance(each, KafkaTimeoutError | RequestTimedOutError):
-                self.latest = each
+            if (
+                isinstance(each, KafkaError)
+                and not isinstance(each, KafkaTimeoutError)
+                and "timed out" not in str(each)
+            ):
+                self._latest = time.monotonic(), each.with_traceback(None)
         return logging.getLogger("kafka").isEnabledFor(record.levelno)
 
 
 _failures: Final = _ConnectFailures()
 _manager: Final = logging.getLogger("kafka.net.manager")
-_manager.setLevel(logging.WARNING)
+_manager.setLevel(logging.INFO)
 _manager.addFilter(_failures)
 
 
 def unreachable(settings: Settings, error: BaseException) -> KafkaUnreachable:
     """Return the product's error for an error of Kafka's client."""
     if isinstance(error, KafkaTimeoutError) and "bootstrap" in str(error):
-        error = _failures.latest or error
+        error = _failures.since(time.monotonic() - settings.kafka.connect_timeout_ms / 1000 - 1) or error
     kind = KafkaUnreachable
     if isinstance(error, AuthorizationError):
         kind = KafkaRefuses
@@ -179,7 +187,7 @@ def kafka_errors(settings: Settings) -> Iterator[None]:
     """Convert errors of Kafka's client.
 
     Raises:
-        KafkaUnreachable: Kafka does not answer, or does not permit a request.
+        KafkaUnreachable: Kafka does not answer, refuses the login, or does not permit a request.
         ConfigError: ``kafka.extra`` has an option that the client does not accept.
     """
     try:

@@ -49,8 +49,13 @@ def _check_addrs(addrs: tuple[str, ...]) -> tuple[str, ...]:
     return addrs
 
 
+_SPARK_MASTER: Final = re.compile(
+    r"local(\[\s*(\*|[1-9]\d*)\s*(,\s*\d+\s*)?\])?|local-cluster\[\s*\d+\s*(,\s*\d+\s*){2}\]|yarn|(spark|k8s)://\S+"
+)
+
+
 def _check_spark_master(value: str) -> str:
-    if not re.fullmatch(r"local(-cluster)?(\[\S+\])?|yarn|(spark|k8s)://\S+", value):
+    if not _SPARK_MASTER.fullmatch(value):
         raise ValueError("must be local[N], spark://…, yarn or k8s://…")
     return value
 

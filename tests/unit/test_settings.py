@@ -91,6 +91,8 @@ def test_unknown_section_is_refused() -> None:
         ("remoting.advertised_address=0.0.0.0:9876", "remoting.advertised_address"),
         ("remoting.advertised_address=[::]:9876", "remoting.advertised_address"),
         ("streaming.master=foo", "streaming.master"),
+        ("streaming.master=local[0]", "streaming.master"),
+        ("streaming.master=local-cluster", "streaming.master"),
         ("history.master=spark:7077", "history.master"),
         ("http.allowed_hosts=ns1.example.com:9880", "http.allowed_hosts"),
         ("http.allowed_hosts=*", "http.allowed_hosts"),
@@ -184,7 +186,9 @@ def test_missing_file_is_named(tmp_path: Path) -> None:
     assert (error.source, error.key) == (str(tmp_path / "absent.toml"), "--conf")
 
 
-@pytest.mark.parametrize("master", ["local", "local[*]", "local[4]", "local[2,3]", "spark://a:7077,b:7077", "yarn"])
+@pytest.mark.parametrize(
+    "master", ["local", "local[*]", "local[4, 2]", "local-cluster[2,1,1024]", "spark://a:1,b:1", "yarn", "k8s://a:1"]
+)
 def test_every_kind_of_spark_master_is_accepted(master: str) -> None:
     assert load_settings(None, {}, [parse_set_flag(f"streaming.master={master}")]).settings.streaming.master == master
 

@@ -117,6 +117,7 @@ class BatchSink:
         writer: The writer of ``route_changes``.
         producer: The producer of dead letters.
         figures: The counters, which each commit carries.
+        before_write: Called before each batch is written; raises an error if it must not be.
         on_batch: Called after each batch.
 
     Attributes:
@@ -129,6 +130,7 @@ class BatchSink:
         writer: ChangesWriter,
         producer: KafkaProducer,
         figures: BatchFigures,
+        before_write: Callable[[], None],
         on_batch: Callable[[FoldedBatch], None],
     ) -> None:
         self._topic = settings.kafka.dead_letter_topic
@@ -136,6 +138,7 @@ class BatchSink:
         self._writer = writer
         self._producer = producer
         self._figures = figures
+        self._before_write = before_write
         self._on_batch = on_batch
         self.is_writing = threading.Lock()
 
@@ -144,6 +147,7 @@ class BatchSink:
         self._figures.begin()
         outputs = batch.toArrow().to_pylist()
         with self.is_writing:
+            self._before_write()
             self._send_dead_letters(
                 letter for o in outputs for letter in decode_dead_letters(o["dead_letters"] or b"[]")
             )

@@ -116,7 +116,7 @@ class _Job:
         self._ticker = Ticker(settings, self._producer, self._server_epoch, self._end)
         self._ticker.start()
         figures = BatchFigures(self._server_epoch, writer.committed)
-        self._sink = BatchSink(settings, writer, self._producer, figures, self._on_batch)
+        self._sink = BatchSink(settings, writer, self._producer, figures, self._require_no_failure, self._on_batch)
         return self._wait(start_query(self._spark, settings, start, self._write))
 
     def _open_tables(self) -> tuple[ChangesWriter, StateWriter, StartPoint]:
@@ -144,13 +144,16 @@ class _Job:
         Spark keeps only the text of an exception, so errors are recorded here.
         """
         assert self._sink is not None
-        if self._failure is not None:
-            raise self._failure  # a commit could hide that Kafka has lost records
         try:
             self._sink(batch, batch_id)
         except NamesrvStreamError as error:
             self._end(error)
             raise
+
+    def _require_no_failure(self) -> None:
+        """Raise the error that ends the job, because a later commit could hide that Kafka has lost records."""
+        if self._failure is not None:
+            raise self._failure
 
     def _wait(self, query: StreamingQuery) -> int:
         def await_end() -> None:
@@ -179,13 +182,14 @@ class _Job:
 
         Ticks and Spark notice only that records are missing, for example because Kafka has another topic now.
         """
-        if isinstance(failure, RecordsLost) or not isinstance(failure, NamesrvStreamError):
+        if isinstance(failure, LogTruncated | RecordsLost) or not isinstance(failure, NamesrvStreamError):
+            table = self._writer.table
             try:
-                check_log(self._settings, FoldedLog(self._writer.table.topic_id, self._writer.table.progress))
+                check_log(self._settings, FoldedLog(table.topic_id, dict(table.progress)))
             except (LogReplaced, LogTruncated) as error:
                 return error
-            except NamesrvStreamError:
-                pass  # the log cannot be read
+            except Exception as error:
+                logger.warning("the log cannot be compared with the tables reason=%s", reason_of(error))
         return failure
 
     def _end(self, error: Exception) -> None:

@@ -18,7 +18,7 @@ from namesrv_stream.clock import SystemClock, until_multiple_ms
 from namesrv_stream.route.event_json import encode_event
 from namesrv_stream.route.events import JOB, Origin, Tick
 from namesrv_stream.settings import Settings
-from namesrv_stream.table_errors import RecordsLost
+from namesrv_stream.table_errors import LogTruncated, RecordsLost
 
 logger = logging.getLogger(__name__)
 
@@ -41,7 +41,7 @@ class Ticker:
         settings: Settings,
         producer: KafkaProducer,
         server_epoch: int,
-        on_lost: Callable[[RecordsLost], None],
+        on_lost: Callable[[LogTruncated | RecordsLost], None],
     ) -> None:
         self._topic = settings.kafka.broker_events_topic
         liveness = settings.liveness
@@ -90,9 +90,10 @@ class Ticker:
         folded = self._next_offsets.get(partition, 0)
 
         def sent(metadata: Any) -> None:
-            end = max(folded, self._acked.get(partition, -1) + 1)
-            self._acked[partition] = metadata.offset
-            if metadata.offset < end:
+            end, self._acked[partition] = self._acked.get(partition, -1) + 1, metadata.offset
+            if metadata.offset < folded:
+                self._on_lost(LogTruncated(partition, folded, 0, metadata.offset))
+            elif metadata.offset < end:
                 self._on_lost(RecordsLost(partition, end, metadata.offset))
 
         self._producer.send(self._topic, value=self._value, partition=partition).add_callback(sent)

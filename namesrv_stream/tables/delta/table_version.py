@@ -129,11 +129,7 @@ def open_version(storage: Storage, schema: pa.Schema, version: int | None = None
     except TableNotFoundError:
         return None
     except DeltaError as error:
-        reason = f"cannot be read: {one_line(error)}"
-        if version is None:
-            raise _damage(storage, reason) from None
-        # The search would be repeated for every version that ``newest_readable`` tries.
-        raise TableDamaged(str(storage), commit_name(version), reason) from None
+        raise _damage(storage, f"cannot be read: {one_line(error)}", version) from None
     identity, is_rearranged = _newest_identity(storage, table.version())
     if identity is not None:
         _verify_checkpoint(storage, identity.checkpoint)
@@ -143,11 +139,11 @@ def open_version(storage: Storage, schema: pa.Schema, version: int | None = None
         raise TableSchemaMismatch(str(storage), f"it is partitioned by {', '.join(metadata.partition_columns)}")
     if identity is not None and identity.table_id != str(metadata.id):
         raise TableDamaged(str(storage), LOG, "is damaged: its commits belong to a table with a different id")
-    files = _listed_files(storage, table, None if is_rearranged else identity)
+    files = _listed_files(storage, table, None if is_rearranged else identity, version)
     topic_id, partitions, begins = _topic(storage, metadata.configuration)
     progress = {} if identity is None else identity.progress
     if not progress:
-        next_offsets = _transactions(table, storage, [app_id(topic_id, p) for p in range(partitions)])
+        next_offsets = _transactions(table, storage, [app_id(topic_id, p) for p in range(partitions)], version)
         progress = {partition: Place(offset) for partition, offset in next_offsets.items()}
     return TableVersion(
         storage=storage,
@@ -240,14 +236,16 @@ def _verify_checkpoint(storage: Storage, expected: Checkpoint) -> None:
         raise TableDamaged(str(storage), name, "is damaged: its bytes differ from those that were written")
 
 
-def _listed_files(storage: Storage, table: DeltaTable, recorded: Identity | None) -> tuple[DataFile, ...]:
+def _listed_files(
+    storage: Storage, table: DeltaTable, recorded: Identity | None, version: int | None
+) -> tuple[DataFile, ...]:
     """Return the files that the log of the table lists, after a comparison with those that the job ``recorded``."""
     try:
         files = tuple(map(DataFile.from_listing, pa.table(table.get_add_actions(flatten=True)).to_pylist()))
     except ValueError as error:  # a name that is not valid UTF-8
-        raise _damage(storage, f"cannot be read: {error}") from None
+        raise _damage(storage, f"cannot be read: {error}", version) from None
     if recorded is not None and recorded.files_digest != digest_of(files):
-        raise _damage(storage, "is damaged: it does not list the files that the job has recorded")
+        raise _damage(storage, "is damaged: it does not list the files that the job has recorded", version)
     return files
 
 
@@ -262,17 +260,25 @@ def _topic(storage: Storage, properties: Mapping[str, str | None]) -> tuple[str,
         raise TableSchemaMismatch(str(storage), reason) from None
 
 
-def _transactions(table: DeltaTable, storage: Storage, app_ids: Sequence[str]) -> dict[int, int]:
+def _transactions(
+    table: DeltaTable, storage: Storage, app_ids: Sequence[str], version: int | None = None
+) -> dict[int, int]:
     """Return index of an application id → version of its transaction; 0 if it has none."""
     try:
         with storage.reaching():
             return {index: table.transaction_version(name) or 0 for index, name in enumerate(app_ids)}
     except DeltaError as error:  # delta-rs reads the transactions only now
-        raise _damage(storage, f"cannot be read: {one_line(error)}") from None
+        raise _damage(storage, f"cannot be read: {one_line(error)}", version) from None
 
 
-def _damage(storage: Storage, reason: str) -> TableDamaged:
-    """Return an error that names the damaged file: an unreadable commit, otherwise the newest checkpoint."""
+def _damage(storage: Storage, reason: str, version: int | None = None) -> TableDamaged:
+    """Return an error that names the damaged file: an unreadable commit, otherwise the newest checkpoint.
+
+    If a ``version`` was to be opened, the error names its commit without a search, because ``newest_readable`` tries
+    about a hundred versions.
+    """
+    if version is not None:
+        return TableDamaged(str(storage), commit_name(version), reason)
     for version in reversed(commit_versions(storage)[-_COMMITS_SEARCHED:]):
         try:
             read_commit(storage, version)

@@ -49,14 +49,18 @@ def read_route_tables(settings: Settings) -> TableRows | Finding:
     except StoreUnreachable as error:
         return fault(_AREA, error.name, error.remedy)
     except TableDamaged as error:
-        return fault(_AREA, " ".join(str(error).split())[:300], _REPAIR)
+        return _damaged(error)
     except UNREADABLE as error:
         return fault(_AREA, " ".join(str(error).split())[:300], _REBUILD)
     if rows.version < 0:
         return note(_AREA, f"there is no {ROUTE_CHANGES} in {folder}: the first start of the job creates it")
     if rows.damage is not None:
-        return fault(_AREA, " ".join(str(rows.damage).split())[:300], _REPAIR)
+        return _damaged(rows.damage)
     return rows
+
+
+def _damaged(error: TableDamaged) -> Finding:
+    return fault(_AREA, " ".join(f"table {error.table}: {error.damage}".split())[:300], _REPAIR)
 
 
 def object_store(settings: Settings) -> Iterator[Finding]:

@@ -14,6 +14,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
+from namesrv_stream.client.server_states import ServerUnreachable
 from namesrv_stream.clock import SystemClock
 from namesrv_stream.errors import ConfigError, NamesrvStreamError
 from namesrv_stream.instants import instant
@@ -231,7 +232,8 @@ def status(
             emit_json(to_json(found))
         else:
             print_status(found, SystemClock().now_ms(), everything=everything, wide=wide)
-        if here is not None and not found.servers:
+        is_silent = all(isinstance(failure, ServerUnreachable) for failure in found.failures.values())
+        if here is not None and is_silent and not found.servers:
             print(f"({_what_runs(here)})", file=sys.stderr)
         if not watch:
             return found.exit_code

@@ -1,14 +1,18 @@
 """The settings of the Kafka clients are known to kafka-python."""
 
+import logging
+import time
 from pathlib import Path
 from typing import Any
 
 import pytest
 from kafka import KafkaAdminClient, KafkaConsumer, KafkaProducer
+from kafka.errors import KafkaTimeoutError, RequestTimedOutError, SaslAuthenticationFailedError
 from kafka.future import Future
 
-from namesrv_stream.errors import ConfigError
+from namesrv_stream.errors import ConfigError, KafkaRefusesLogin, KafkaUnreachable
 from namesrv_stream.kafka import admin_config, bootstrap_servers, consumer_config, producer_config, spark_options
+from namesrv_stream.kafka.clients import unreachable
 from namesrv_stream.processes import write_run_file
 from namesrv_stream.settings import Settings, load_settings, parse_set_flag, to_toml
 from namesrv_stream.settings.layers import Flag
@@ -25,6 +29,22 @@ def test_every_name_is_one_that_kafka_python_knows() -> None:
     assert set(admin_config(settings)) <= set(KafkaAdminClient.DEFAULT_CONFIG)
     assert set(producer_config(settings)) <= set(KafkaProducer.DEFAULT_CONFIG)
     assert set(consumer_config(settings)) <= set(KafkaConsumer.DEFAULT_CONFIG)
+
+
+def test_a_timeout_gets_the_reason_of_the_latest_failed_connection_unless_it_is_old(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    settings, timeout = _settings(), KafkaTimeoutError("Unable to bootstrap from ['a:1']")
+    log = logging.getLogger("kafka.net.manager")
+    log.warning("Bootstrap connection to %s failed: %s", "a:1", SaslAuthenticationFailedError("wrong password"))
+    log.warning("Bootstrap connection to %s failed: %s", "a:1", RequestTimedOutError("Request timed out after 9 ms"))
+    log.error("Bootstrap failed: %s", timeout)
+    assert isinstance(unreachable(settings, timeout), KafkaRefusesLogin)
+    assert "wrong password" in str(unreachable(settings, timeout))
+    assert type(unreachable(settings, KafkaTimeoutError("Batch expired"))) is KafkaUnreachable
+    later_s = time.monotonic() + settings.kafka.connect_timeout_ms / 1000 + 2
+    monkeypatch.setattr(time, "monotonic", lambda: later_s)
+    assert type(unreachable(settings, timeout)) is KafkaUnreachable
 
 
 def test_clients_allow_records_as_large_as_the_topic_does() -> None:
