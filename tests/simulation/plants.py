@@ -227,8 +227,8 @@ PLANTS: Final = (
     Plant(
         "the job's ticks hide that Kafka has lost records",
         "streaming.route_table.ticks:Ticker.send",
-        "if metadata.offset < end:",
-        "if False:",
+        ".add_callback(sent)",
+        "",
         ("job killed", "acknowledged records lost"),
     ),
 )
