@@ -18,6 +18,7 @@ from kafka import KafkaAdminClient
 from kafka.admin import ConfigResource, ConfigResourceType
 from kafka.errors import (
     AuthorizationError,
+    BrokerResponseError,
     KafkaConfigurationError,
     KafkaError,
     KafkaTimeoutError,
@@ -147,11 +148,15 @@ class _ConnectFailures(logging.Filter):
     kafka-python (3.0.12) only logs it. A client that cannot connect then raises a ``KafkaTimeoutError`` without reason.
     """
 
-    _latest: tuple[float, KafkaError] | None = None
+    def __init__(self) -> None:
+        super().__init__()
+        self._latest: tuple[float, KafkaError] | None = None
+        self._answer: tuple[float, KafkaError] | None = None
 
     def since(self, monotonic_s: float) -> KafkaError | None:
-        """Return the error, if it is not older than this."""
-        return None if self._latest is None or self._latest[0] < monotonic_s else self._latest[1]
+        """Return the error, if it is not older than this. Kafka's answers go before lost connections."""
+        known = (failure for failure in (self._answer, self._latest) if failure is not None)
+        return next((error for at_s, error in known if at_s >= monotonic_s), None)
 
     def filter(self, record: logging.LogRecord) -> bool:
         for each in record.args if isinstance(record.args, tuple) else ():
@@ -161,6 +166,8 @@ class _ConnectFailures(logging.Filter):
                 and "timed out" not in str(each)
             ):
                 self._latest = time.monotonic(), each.with_traceback(None)
+                if isinstance(each, BrokerResponseError):
+                    self._answer = self._latest
         return logging.getLogger("kafka").isEnabledFor(record.levelno)
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from kafka import KafkaAdminClient, KafkaConsumer, KafkaProducer
-from kafka.errors import KafkaTimeoutError, RequestTimedOutError, SaslAuthenticationFailedError
+from kafka.errors import KafkaConnectionError, KafkaTimeoutError, RequestTimedOutError, SaslAuthenticationFailedError
 from kafka.future import Future
 
 from namesrv_stream.errors import ConfigError, KafkaRefusesLogin, KafkaUnreachable
@@ -38,6 +38,7 @@ def test_a_timeout_gets_the_reason_of_the_latest_failed_connection_unless_it_is_
     log = logging.getLogger("kafka.net.manager")
     log.warning("Bootstrap connection to %s failed: %s", "a:1", SaslAuthenticationFailedError("wrong password"))
     log.warning("Bootstrap connection to %s failed: %s", "a:1", RequestTimedOutError("Request timed out after 9 ms"))
+    log.warning("Bootstrap connection to %s failed: %s", "a:1", KafkaConnectionError("socket disconnected"))
     log.error("Bootstrap failed: %s", timeout)
     assert isinstance(unreachable(settings, timeout), KafkaRefusesLogin)
     assert "wrong password" in str(unreachable(settings, timeout))
