@@ -1,4 +1,4 @@
-"""Output of commands: tables that fit the terminal and plurals for people, JSON for scripts.
+"""Output of commands: text with tables that fit the terminal, or JSON.
 
 If stdout is a terminal that is too narrow for a table, the longest texts are shortened first. Then optional columns are
 left out, the last ones first, and a line below the table names them. If stdout is not a terminal, and with ``--wide``,

@@ -47,10 +47,12 @@ def test_ticks_continue_for_a_while_after_the_last_direct_publisher() -> None:
 
 
 class _Log:
-    """Takes the place of a producer: appends each record at an offset that the test chooses."""
+    """Takes the place of a ticker's producer: appends each record at an offset that the test chooses."""
 
     def __init__(self) -> None:
         self.end = 0
+        self.lost: list[LogTruncated | RecordsLost] = []
+        self.ticker = Ticker(load_settings(environ={}).settings, self, 1, self.lost.append)
 
     def send(self, topic: str, value: bytes, partition: int) -> "_Log":
         return self
@@ -60,27 +62,25 @@ class _Log:
 
 
 def test_a_tick_at_the_offset_of_a_folded_record_shows_that_kafka_lost_the_record() -> None:
-    log, lost = _Log(), list[LogTruncated | RecordsLost]()
-    ticker = Ticker(load_settings(environ={}).settings, log, 1, lost.append)
-    ticker.folded({0: False}, {0: 100})
+    log = _Log()
+    log.ticker.folded({0: False}, {0: 100})
     log.end = 100
-    ticker.send(0)
-    assert not lost
+    log.ticker.send(0)
+    assert not log.lost
     log.end = 99
-    ticker.send(0)
-    (error,) = lost
+    log.ticker.send(0)
+    (error,) = log.lost
     assert str(error).startswith("partition 0: offset 100 must be folded next")
 
 
 def test_a_tick_before_an_earlier_one_shows_that_kafka_lost_records_that_are_not_folded_yet() -> None:
-    log, lost = _Log(), list[LogTruncated | RecordsLost]()
-    ticker = Ticker(load_settings(environ={}).settings, log, 1, lost.append)
+    log = _Log()
     for log.end in (7, 8, 120):
-        ticker.send(0)
+        log.ticker.send(0)
     log.end = 5
-    ticker.send(1)
-    assert not lost
+    log.ticker.send(1)
+    assert not log.lost
     log.end = 119
-    ticker.send(0)
-    (error,) = lost
+    log.ticker.send(0)
+    (error,) = log.lost
     assert str(error).startswith("partition 0: Kafka has lost acknowledged records")
