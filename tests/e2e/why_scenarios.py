@@ -15,7 +15,7 @@ from typing import Any, Final
 from namesrv_stream.route.why.findings import Why
 from tests.support.command_line import run_command
 from tests.support.kafka import REPOSITORY
-from tests.support.processes import Process, wait_until
+from tests.support.processes import Process, suspend, wait_until
 from tests.support.rocketmq import Broker
 from tests.support.rocketmq_peers import Mqadmin
 from tests.support.second_server import SecondServer
@@ -257,7 +257,7 @@ class Site:
     def frozen(self, part: str) -> Iterator[None]:
         """Suspend a part of the product."""
         pid = self.product.pid(part)
-        os.kill(pid, signal.SIGSTOP)
+        suspend(pid)
         try:
             yield
         finally:

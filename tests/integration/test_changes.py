@@ -37,7 +37,7 @@ def stack(tmp_path: Path) -> Iterator[tuple[KafkaProcess, Serve]]:
         yield kafka, server
     finally:
         if kafka.process.poll() is None:
-            kafka.process.send_signal(signal.SIGCONT)
+            kafka.thaw()
         server.process.close()
         kafka.stop()
 
@@ -72,7 +72,7 @@ def test_frozen_kafka_is_reported_in_time_and_a_deletion_is_complete_after_it_re
     with server.connect() as operator:
         assert is_accepted(operator)
         wait_until(server.talks, _KAFKA_TIMEOUT_S, "Kafka accepts records of all partitions")
-        kafka.process.send_signal(signal.SIGSTOP)
+        kafka.freeze()
         begin_s = time.monotonic()
         answer = operator.ask(DELETE_TOPIC, {"topic": "T"})
         assert time.monotonic() - begin_s < _MQADMIN_TIMEOUT_S
@@ -81,7 +81,7 @@ def test_frozen_kafka_is_reported_in_time_and_a_deletion_is_complete_after_it_re
         assert (answer.code, "nothing was changed" in (answer.remark or "")) == (ResponseCode.SYSTEM_BUSY, True)
         wait_until(lambda: not server.talks(), _KAFKA_TIMEOUT_S, "the server has ended the session")
 
-        kafka.process.send_signal(signal.SIGCONT)
+        kafka.thaw()
         wait_until(lambda: is_accepted(operator), _KAFKA_TIMEOUT_S, "changes are accepted again")
 
     records = [(r.partition, orjson.loads(r.value)["kind"]) for r in read_records(server.settings)]
@@ -92,7 +92,7 @@ def test_stopping_server_answers_waiting_requests(stack: tuple[KafkaProcess, Ser
     kafka, server = stack
     with server.connect() as operator, server.connect() as other:
         assert is_accepted(operator)
-        kafka.process.send_signal(signal.SIGSTOP)
+        kafka.freeze()
         operator.send(encode_request(PUT, 7, an_entry("k")))
         wait_until(lambda: other.ask(GET, an_entry("k")).code == ResponseCode.SUCCESS, 30, "the view has the change")
         server.process.signal(signal.SIGTERM)

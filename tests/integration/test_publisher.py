@@ -1,10 +1,7 @@
 """The publisher with a frozen Kafka: records after a lost record never reach the log."""
 
 import asyncio
-import os
-import signal
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
@@ -47,18 +44,7 @@ def settings(kafka: KafkaProcess) -> Iterator[Settings]:
     try:
         yield settings
     finally:
-        _signal(kafka, signal.SIGCONT)
-
-
-def _signal(kafka: KafkaProcess, number: signal.Signals) -> None:
-    """Send a signal to Kafka itself, which is the child or a child of it."""
-    pids = [kafka.process.pid]
-    for pid in pids:
-        children = Path(f"/proc/{pid}/task/{pid}/children")
-        if children.exists():
-            pids += [int(child) for child in children.read_text().split()]
-    for pid in pids:
-        os.kill(pid, number)
+        kafka.thaw()
 
 
 async def _until(condition: Callable[[], object]) -> None:
@@ -116,14 +102,14 @@ class Session:
 async def test_records_queued_after_a_lost_record_never_reach_the_log(kafka: KafkaProcess, settings: Settings) -> None:
     session = Session(settings)
     await session.begin_and_publish(b"first")
-    _signal(kafka, signal.SIGSTOP)
+    kafka.freeze()
     session.publish(b"lost")
     # Like a tick, the second record still has time left when the first one's time is over. The test must wait for it.
     await asyncio.sleep(_DELIVERY_TIMEOUT_MS / 2_000)
     session.publish(b"behind")
     await _until(lambda: session.losses)
     assert [r.value for r in session.losses[0]] == [b"lost", b"behind"]
-    _signal(kafka, signal.SIGCONT)
+    kafka.thaw()
     await session.begin_and_publish(b"again")
     assert session.opened_count == 2
     assert len(session.acks) == 2
@@ -136,12 +122,12 @@ async def test_records_queued_after_a_lost_record_never_reach_the_log(kafka: Kaf
 async def test_records_of_an_aborted_session_never_reach_the_log(kafka: KafkaProcess, settings: Settings) -> None:
     session = Session(settings)
     await session.begin_and_publish(b"first")
-    _signal(kafka, signal.SIGSTOP)
+    kafka.freeze()
     for value in (b"on its way", b"queued"):
         session.publish(value)
         await asyncio.sleep(_DELIVERY_TIMEOUT_MS / 10_000)  # until kafka-python has it; it does not report this
     session.publisher.abort("the queue is full")
-    _signal(kafka, signal.SIGCONT)
+    kafka.thaw()
     await session.begin_and_publish(b"again")
     assert session.opened_count == 2
     assert len(session.acks) == 2
@@ -163,10 +149,10 @@ async def test_waiting_producer_uses_little_cpu(
     session = Session(settings)
     await session.begin_and_publish(b"first")
     monkeypatch.setattr(KafkaNetClient, "poll", counted)
-    _signal(kafka, signal.SIGSTOP)
+    kafka.freeze()
     session.publish(b"lost")
     await _until(lambda: session.losses)
     assert polls <= _DELIVERY_TIMEOUT_MS / 10
-    _signal(kafka, signal.SIGCONT)
+    kafka.thaw()
     await session.begin_and_publish(b"again")
     assert (await session.close_and_read())[-1] == b"again"

@@ -1,5 +1,6 @@
 """A real embedded Kafka for tests, and settings with a new directory and free ports."""
 
+import signal
 import subprocess
 import sys
 import time
@@ -11,7 +12,7 @@ from namesrv_stream.errors import KafkaUnreachable
 from namesrv_stream.kafka import ensure_topics
 from namesrv_stream.settings import Flag, Settings, load_settings
 from namesrv_stream.settings.names import public_key
-from tests.support.processes import dying_with_parent, free_port
+from tests.support.processes import dying_with_parent, free_port, suspend
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 
@@ -67,6 +68,14 @@ class KafkaProcess:
     def log_text(self) -> str:
         """Its output so far."""
         return self._log.read_text(encoding="utf-8")
+
+    def freeze(self) -> None:
+        """Suspend Kafka (SIGSTOP); its connections stay open."""
+        suspend(self.process.pid)
+
+    def thaw(self) -> None:
+        """Let Kafka continue (SIGCONT)."""
+        self.process.send_signal(signal.SIGCONT)
 
     def kill(self) -> None:
         """Kill Kafka (SIGKILL)."""

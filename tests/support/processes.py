@@ -98,6 +98,26 @@ def _exists(pid: int) -> bool:
     return True
 
 
+def suspend(pid: int) -> None:
+    """Send SIGSTOP to a process, and wait until none of its threads runs any more.
+
+    A thread of a busy machine can run for a while after the signal is sent: until the kernel schedules the thread that
+    handles it.
+
+    Raises:
+        ProcessLookupError: There is no such process.
+        AssertionError: It still runs after ten seconds.
+    """
+    os.kill(pid, signal.SIGSTOP)
+    wait_until(lambda: _is_suspended(pid), 10, f"process {pid} is suspended", ignoring=(OSError,))
+
+
+def _is_suspended(pid: int) -> bool:
+    stats = [path.read_text() for path in Path(f"/proc/{pid}/task").glob("*/stat")]
+    # The state is the first field after the name of the command, which is in parentheses.
+    return all(stat.rpartition(")")[2].split()[0] in "TZX" for stat in stats)
+
+
 def wait_until(
     predicate: Callable[[], T],
     timeout_s: float,
@@ -293,8 +313,8 @@ class Process:
         self._started.wait()
 
     def freeze(self) -> None:
-        """Stop it (SIGSTOP); its connections stay open."""
-        self.signal(signal.SIGSTOP)
+        """Suspend it (SIGSTOP); its connections stay open."""
+        suspend(self.pid)
 
     def thaw(self) -> None:
         """Let it continue (SIGCONT)."""

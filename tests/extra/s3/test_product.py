@@ -25,7 +25,7 @@ from tests.support.history_views import rows_of
 from tests.support.kafka import REPOSITORY
 from tests.support.object_store import ObjectStore
 from tests.support.offline_fold import fold_offline
-from tests.support.processes import Process, wait_until
+from tests.support.processes import Process, suspend, wait_until
 from tests.support.remoting_client import RemotingClient
 from tests.support.scripted_brokers import ScriptedBrokers
 from tests.support.second_server import SecondServer
@@ -262,7 +262,7 @@ def test_frozen_job_ends_when_another_has_continued(
     log = stack.data_dir / "logs" / "job.log"
     with ScriptedBrokers("torn", 3, [stack.remoting]) as brokers:
         brokers.register()
-        os.kill(first, signal.SIGSTOP)  # its Python; a batch may be under way in its JVM
+        suspend(first)  # its Python; a batch may be under way in its JVM
         try:
             with Process(
                 "second-job", command, tmp_path / "second.log", env=object_store.environ, cwd=REPOSITORY
