@@ -4,6 +4,9 @@ Opening the table for each commit would cost tens of milliseconds, and the commi
 commit names the progress before it. If that differs from the follower's progress, the table was restored, replaced or
 recreated, and the follower loads everything again. It does the same if its own version is missing or a file cannot be
 read. The fold is a pure function of the log, so tables with the same progress contain the same rows.
+
+A restore or a repair sets the same tables back. What the follower has reported is still true then, so it reports
+nothing until the job has folded the log up to that time again.
 """
 
 import logging
@@ -41,12 +44,12 @@ class SnapshotFollower:
         tables: Storage of the Delta tables; it need not exist yet.
         poll_interval_ms: Interval of polling the log if there are no notifications of commits.
         on_reload: Called with a snapshot, which the callee owns: at first unless ``known`` is given, and again whenever
-            following is impossible.
+            following is impossible. It is never called with an older state of the same tables.
         on_commit: Called with the changes of one commit (often none), and with partition → next offset that it reaches.
         known: A snapshot that the caller has loaded.
 
     Attributes:
-        version: The last reported version; -1 if there is no table.
+        version: The last version that was read; -1 if there is no table.
         table_id: Delta's id of the table.
         progress: How far that version covers the log.
         topic_id: Kafka's id of the topic from which the tables were made.
@@ -73,13 +76,24 @@ class SnapshotFollower:
         self._thread = threading.Thread(target=self._run, name="snapshot-follower", daemon=True)
         # The thread writes these attributes, and other threads read them.
         self.job: JobFigures | None = None
-        self._outage = ""
+        self.table_id = self.topic_id = self._outage = ""
+        self._reported_ms: dict[int, int] = {}
         self._start_from(known or Snapshot(RouteTable(), {}, -1))
+        self._reported_ms = dict(self._newest_ms)
 
     @property
     def failure(self) -> str:
         """Why the tables cannot be read, or only an older version of them; "" if there is no failure."""
-        return self._outage or self._damage
+        was_set_back = f"the tables {self._tables} were set back, the routes in memory are newer"
+        return self._outage or self._damage or (was_set_back if self._is_behind else "")
+
+    @property
+    def _is_behind(self) -> bool:
+        """Whether the tables lack rows that were reported.
+
+        Times show it, not offsets: if Kafka has lost records, others with later times take their offsets.
+        """
+        return any(self._newest_ms.get(p, 0) < at_ms for p, at_ms in self._reported_ms.items())
 
     def start(self) -> None:
         """Start the thread, which calls both callbacks."""
@@ -94,6 +108,10 @@ class SnapshotFollower:
             self._thread.join()
 
     def _start_from(self, snapshot: Snapshot) -> None:
+        if (snapshot.table_id, snapshot.topic_id) != (self.table_id, self.topic_id):
+            self._reported_ms = {}
+        # Partition → highest LogAppendTime of the rows; the follower may have reported later ones of the same tables.
+        self._newest_ms = dict(snapshot.at_ms)
         self.version, self.progress = snapshot.version, dict(snapshot.progress)
         # After a repair, route_state may be ahead of route_changes. The next commits then repeat known changes.
         self._covered = dict(snapshot.next_offsets)
@@ -111,13 +129,17 @@ class SnapshotFollower:
             except Exception as error:  # on any failure, the server continues with the table in memory
                 self._failed(error)
                 continue
-            if snapshot.damage:
-                if (snapshot.version, snapshot.damage) == (self.version, self._damage):
-                    self._stop.wait(_DAMAGED_RETRY_S)  # the job has not repaired it yet
-                    continue
-                logger.error("tables damaged, serving version=%d reason=%s", snapshot.version, snapshot.damage)
+            if snapshot.damage and (snapshot.version, snapshot.damage) == (self.version, self._damage):
+                self._stop.wait(_DAMAGED_RETRY_S)  # the job has not repaired it yet
+                continue
             self._start_from(snapshot)
-            self._on_reload(snapshot)
+            if snapshot.damage:
+                logger.error("tables damaged version=%d reason=%s", self.version, snapshot.damage)
+            if self._is_behind:
+                logger.warning("tables set back, keeping the routes in memory version=%d", self.version)
+            else:
+                self._reported_ms = dict(snapshot.at_ms)
+                self._on_reload(snapshot)
             self._follow()
 
     def _failed(self, error: Exception) -> None:
@@ -129,7 +151,7 @@ class SnapshotFollower:
         self._stop.wait(_RETRY_S)
 
     def _follow(self) -> None:
-        """Report commits until following is impossible. Wait while an object store does not answer."""
+        """Report commits until the tables must be loaded again. Wait while an object store does not answer."""
         with (self._table / LOG).watch(self._poll_s) as self._watch:
             checked_s = time.monotonic()
             while not self._stop.is_set():
@@ -158,7 +180,11 @@ class SnapshotFollower:
                     logger.warning("commit unreadable, reloading tables version=%d error=%r", self.version + 1, error)
                     self._stop.wait(self._poll_s)
                     return
-                self._report(commit, changes)
+                if self._is_behind:
+                    if not self._is_behind_after(commit, changes):
+                        return
+                else:
+                    self._report(commit, changes)
                 checked_s = time.monotonic()
 
     def _has_lost_the_log(self) -> bool:
@@ -185,12 +211,27 @@ class SnapshotFollower:
         reached = {p: offset for p, offset in advanced.items() if offset > self._covered.get(p, 0)}
         if reached != advanced:
             changes = [change for change in changes if change.offset >= self._covered.get(change.partition, 0)]
-        self._outage = self._damage = ""
-        self.version += 1
-        self.progress = dict(progress)
-        self.job = decode_job_figures(commit.info) or self.job
+        self._advance(commit, changes)
+        self._reported_ms = dict(self._newest_ms)
         self._covered |= reached
         self._on_commit(changes, reached)
+
+    def _is_behind_after(self, commit: Commit, changes: list[RouteChange]) -> bool:
+        """Read a commit of tables that were set back. Return whether they still lack reported rows."""
+        self._advance(commit, changes)
+        job = decode_job_figures(commit.info)
+        if self._is_behind and (job is None or job.at_ms < max(self._reported_ms.values())):
+            return True
+        self._reported_ms = {}
+        return False
+
+    def _advance(self, commit: Commit, changes: list[RouteChange]) -> None:
+        self._outage = self._damage = ""
+        self.version += 1
+        if commit.identity is not None:
+            self.progress = dict(commit.identity.progress)
+        self.job = decode_job_figures(commit.info) or self.job
+        self._newest_ms |= {change.partition: change.at_ms for change in changes}
 
 
 def _is_same(before: Progress, known: Progress) -> bool:

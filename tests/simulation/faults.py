@@ -39,6 +39,7 @@ class Faults:
         self.draws: random.Random = world.scheduler.random
         self.counts: Counter[str] = Counter()
         self.leaderless = 0  # the partition that had no leader last
+        self._kafka_fails_since = 0
         self._kinds = kinds
         self._ends: dict[int, tuple[str, End]] = {}
         self._numbers = iter(range(1 << 30))
@@ -93,6 +94,10 @@ class Faults:
         """A partition without a leader disturbs no other one."""
         if kind in OF_KAFKA:
             is_active = not OF_KAFKA.isdisjoint(self.active)
+            if is_active and self.world.kafka_since is not None:
+                self._kafka_fails_since = self.world.scheduler.now
+            elif not is_active and self.world.kafka_since is None:
+                self.world.stalls.append(("Kafka", self._kafka_fails_since, self.world.scheduler.now))
             self.world.kafka_since = None if is_active else self.world.scheduler.now
         if kind not in HARMLESS:
             self.world.disturbed(self.leaderless if kind == NO_LEADER else None)

@@ -231,6 +231,7 @@ def _restore(faults: "Faults") -> End | None:
         job.crash()
     which = faults.draws.choice((TABLES, f"{TABLES}/route_changes"))
     world.tables_go_back()
+    world.restores.append(world.scheduler.now)
     world.disk.restore(which, {path: files for path, files in world.backup.items() if path.startswith(which)})
     return job.start
 

@@ -24,7 +24,6 @@ _BEGIN: Final = 30 * SECOND
 #: The longest timeout, a hold of the guard, and the slack.
 _QUIET: Final = 420 * SECOND
 _LAST_COMMIT: Final = 35 * SECOND  # every broker has registered again since the last change
-_MAX_TIMEOUT_MS: Final = 3_600_000  # liveness.max_timeout_ms
 #: The shortest and the longest time that a micro-batch of Spark takes; a seed draws one of these.
 _BATCHES: Final = ((15 * MS, 60 * MS), (100 * MS, 400 * MS), (300 * MS, 900 * MS))
 #: How many times longer than by default the intervals and timeouts are; a seed draws one.
@@ -195,7 +194,7 @@ def _slots(draws: random.Random, count: int, plan: Plan) -> list[Slot]:
         topics = (f"topic-of-{name}", f"topic-of-{cluster}", "topic-of-all")
         padding = draws.choice((0, 0, 30_000))
         if timeout_ms is not None:
-            timeout_ms = min(timeout_ms * plan.scale, _MAX_TIMEOUT_MS)
+            timeout_ms *= plan.scale
         shows = (kind, timeout_ms, interval_s * plan.scale)
         slots.append(Slot(number, cluster, name, int(is_slave), *shows, topics, padding, plan.default_timeout_ms))
     return slots

@@ -32,6 +32,7 @@ TABLES: Final = "/simulation/tables"
 #: Settings that a plan scales, and their defaults.
 _SCALED: Final = {
     "liveness.default_timeout_ms": 120_000,
+    "liveness.max_timeout_ms": 3_600_000,
     "liveness.server_silent_ms": 15_000,
     "liveness.server_lost_ms": 600_000,
     "liveness.max_gap_ms": 2_000,
@@ -128,6 +129,10 @@ class Part:
         """Return whether one process ran from ``begin`` to ``end``."""
         return self.longest_run(begin, end) == end - begin
 
+    def start_of(self, at: int) -> int:
+        """Return the start of the process that ran, or ended, at a time."""
+        return max(start for start, _ in self.ran if start <= at)
+
     def longest_run(self, begin: int, end: int) -> int:
         """Return for how long one process ran between ``begin`` and ``end``, at most."""
         ran = [(start, self._world.scheduler.now if stop is None else stop) for start, stop in self.ran]
@@ -188,7 +193,8 @@ class World:
         guests: Processes that should not be there: a clone of a server, or a second job.
         backup: A copy of the tables, for a restore.
         restored_at: Partition → the end of the log when the tables last went back (by a restore or a repair).
-        stalls: (part, begin, end) of all times at which a process was frozen.
+        restores: When somebody restored the tables.
+        stalls: (part, begin, end) of all times at which a process was frozen, or "Kafka" had a fault.
     """
 
     def __init__(self, seed: int, plan: Plan, on_trace: Callable[[str], object] | None = None) -> None:
@@ -206,6 +212,7 @@ class World:
         self.kafka_since: int | None = 0
         self.backup: Folders | None = None
         self.restored_at: dict[int, int] = {}
+        self.restores: list[int] = []
         self.stalls: list[tuple[str, int, int]] = []
         self.exits: list[tuple[int, str, int | None, BaseException | None]] = []
         self.kafka.on_append = lambda partition: self.spark.wake()

@@ -195,7 +195,7 @@ async def first_snapshot(tables: Storage, stop: asyncio.Event) -> Snapshot | Non
             await asyncio.sleep(_RETRY_S)
             continue
         if snapshot.damage:
-            logger.error("tables damaged, serving version=%d: %s", snapshot.version, snapshot.damage)
+            logger.error("tables damaged version=%d reason=%s", snapshot.version, snapshot.damage)
             progress(f"tables damaged: {snapshot.damage}")
         return snapshot
     return None

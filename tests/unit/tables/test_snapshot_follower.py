@@ -26,6 +26,7 @@ from namesrv_stream.tables.snapshot import Snapshot, load_snapshot
 from namesrv_stream.tables.snapshot_follower import SnapshotFollower
 from namesrv_stream.tables.storage import Folder
 from tests.support.builders import S1, Log, a_registration
+from tests.support.processes import wait_until
 from tests.support.tables import TOPIC_ID, TablesOfLog
 
 _DEADLINE_S = 20.0
@@ -284,7 +285,7 @@ def test_a_commit_of_another_table_makes_the_follower_reload(tmp_path: Path, fol
 
 def _register(tables: TablesOfLog, *numbers: int) -> None:
     for number in numbers:
-        tables.log.register(a_registration(f"10.0.0.{number}:1", broker_name=f"b{number}"))
+        tables.log.register(a_registration(f"10.0.0.{number}:1", broker_name=f"b{number}"), after_ms=1)
 
 
 def _commit_up_to(tables: TablesOfLog, end: int) -> None:
@@ -329,6 +330,55 @@ def test_a_restored_table_with_other_commits_makes_the_follower_reload(
         _commit_up_to(tables, end)
     received.wait_for(tables.log)
     tables.log.tick()
+    tables.commit()
+    received.wait_for(tables.log)
+
+
+@pytest.mark.parametrize("restore", [_restore_in_place, _remove_and_copy])
+def test_routes_in_memory_are_kept_until_the_log_is_folded_again(
+    tmp_path: Path, follow: Follow, restore: Callable[[Path, Path], None]
+) -> None:
+    tables = TablesOfLog(tmp_path)
+    folder, backup = tables.dir / ROUTE_CHANGES, tmp_path / "backup"
+    _register(tables, 0)
+    tables.commit()
+    shutil.copytree(folder, backup)
+    for number in (1, 2, 3):
+        _register(tables, number)
+        tables.commit()
+    follower, received = follow(tables.dir)
+    received.wait_for(tables.log)
+    restore(folder, backup)
+    wait_until(lambda: "were set back" in follower.failure, _DEADLINE_S, "the follower notices the restore")
+    tables.writer = tables.new_writer()
+    _commit_up_to(tables, 3)
+    wait_until(lambda: load_snapshot(tables.storage).next_offsets == {0: 3}, _DEADLINE_S, "a part is folded again")
+    assert (received.reloads, received.table.groups) == (1, tables.log.groups.groups)
+    _commit_up_to(tables, 4)
+    received.wait(lambda: received.reloads == 2)
+    received.wait_for(tables.log)
+    assert follower.failure == ""
+
+
+def test_rows_of_records_that_kafka_lost_do_not_stay(tmp_path: Path, follow: Follow) -> None:
+    """The tables are restored to a state before the loss. The log then gets other records at the same offsets."""
+    tables = TablesOfLog(tmp_path / "a")
+    _register(tables, 0)
+    tables.commit()
+    shutil.copytree(tmp_path / "a", tmp_path / "b")
+    _register(tables, 1, 2, 3)
+    tables.commit()
+    follower, received = follow(tables.dir)
+    received.wait_for(tables.log)
+    shutil.rmtree(tables.dir / ROUTE_CHANGES)
+    shutil.copytree(tmp_path / "b" / "tables" / ROUTE_CHANGES, tables.dir / ROUTE_CHANGES)
+    wait_until(lambda: "were set back" in follower.failure, _DEADLINE_S, "the follower notices the restore")
+    later = tables.log.now_ms + 1_000
+    other = TablesOfLog(tmp_path / "b")
+    _register(other, 0)
+    other.log.append(other.log.records[0].value, later)
+    tables.log, tables.writer = other.log, tables.new_writer()
+    _register(tables, 7)
     tables.commit()
     received.wait_for(tables.log)
 
