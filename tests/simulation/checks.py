@@ -180,7 +180,7 @@ class Checks:
                 )
                 (first,) = [server for server in self.world.servers if server.name == guest.name]
                 both = first.longest_run(guest.since, lived)
-                if not is_refused and not stands and both > _REFUSAL:
+                if not is_refused and not stands and both > _REFUSAL * self.world.plan.scale:
                     self.fail("a guest is refused", f"a second {guest.name} ran for {both / SECOND} s beside the first")
             elif self._has_never_committed(guest) and self._has_logged(b"%d" % self.world.plan.older_timeout_ms):
                 self.fail(

@@ -2,6 +2,7 @@
 
 import random
 from collections import Counter
+from dataclasses import dataclass
 from typing import Final
 
 from tests.simulation.fleet import Fleet, Slot
@@ -22,8 +23,34 @@ OF_KAFKA: Final = frozenset(
     {kind for kind in KINDS if "Kafka" in kind} | {*LAST_FAULTS, "partition without leader", "acknowledgements lost"}
 )
 NO_LEADER: Final = "partition without leader"
+PERIOD: Final = 150
 #: Two servers with one id run at least so long, unless one of them ends.
 _REFUSAL: Final = 170 * SECOND
+
+
+@dataclass(frozen=True, slots=True)
+class Tempo:
+    """How often faults begin, and how long they last; a seed draws one. Times are seconds before they are scaled.
+
+    Attributes:
+        mean_interval: Mean time between two faults.
+        durations: A fault lasts about one of these times.
+        burst: Faults begin in the first so many seconds of each ``PERIOD``.
+    """
+
+    mean_interval: float
+    durations: tuple[float, ...] = (0.3, 2, 6, 20, 60, 150)
+    burst: int = PERIOD
+
+
+#: Slow faults, some of which are longer than every timeout, and bursts of short ones.
+TEMPOS: Final = (
+    Tempo(8),
+    Tempo(20),
+    Tempo(60),
+    Tempo(0.25, (0.02, 0.1, 0.3, 1, 2), burst=25),
+    Tempo(0.5, (0.05, 0.3, 1, 2, 6), burst=60),
+)
 
 
 class Faults:
@@ -34,8 +61,8 @@ class Faults:
         active: Kinds of the faults that have not ended.
     """
 
-    def __init__(self, world: World, fleet: Fleet, clients: Clients, kinds: list[str]) -> None:
-        self.world, self.fleet, self.clients = world, fleet, clients
+    def __init__(self, world: World, fleet: Fleet, clients: Clients, kinds: list[str], tempo: Tempo) -> None:
+        self.world, self.fleet, self.clients, self._tempo = world, fleet, clients, tempo
         self.draws: random.Random = world.scheduler.random
         self.counts: Counter[str] = Counter()
         self.leaderless = 0  # the partition that had no leader last
@@ -48,14 +75,15 @@ class Faults:
     def active(self) -> list[str]:
         return [kind for kind, _ in self._ends.values()]
 
-    def schedule(self, begin: int, end: int, mean_interval: int) -> None:
-        """Inject faults between two times."""
-        at = begin
+    def schedule(self, begin: int, end: int, unit: int) -> None:
+        """Inject faults between two times, which are multiples of ``unit``."""
+        at = float(begin)
         while True:
-            at += round(self.draws.expovariate(1 / mean_interval))
+            at += self.draws.expovariate(1 / self._tempo.mean_interval) * unit
             if at >= end:
                 return
-            self.world.scheduler.at(at, None, self._inject_any)
+            if (at - begin) / unit % PERIOD < self._tempo.burst:
+                self.world.scheduler.at(round(at), None, self._inject_any)
 
     def _inject_any(self) -> None:
         self.inject(self.draws.choice(self._kinds))
@@ -74,11 +102,11 @@ class Faults:
         self.world.scheduler.after(self._duration(kind), lambda: self._end(number))
 
     def _duration(self, kind: str) -> int:
-        """Most faults are short; some are longer than every timeout."""
         if kind == "server with the same id":
-            return _REFUSAL
-        scale = self.draws.choice((1, min(self.world.plan.scale, 4)))
-        return round(self.draws.choice((0.3, 2, 6, 20, 60, 150)) * scale * (0.5 + self.draws.random()) * SECOND)
+            return _REFUSAL * self.world.plan.scale
+        longest = self.world.plan.scale
+        scale = self.draws.choice((1, longest if kind in HARMLESS else min(longest, 30)))
+        return round(self.draws.choice(self._tempo.durations) * scale * (0.5 + self.draws.random()) * SECOND)
 
     def _end(self, number: int) -> None:
         found = self._ends.pop(number, None)

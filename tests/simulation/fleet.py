@@ -140,7 +140,7 @@ class Life:
             peer = self.peers.pop(part.name, None)
             if peer is not None:
                 peer.close()
-            await asyncio.sleep(_BACK_OFF_S * (0.5 + fleet.random.random()))
+            await asyncio.sleep(_BACK_OFF_S * fleet.world.plan.scale * (0.5 + fleet.random.random()))
 
     async def _stay(self, part: Part, link: LinkTruth) -> None:
         world, slot = self._fleet.world, self.slot
@@ -154,7 +154,7 @@ class Life:
         next_registration = 0
         while True:
             if self.is_mute:
-                await asyncio.sleep(0.5)
+                await asyncio.sleep(0.5 * world.plan.scale)
                 continue
             sent, since = world.scheduler.now, part.since
             if sent >= next_registration:

@@ -13,6 +13,7 @@ from contextlib import ExitStack, contextmanager
 from typing import Any, Final
 
 from tests.simulation.audit_plants import AUDIT_PLANTS, Plant
+from tests.simulation.faults import TEMPOS
 from tests.simulation.plants import PLANTS
 from tests.simulation.simulation import Outcome, Shape, simulate
 
@@ -74,7 +75,7 @@ def find(plant: Plant, seeds: int, seconds: int = 240) -> tuple[int, Outcome | N
 
 
 def _shape(plant: Plant, seconds: int) -> Shape:
-    return Shape(6, seconds, plant.faults or None, quiet_s=200, pace_s=8, scale=1, stops=True, plan=plant.plan)
+    return Shape(6, seconds, plant.faults or None, quiet_s=200, tempo=TEMPOS[0], scale=1, stops=True, plan=plant.plan)
 
 
 def main() -> int:

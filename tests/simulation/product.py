@@ -8,6 +8,7 @@ import importlib
 import logging
 from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
+from functools import partial
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, Final
 
@@ -56,6 +57,12 @@ _SYSTEM_CLOCK: Final = (
     "streaming.route_table.ticks",
     "tables.delta.table_writer",
 )
+#: Pauses of the product that are no settings, in seconds; the scale of the plan applies to them, too.
+_PAUSES: Final = (
+    ("server.view.client_views", "_INTERVAL_S"),
+    ("server.start.identity", "_SEARCH_EVERY_S"),
+    ("tables.compaction", "_ROUND_S"),
+)
 _DATA: Final = "/simulation"
 
 
@@ -94,7 +101,10 @@ def _replacements(world: "World") -> Iterator[tuple[str, str, Any]]:
     yield "tables.storage", "Folder", lambda path: Folder(SimPath(world.disk, str(path)))  # type: ignore[arg-type]
     yield "tables.storage.folder", "os", os_of()
     yield "tables.storage.folder", "shutil", shutil_of()
-    yield "tables.storage.folder", "CommitWatch", SimWatch
+    yield "tables.storage.folder", "CommitWatch", partial(SimWatch, longest_us=2_000_000 * world.plan.scale)
+    for module, name in _PAUSES:
+        pause_s = getattr(importlib.import_module(f"namesrv_stream.{module}"), name)
+        yield module, name, pause_s * world.plan.scale
     yield from ((module, "pq", parquet_of()) for module in ("tables.delta.data_file", "tables.compaction"))
     for module in ("tables.storage.folder", "tables.delta.table_writer"):
         yield module, "uuid", SimpleNamespace(uuid4=lambda: SimpleNamespace(hex=new_id()))

@@ -12,7 +12,7 @@ from time import process_time
 from typing import Any, Final
 
 from tests.simulation.checks import Checks
-from tests.simulation.faults import KINDS, Faults
+from tests.simulation.faults import KINDS, TEMPOS, Faults, Tempo
 from tests.simulation.fleet import Fleet, Kind, Slot
 from tests.simulation.operators import Clients, Operators
 from tests.simulation.part_faults import LAST_FAULTS
@@ -21,8 +21,7 @@ from tests.simulation.runtime.process import MS, SECOND
 from tests.simulation.world import Plan, World
 
 _BEGIN: Final = 30 * SECOND
-#: The longest timeout, a hold of the guard, and the slack.
-_QUIET: Final = 420 * SECOND
+_QUIET_S: Final = 20  # after the longest timeout
 _LAST_COMMIT: Final = 35 * SECOND  # every broker has registered again since the last change
 #: The shortest and the longest time that a micro-batch of Spark takes; a seed draws one of these.
 _BATCHES: Final = ((15 * MS, 60 * MS), (100 * MS, 400 * MS), (300 * MS, 900 * MS))
@@ -61,18 +60,18 @@ class Shape:
         brokers: Number of brokers; None to draw it.
         duration_s: Time with faults; 0 for a run without any.
         kinds: The faults; None to draw some of all kinds.
-        quiet_s: Time without faults at the end.
-        pace_s: Mean time between two faults; None to draw it.
+        quiet_s: Time without faults at the end; None for the longest timeout and a little more.
+        tempo: How often faults begin, and how long they last; None to draw it.
         scale: The scale of the plan; None to draw it.
         stops: Whether a run ends with its first failure.
         plan: Number of servers and partitions, and settings, instead of those that the seed draws.
     """
 
     brokers: int | None = None
-    duration_s: int = 900
+    duration_s: int = 450
     kinds: tuple[str, ...] | None = None
-    quiet_s: int = _QUIET // SECOND
-    pace_s: int | None = None
+    quiet_s: int | None = None
+    tempo: Tempo | None = None
     scale: int | None = None
     stops: bool = False
     plan: Plan | None = None
@@ -122,10 +121,10 @@ class _Run:
         kinds = [k for k in shape.kinds or () if k in KINDS] or draws.sample(list(KINDS), draws.randint(1, 8))
         drawn = [draws.choice(list(LAST_FAULTS))] if draws.random() < 0.1 else []
         self._last = [kind for kind in shape.kinds or drawn if kind in LAST_FAULTS] if shape.duration_s else []
-        self.faults = Faults(world, self.fleet, self.clients, kinds)
+        self.faults = Faults(world, self.fleet, self.clients, kinds, shape.tempo or draws.choice(TEMPOS))
         self._begin_at = draws.choice((3, 30, 30)) * SECOND  # early ones meet an installation that is being created
         world.spark.batch_delay = draws.choice(_BATCHES)
-        self._mean_interval = (shape.pace_s or draws.choice((8, 20, 60))) * self._unit
+        world.spark.longest_wait *= world.plan.scale
 
     def run(self) -> None:
         world, shape = self.world, self._shape
@@ -137,7 +136,7 @@ class _Run:
         self._begin(self.clients.run(3.0 * world.plan.scale))
         end = _BEGIN + shape.duration_s * self._unit
         if shape.duration_s:
-            self.faults.schedule(self._begin_at, end, self._mean_interval)
+            self.faults.schedule(self._begin_at, end, self._unit)
         for kind in self._last:
             scheduler.at(end - 120 * self._unit, None, partial(self.faults.inject, kind))
         self._until(end)
@@ -145,7 +144,8 @@ class _Run:
         for slot in self.fleet.slots:
             if not self.fleet.now[slot.number].is_alive and scheduler.random.random() < 0.5:
                 self.fleet.begin(slot, is_same_address=scheduler.random.random() < 0.5)
-        self._until(scheduler.now + shape.quiet_s * self._unit)
+        longest_s = max(slot.known_timeout_ms for slot in self.fleet.slots) // (1_000 * world.plan.scale)
+        self._until(scheduler.now + (shape.quiet_s or longest_s + _QUIET_S) * self._unit)
         operating.cancel()
         self._until(scheduler.now + _LAST_COMMIT * world.plan.scale)
         if not (shape.stops and self.checks.failures):
@@ -181,15 +181,13 @@ def _plan(draws: random.Random, scale: int | None) -> Plan:
 
 
 def _slots(draws: random.Random, count: int, plan: Plan) -> list[Slot]:
-    slots = []
+    slots, timeouts_ms = [], (None, 60_000, draws.choice((60_000, 60_000, 400_000)))
     for number in range(count):
         kind = draws.choice((Kind.REGISTERS, Kind.REGISTERS, Kind.BEATS, Kind.ASKS))
         is_slave = number % 4 == 3
         name = f"broker-{number - 1 if is_slave else number}"
         cluster = f"cluster-{number // 8}"
-        timeout_ms = (
-            draws.choice((6_000, 10_000, 30_000)) if kind is Kind.BEATS else draws.choice((None, 60_000, 400_000))
-        )
+        timeout_ms = draws.choice((6_000, 10_000, 30_000)) if kind is Kind.BEATS else draws.choice(timeouts_ms)
         interval_s = draws.choice((10.0, 20.0, 30.0)) if timeout_ms is None or timeout_ms > 30_000 else 10.0
         topics = (f"topic-of-{name}", f"topic-of-{cluster}", "topic-of-all")
         padding = draws.choice((0, 0, 30_000))

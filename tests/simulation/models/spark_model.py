@@ -40,6 +40,7 @@ class SparkModel:
     def __init__(self, scheduler: Scheduler, kafka: SimKafka) -> None:
         self._scheduler, self._kafka = scheduler, kafka
         self.batch_delay = (15 * MS, 60 * MS)
+        self.longest_wait = 5 * SECOND
         self.waiters = Waiters(scheduler)
 
     def build_session(self, settings: Settings) -> object:
@@ -89,7 +90,7 @@ class Query:
             away_since = None
             ranges = self._ranges(extent)
             if not ranges:
-                self._spark.waiters.wait(5 * SECOND)
+                self._spark.waiters.wait(self._spark.longest_wait)
                 self._scheduler.sleep(10 * MS)  # so that the ticks of all servers are in one batch
                 continue
             low, high = self._spark.batch_delay

@@ -149,9 +149,8 @@ def shutil_of() -> Any:
 class SimWatch:
     """Waits for new files in a folder. It always notices them, so it also waits longer than the product's own watch."""
 
-    _LONGEST_US = 2_000_000
-
-    def __init__(self, path: SimPath, interval_s: float) -> None:
+    def __init__(self, path: SimPath, interval_s: float, *, longest_us: int) -> None:
+        self._longest_us = longest_us
         self._waiters = path.disk.waiters(path.text)
         self._is_stopped = False
 
@@ -166,7 +165,7 @@ class SimWatch:
 
     def wait(self) -> None:
         if not self._is_stopped:
-            self._waiters.wait(self._LONGEST_US)
+            self._waiters.wait(self._longest_us)
 
     def wake(self) -> None:
         self._is_stopped = True
