@@ -84,8 +84,9 @@ class SnapshotFollower:
     @property
     def failure(self) -> str:
         """Why the tables cannot be read, or only an older version of them; "" if there is no failure."""
-        was_set_back = f"the tables {self._tables} were set back, the routes in memory are newer"
-        return self._outage or self._damage or (was_set_back if self._is_behind else "")
+        if self._is_behind and not self._outage and not self._damage:
+            return f"the tables {self._tables} were set back, and the job has not folded the log again yet"
+        return self._outage or self._damage
 
     @property
     def _is_behind(self) -> bool:

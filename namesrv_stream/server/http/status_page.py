@@ -85,7 +85,7 @@ def _kafka(gateway: GatewayStatus) -> PartHealth:
 
 def _tables(tables: TableStatus) -> PartHealth:
     if failure := tables.failure():
-        return _part("tables", "degraded", f"they cannot be read: {failure}", RunBook.TABLES_UNREADABLE)
+        return _part("tables", "degraded", f"answers come from memory: {failure}", RunBook.TABLES_UNREADABLE)
     if tables.missed_in:
         text = f"the log shows that the job has committed, but {tables.missed_in} contains no tables: check data.tables"
         text += " (without it, data.dir); this server knows its own brokers only"

@@ -195,7 +195,7 @@ class WhyPage:
                 since_ms = since_of.get(part.name, part.since_ms)
                 yield finding(why, self._state.server_id, [part.reason or part.state], since_ms=since_ms)
         if failure:
-            yield finding(Why.SERVER_STALE, self._state.server_id, [f"the tables cannot be read: {failure}"])
+            yield finding(Why.SERVER_STALE, self._state.server_id, [f"answers come from memory: {failure}"])
 
     def _refusals(self) -> dict[str, Refusal]:
         """Return the refused requests, with times of the wall clock."""

@@ -69,7 +69,7 @@ async def test_tables_without_commits_or_that_cannot_be_read_make_health_yellow(
     assert green["state"] == "green"
     assert "[~] tables degraded: no commit of the job for 60 s" in stale
     assert "[~] job degraded: no commit for 60 s: no broker expires; see docs/operations.md#namesrvjobdown\n" in stale
-    assert "[~] tables degraded: they cannot be read: a file is gone" in unreadable
+    assert "[~] tables degraded: answers come from memory: a file is gone" in unreadable
     assert "[+] job ok" in unreadable
 
 
