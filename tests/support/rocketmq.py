@@ -259,6 +259,10 @@ _LIGHT_BROKER = {
     "diskMaxUsedSpaceRatio": "95",
     "diskSpaceWarningLevelRatio": "99",
     "diskSpaceCleanForciblyRatio": "99",
+    # The broker never refuses messages because the test machine is busy. By default, it answers "broker busy" if a
+    # message has waited for 200 ms, or while a write takes longer than 1 s.
+    "waitTimeMillsInSendQueue": "10000",
+    "osPageCacheBusyTimeOutMills": "10000",
     "timerWheelEnable": "false",
     "reviveQueueNum": "1",
     "enableCompaction": "false",
