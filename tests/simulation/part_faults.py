@@ -185,6 +185,11 @@ def _disk_full(faults: "Faults") -> End | None:
     return lambda: setattr(faults.world.disk, "is_full", False)
 
 
+def _disk_slow(faults: "Faults") -> End | None:
+    faults.world.disk.slowness = faults.draws.choice((5, 100, 2_000)) * MS
+    return lambda: setattr(faults.world.disk, "slowness", 0)
+
+
 def _file_damaged(faults: "Faults") -> End | None:
     """The disk loses a part of a table's newest commits or of its newest checkpoint while the job stands."""
     world, job = faults.world, faults.world.job
@@ -263,6 +268,7 @@ PART_FAULTS: Final[dict[str, Begin]] = {
     "acknowledgements lost": _acks_lost,
     "clock jump": _clock_jump,
     "disk full": _disk_full,
+    "disk slow": _disk_slow,
     "records removed by retention": _retention,
     "files damaged": _file_damaged,
     "tables backed up": _back_up,

@@ -33,12 +33,12 @@ class SimDisk:
 
     Attributes:
         is_full: Whether writing fails.
-        fails_at: Number of changes after which a crash point is reached; None for never.
+        slowness: The longest time that a read or a sync takes; other threads run meanwhile.
     """
 
     def __init__(self, scheduler: Scheduler) -> None:
         self.is_full = False
-        self.writes = 0
+        self.slowness = 0
         self.on_change: Callable[[], None] = lambda: None
         self._scheduler = scheduler
         self._folders: Folders = {"/": {}}
@@ -60,6 +60,7 @@ class SimDisk:
         return None if found is None else found.get(name)
 
     def read(self, path: str) -> bytes:
+        self._take_time()
         found = self.file(path)
         if found is None:
             raise FileNotFoundError(2, "No such file or directory", path)
@@ -77,7 +78,6 @@ class SimDisk:
         process = self._scheduler.current
         if process is not None and not process.is_alive:
             raise GreenletExit
-        self.writes += 1
         self.on_change()
         if process is not None and not process.is_alive:
             raise GreenletExit
@@ -139,6 +139,7 @@ class SimDisk:
             self._name(posixpath.dirname(path), lambda folders: folders.update({path: folders.get(path, {})}))
 
     def sync_file(self, path: str) -> None:
+        self._take_time()
         inode = self.file(path)
         if inode is not None:
             self._begin()
@@ -146,11 +147,16 @@ class SimDisk:
 
     def sync_folder(self, path: str) -> None:
         """Make the newest change of a folder's names durable, and all changes before it."""
+        self._take_time()
         self._begin()
         last = max((number for number, (folder, _) in enumerate(self._pending) if folder == path), default=-1)
         for _, change in self._pending[: last + 1]:
             change(self._durable)
         del self._pending[: last + 1]
+
+    def _take_time(self) -> None:
+        if self.slowness and self._scheduler.thread is not None:
+            self._scheduler.sleep(self._scheduler.random.randrange(self.slowness))
 
     def _name(self, folder: str, change: Callable[[Folders], None]) -> None:
         change(self._folders)
