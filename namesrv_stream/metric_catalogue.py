@@ -219,7 +219,9 @@ METRICS: Final[Mapping[str, Metric]] = {
         "Times that this server opened the tables again from the start.",
         from_zero=((),),
     ),
-    "rocketmq_namesrv_tables_readable": Metric("gauge", "0 while this server cannot read the tables, otherwise 1."),
+    "rocketmq_namesrv_tables_readable": Metric(
+        "gauge", "0 while this server cannot read the newest tables, or they lack rows that it has; otherwise 1."
+    ),
     "rocketmq_namesrv_event_lag_seconds": Metric(
         "gauge",
         "Seconds since Kafka's time stamp of the newest record that the job has folded, in the partition that"

@@ -129,7 +129,7 @@ class _Server:
         if self._lane is not None:
             self._lane.start(loop)
         applier.start(loop)
-        guard = LogGuard(settings, applier.folded_log)
+        guard = LogGuard(settings, applier.folded_log, applier.log_refused)
         parts = {
             "beat": self._beat(core, metrics),
             "follow": applier.run(),

@@ -13,7 +13,7 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Mapping
-from typing import Final
+from typing import Final, NamedTuple
 
 from namesrv_stream.errors import StoreUnreachable
 from namesrv_stream.route.changes import RouteChange
@@ -45,13 +45,14 @@ class SnapshotFollower:
         poll_interval_ms: Interval of polling the log if there are no notifications of commits.
         on_reload: Called with a snapshot, which the callee owns: at first unless ``known`` is given, and again whenever
             following is impossible. It is never called with an older state of the same tables.
-        on_commit: Called with the changes of one commit (often none), and with partition → next offset that it reaches.
+        on_commit: Called with the changes of one commit (often none), and with partition → next offset that it reaches;
+            with neither for a commit of tables that were set back.
         known: A snapshot that the caller has loaded.
 
     Attributes:
         version: The last version that was read; -1 if there is no table.
         table_id: Delta's id of the table.
-        progress: How far that version covers the log.
+        progress: How far the reported rows cover the log.
         topic_id: Kafka's id of the topic from which the tables were made.
         job: The job's figures in its newest commit.
     """
@@ -77,24 +78,25 @@ class SnapshotFollower:
         # The thread writes these attributes, and other threads read them.
         self.job: JobFigures | None = None
         self.table_id = self.topic_id = self._outage = ""
-        self._reported_ms: dict[int, int] = {}
+        self._reported: Mapping[int, _Reached] = {}
         self._start_from(known or Snapshot(RouteTable(), {}, -1))
-        self._reported_ms = dict(self._newest_ms)
+        self._rows_are_reported()
 
     @property
     def failure(self) -> str:
-        """Why the tables cannot be read, or only an older version of them; "" if there is no failure."""
+        """Why the newest tables cannot be read, or what they lack; "" if there is no failure."""
         if self._is_behind and not self._outage and not self._damage:
             return f"the tables {self._tables} were set back, and the job has not folded the log again yet"
         return self._outage or self._damage
 
     @property
     def _is_behind(self) -> bool:
-        """Whether the tables lack rows that were reported.
+        """Whether the tables lack rows that were reported."""
+        return any(self._reached.get(p, _Reached(0, 0)) < reached for p, reached in self._reported.items())
 
-        Times show it, not offsets: if Kafka has lost records, others with later times take their offsets.
-        """
-        return any(self._newest_ms.get(p, 0) < at_ms for p, at_ms in self._reported_ms.items())
+    def forget(self) -> None:
+        """Report the tables even if they were set back, because Kafka has lost records of the reported rows."""
+        self._reported = {}
 
     def start(self) -> None:
         """Start the thread, which calls both callbacks."""
@@ -110,14 +112,16 @@ class SnapshotFollower:
 
     def _start_from(self, snapshot: Snapshot) -> None:
         if (snapshot.table_id, snapshot.topic_id) != (self.table_id, self.topic_id):
-            self._reported_ms = {}
-        # Partition → highest LogAppendTime of the rows; the follower may have reported later ones of the same tables.
-        self._newest_ms = dict(snapshot.at_ms)
-        self.version, self.progress = snapshot.version, dict(snapshot.progress)
+            self._reported = {}
+        self.version, self._followed = snapshot.version, snapshot.progress
         # After a repair, route_state may be ahead of route_changes. The next commits then repeat known changes.
         self._covered = dict(snapshot.next_offsets)
+        self._reached = {p: _Reached(snapshot.at_ms.get(p, 0), offset) for p, offset in self._covered.items()}
         self.table_id, self.topic_id = snapshot.table_id, snapshot.topic_id
         self._outage, self._damage = "", snapshot.damage
+
+    def _rows_are_reported(self) -> None:
+        self.progress, self._reported = self._followed, dict(self._reached)
 
     def _run(self) -> None:
         if self._is_known:
@@ -139,7 +143,7 @@ class SnapshotFollower:
             if self._is_behind:
                 logger.warning("tables set back, keeping the routes in memory version=%d", self.version)
             else:
-                self._reported_ms = dict(snapshot.at_ms)
+                self._rows_are_reported()
                 self._on_reload(snapshot)
             self._follow()
 
@@ -153,9 +157,10 @@ class SnapshotFollower:
 
     def _follow(self) -> None:
         """Report commits until the tables must be loaded again. Wait while an object store does not answer."""
+        was_set_back = self._is_behind
         with (self._table / LOG).watch(self._poll_s) as self._watch:
             checked_s = time.monotonic()
-            while not self._stop.is_set():
+            while not self._stop.is_set() and was_set_back == self._is_behind:
                 self._watch.begin()
                 try:
                     commit = read_commit(self._table, self.version + 1)
@@ -181,9 +186,8 @@ class SnapshotFollower:
                     logger.warning("commit unreadable, reloading tables version=%d error=%r", self.version + 1, error)
                     self._stop.wait(self._poll_s)
                     return
-                if self._is_behind:
-                    if not self._is_behind_after(commit, changes):
-                        return
+                if was_set_back:
+                    self._catch_up(commit, changes)
                 else:
                     self._report(commit, changes)
                 checked_s = time.monotonic()
@@ -204,35 +208,55 @@ class SnapshotFollower:
             return not commit.changes_rows and not commit.changes_table
         if self.version < 0 or commit.changes_table or (commit.removed and commit.changes_rows):
             return False
-        return identity.table_id == self.table_id and _is_same(identity.before, self.progress)
+        return identity.table_id == self.table_id and _is_same(identity.before, self._followed)
 
     def _report(self, commit: Commit, changes: list[RouteChange]) -> None:
-        progress = commit.identity.progress if commit.identity is not None else self.progress
-        advanced = {p: place.next_offset for p, place in progress.items() if place != self.progress.get(p)}
-        reached = {p: offset for p, offset in advanced.items() if offset > self._covered.get(p, 0)}
-        if reached != advanced:
-            changes = [change for change in changes if change.offset >= self._covered.get(change.partition, 0)]
+        before, covered = self._followed, dict(self._covered)
         self._advance(commit, changes)
-        self._reported_ms = dict(self._newest_ms)
-        self._covered |= reached
+        advanced = {p: place.next_offset for p, place in self._followed.items() if place != before.get(p)}
+        reached = {p: offset for p, offset in advanced.items() if offset > covered.get(p, 0)}
+        if reached != advanced:
+            changes = [change for change in changes if change.offset >= covered.get(change.partition, 0)]
+        self._rows_are_reported()
         self._on_commit(changes, reached)
 
-    def _is_behind_after(self, commit: Commit, changes: list[RouteChange]) -> bool:
-        """Read a commit of tables that were set back. Return whether they still lack reported rows."""
+    def _catch_up(self, commit: Commit, changes: list[RouteChange]) -> None:
+        """Read a commit of tables that were set back.
+
+        They have caught up, too, if the job has folded a later record in every partition: after a loss of records, the
+        log need not have as many again.
+        """
         self._advance(commit, changes)
         job = decode_job_figures(commit.info)
-        if self._is_behind and (job is None or job.at_ms < max(self._reported_ms.values())):
-            return True
-        self._reported_ms = {}
-        return False
+        if job is not None and job.at_ms > max((reached.at_ms for reached in self._reported.values()), default=0):
+            self._reported = dict(self._reached)
+        self._on_commit([], {})
 
     def _advance(self, commit: Commit, changes: list[RouteChange]) -> None:
         self._outage = self._damage = ""
         self.version += 1
-        if commit.identity is not None:
-            self.progress = dict(commit.identity.progress)
         self.job = decode_job_figures(commit.info) or self.job
-        self._newest_ms |= {change.partition: change.at_ms for change in changes}
+        if commit.identity is not None:
+            self._followed = commit.identity.progress
+        times = {change.partition: change.at_ms for change in changes}
+        for partition, place in self._followed.items():
+            self._covered[partition] = max(place.next_offset, self._covered.get(partition, 0))
+            at_ms = max(times.get(partition, 0), self._reached.get(partition, _Reached(0, 0)).at_ms)
+            self._reached[partition] = _Reached(at_ms, self._covered[partition])
+
+
+class _Reached(NamedTuple):
+    """How far rows cover a partition of the log.
+
+    Times come first: if Kafka has lost records, others take their offsets, with later times.
+
+    Attributes:
+        at_ms: Highest LogAppendTime of the rows, epoch milliseconds.
+        next_offset: The first offset that they do not cover.
+    """
+
+    at_ms: int
+    next_offset: int
 
 
 def _is_same(before: Progress, known: Progress) -> bool:

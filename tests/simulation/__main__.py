@@ -27,7 +27,7 @@ def main() -> int:
     parser.add_argument("--seed", type=int, help="run only this seed")
     parser.add_argument("--minutes", type=float, default=float("inf"), help="begin no seeds after this time")
     parser.add_argument("--brokers", type=int, help="number of brokers (default: drawn)")
-    parser.add_argument("--seconds", type=int, default=900, help="time with faults, before it is scaled (default: 450)")
+    parser.add_argument("--seconds", type=int, default=450, help="time with faults, before it is scaled (default: 450)")
     parser.add_argument(
         "--scale", type=int, help="how many times longer all intervals and timeouts are (default: drawn)"
     )

@@ -8,6 +8,7 @@ import orjson
 from namesrv_stream.route import reducer
 from namesrv_stream.route.changes import Cause, ChangeKind, RouteChange, lease_key
 from namesrv_stream.route.digest import digest_of
+from namesrv_stream.route.events import partition_of
 from namesrv_stream.route.fold.fold_record import fold
 from namesrv_stream.route.fold.state import FoldState
 from namesrv_stream.route.fold.step import FoldOutput, GroupDict, Record
@@ -21,6 +22,7 @@ from tests.simulation.runtime.process import MS, SECOND
 
 if TYPE_CHECKING:
     from tests.simulation.checks import Checks
+    from tests.simulation.world import World
 
 #: The job commits progress without rows every second, unless the plan scales that.
 _PROGRESS: Final = 10 * SECOND
@@ -29,6 +31,7 @@ _EVIDENCE: Final = 1_000 * SECOND
 #: A server that was frozen longer than this ignores closed connections for a moment.
 _STALL: Final = 3 * SECOND
 _JUST_RESUMED: Final = SECOND // 2
+_SIGNS_OF_LIFE: Final = ("broker_heartbeats", "broker_registered")
 
 
 class LogChecks:
@@ -199,8 +202,24 @@ def record_of(value: bytes) -> dict[str, Any]:
     return fields if isinstance(fields, dict) else {}
 
 
-def _is_sign_of_life(record: dict[str, Any], key: LeaseKey) -> bool:
-    if record["kind"] not in ("broker_heartbeats", "broker_registered"):
-        return False
+def connections_of(world: "World", key: LeaseKey, server_id: str) -> list[int]:
+    """Return the connections over which a server's present process received a broker's signs of life, in log order."""
+    log, found = world.kafka.log(partition_of(key.broker_name, world.plan.partitions)), list[int]()
+    for stored in log.records:
+        record = record_of(stored.value)
+        if record.get("server_id") == server_id:
+            if record["kind"] == "server_started":
+                found.clear()
+            elif record["kind"] in _SIGNS_OF_LIFE:
+                found += [int(item["connection_id"]) for item in _items_of(record, key)]
+    return found
+
+
+def _items_of(record: dict[str, Any], key: LeaseKey) -> list[dict[str, Any]]:
     place = (key.broker_name, key.live_key.broker_addr)
-    return any((item["broker_name"], item["broker_addr"]) == place for item in record.get("items", [record]))
+    items: list[dict[str, Any]] = record.get("items", [record])
+    return [item for item in items if (item["broker_name"], item["broker_addr"]) == place]
+
+
+def _is_sign_of_life(record: dict[str, Any], key: LeaseKey) -> bool:
+    return record["kind"] in _SIGNS_OF_LIFE and bool(_items_of(record, key))

@@ -22,6 +22,7 @@ from tests.simulation.world import Plan, World
 
 _BEGIN: Final = 30 * SECOND
 _QUIET_S: Final = 20  # after the longest timeout
+_LONG_QUIET_S: Final = 420  # more than a hold of the guard with the default timeout
 _LAST_COMMIT: Final = 35 * SECOND  # every broker has registered again since the last change
 #: The shortest and the longest time that a micro-batch of Spark takes; a seed draws one of these.
 _BATCHES: Final = ((15 * MS, 60 * MS), (100 * MS, 400 * MS), (300 * MS, 900 * MS))
@@ -123,6 +124,8 @@ class _Run:
         self._last = [kind for kind in shape.kinds or drawn if kind in LAST_FAULTS] if shape.duration_s else []
         self.faults = Faults(world, self.fleet, self.clients, kinds, shape.tempo or draws.choice(TEMPOS))
         self._begin_at = draws.choice((3, 30, 30)) * SECOND  # early ones meet an installation that is being created
+        longest_s = max(slot.known_timeout_ms for slot in self.fleet.slots) // (1_000 * world.plan.scale)
+        self._quiet_s = draws.choice((longest_s + _QUIET_S, _LONG_QUIET_S))
         world.spark.batch_delay = draws.choice(_BATCHES)
         world.spark.longest_wait *= world.plan.scale
 
@@ -144,8 +147,7 @@ class _Run:
         for slot in self.fleet.slots:
             if not self.fleet.now[slot.number].is_alive and scheduler.random.random() < 0.5:
                 self.fleet.begin(slot, is_same_address=scheduler.random.random() < 0.5)
-        longest_s = max(slot.known_timeout_ms for slot in self.fleet.slots) // (1_000 * world.plan.scale)
-        self._until(scheduler.now + (shape.quiet_s or longest_s + _QUIET_S) * self._unit)
+        self._until(scheduler.now + (shape.quiet_s or self._quiet_s) * self._unit)
         operating.cancel()
         self._until(scheduler.now + _LAST_COMMIT * world.plan.scale)
         if not (shape.stops and self.checks.failures):

@@ -26,6 +26,7 @@ _T = TypeVar("_T")
 #: Time until a process is started again; twice as long after each one that ended soon.
 _RESTART: Final = 1 * SECOND
 _LONGEST_RESTART: Final = 32 * SECOND
+_OPENING: Final = 5 * SECOND  # a starting server reads the tables
 _SOON: Final = 40 * SECOND
 #: Where the tables are.
 TABLES: Final = "/simulation/tables"
@@ -92,6 +93,7 @@ class Part:
         process: The latest process; it may have ended.
         core: The core of a server's latest process, once it is built.
         since: When the latest process started.
+        must_reach: Partition → the offset before which a server may lack changes, because it began with older tables.
     """
 
     def __init__(self, world: "World", name: str, machine: Machine, settings: Settings) -> None:
@@ -102,6 +104,7 @@ class Part:
         self.applier: CommitApplier | None = None
         self.since = 0
         self.is_wanted = self.is_guest = False
+        self.must_reach: dict[int, int] = {}
         self.identity = SimIdentityFile()
         self.ran: list[tuple[int, int | None]] = []  # start and end of every process
         self._world = world
@@ -117,6 +120,7 @@ class Part:
         world, process = self._world, Process(self._world.scheduler, self.name, self.machine)
         self.process, self.core, self.is_wanted, self.since = process, None, True, world.scheduler.now
         self.ran.append((self.since, None))
+        self.must_reach = dict(world.restored_at)
         process.memory["part"] = self
         process.on_exit.append(lambda: self._ended(process))
         world.scheduler.trace(f"start {self.name}")
@@ -296,8 +300,15 @@ class World:
         return part.is_working and part.since + 15 * SECOND <= since and process.resumed_at + 5 * SECOND <= since
 
     def tables_go_back(self) -> None:
-        """Record that the tables lose their newest rows, until the job has folded the log again."""
+        """Record that the tables lose their newest rows, until the job has folded the log again.
+
+        A server that runs keeps its routes. One that starts begins with the older ones.
+        """
         self.restored_at = {partition: self.kafka.log(partition).end for partition in range(self.plan.partitions)}
+
+        for part in self.servers:
+            if self.scheduler.now - part.since < _OPENING:
+                part.must_reach = dict(self.restored_at)
 
     def covered_by_state(self) -> dict[int, int]:
         """Return partition → the offset that ``route_state`` covers."""

@@ -80,11 +80,20 @@ class IdentityFile:
 
 
 class LogGuard:
-    """Checks the log of a partition before every session with Kafka. Any thread may call it."""
+    """Checks the log of a partition before every session with Kafka. Any thread may call it.
 
-    def __init__(self, settings: Settings, folded: Callable[[], FoldedLog]) -> None:
+    Args:
+        settings: The settings.
+        folded: Returns the log as far as the served routes cover it.
+        on_refused: Called if the log is not that log, or has lost records of it.
+    """
+
+    def __init__(
+        self, settings: Settings, folded: Callable[[], FoldedLog], on_refused: Callable[[], None] = lambda: None
+    ) -> None:
         self._settings = settings
         self._folded = folded
+        self._on_refused = on_refused
         self._reported: dict[int, str] = {}
         self.has_refused = False
 
@@ -100,6 +109,7 @@ class LogGuard:
             end = check_log(self._settings, self._folded(), [partition]).end[partition]
         except (LogReplaced, LogTruncated) as error:
             self.has_refused = True
+            self._on_refused()
             if str(error) != self._reported.get(partition):
                 self._reported[partition] = str(error)
                 logger.error("Kafka's log does not belong to the tables, nothing is written to it: %s", error)

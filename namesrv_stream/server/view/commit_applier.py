@@ -232,8 +232,12 @@ class CommitApplier:
         self.status.failure = lambda: self._follower.failure
 
     def folded_log(self) -> FoldedLog:
-        """Return the log as far as the tables cover it now. Any thread may call it."""
+        """Return the log as far as the served routes cover it. Any thread may call it."""
         return FoldedLog(self._follower.topic_id, self._follower.progress)
+
+    def log_refused(self) -> None:
+        """Serve the tables even if they were set back: Kafka has lost what the served routes cover. From any thread."""
+        self._follower.forget()
 
     def start(self, loop: asyncio.AbstractEventLoop) -> None:
         """Start to follow the tables. Commits are applied on ``loop``."""

@@ -79,7 +79,8 @@ class CatchUp:
         for partition, place in enumerate(end.places):
             begin = position.place(partition)
             if begin < place:
-                if begin.offset < stored.removed_below.get(partition, 0):
+                is_there = stored.removed_below.get(partition, 0) <= begin.offset
+                if not is_there or stored.next_offsets.get(partition, 0) < place.offset:  # removed, or set back
                     return None
                 rows += stored.rows_at_most(partition, begin.offset, place.offset)
         return stored if rows <= self._max_rows else None

@@ -39,7 +39,7 @@ class Received:
         self.table = known.table if known else RouteTable()
         self.next_offsets: dict[int, int] = dict(known.next_offsets) if known else {}
         self.changes: list[RouteChange] = []
-        self.reloads = 0
+        self.reloads = self.empty_commits = 0
         self._changed = threading.Condition()
 
     def on_reload(self, snapshot: Snapshot) -> None:
@@ -52,6 +52,7 @@ class Received:
         with self._changed:
             reducer.apply(self.table, changes)
             self.changes += changes
+            self.empty_commits += not changes and not next_offsets
             self.next_offsets.update(next_offsets)
             self._changed.notify_all()
 
@@ -352,11 +353,29 @@ def test_routes_in_memory_are_kept_until_the_log_is_folded_again(
     wait_until(lambda: "were set back" in follower.failure, _DEADLINE_S, "the follower notices the restore")
     tables.writer = tables.new_writer()
     _commit_up_to(tables, 3)
-    wait_until(lambda: load_snapshot(tables.storage).next_offsets == {0: 3}, _DEADLINE_S, "a part is folded again")
+    wait_until(lambda: received.empty_commits, _DEADLINE_S, "the follower reads that the job folds the log again")
     assert (received.reloads, received.table.groups) == (1, tables.log.groups.groups)
     _commit_up_to(tables, 4)
     received.wait(lambda: received.reloads == 2)
     received.wait_for(tables.log)
+    assert follower.failure == ""
+
+
+def test_tables_that_were_set_back_are_reported_if_kafka_lost_the_reported_rows(tmp_path: Path, follow: Follow) -> None:
+    tables = TablesOfLog(tmp_path)
+    folder, backup = tables.dir / ROUTE_CHANGES, tmp_path / "backup"
+    _register(tables, 0)
+    tables.commit()
+    shutil.copytree(folder, backup)
+    _register(tables, 1)
+    tables.commit()
+    follower, received = follow(tables.dir)
+    received.wait_for(tables.log)
+    _remove_and_copy(folder, backup)
+    wait_until(lambda: "were set back" in follower.failure, _DEADLINE_S, "the follower notices the restore")
+    assert follower.progress == tables.reached()
+    follower.forget()
+    received.wait(lambda: received.next_offsets == {0: 1})
     assert follower.failure == ""
 
 

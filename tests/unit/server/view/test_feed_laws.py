@@ -240,6 +240,15 @@ async def test_a_position_is_invalid_if_the_rows_after_it_are_not_kept(tmp_path:
     assert gone.value.reason == "too_old"
 
 
+async def test_a_position_is_invalid_while_the_tables_lack_rows_that_the_server_has() -> None:
+    server = Server()
+    client = Client(server)
+    server.feed.reloaded(server.generation, {0: len(server.by_record) + 1})
+    with pytest.raises(PositionGone) as gone:
+        await client.read()
+    assert gone.value.reason == "too_old"
+
+
 async def test_a_position_is_invalid_if_too_many_rows_would_have_to_be_read() -> None:
     server = Server()
     server.catch_up = CatchUp(server.tables.storage, 5)
