@@ -30,14 +30,14 @@ from namesrv_stream.route.registration import register
 
 
 class MassFailure(NamedTuple):
-    """How many of a cluster's brokers in one partition seem to fail at once."""
+    """``ending`` of the ``brokers`` that a cluster has in one partition seem to fail at once."""
 
     ending: int
     brokers: int
 
 
 def hold_if_many_fail(step: FoldStep, key: LeaseKey, server_id: str, cause: Cause, reason: str) -> bool:
-    """Hold a broker that would be removed now, and all others of its cluster that seem to fail, if they are many.
+    """Hold a broker that would be removed now, and all others of its cluster that seem to fail, if these are too many.
 
     Args:
         key: The broker, whose last share in its lease ends.
@@ -72,7 +72,7 @@ def hold_if_many_fail(step: FoldStep, key: LeaseKey, server_id: str, cause: Caus
 def is_suspect(state: FoldState, lease: Lease) -> bool:
     """Whether a broker has been without heartbeat for half its timeout.
 
-    Heartbeats at servers that are not silent count, and those that a silent server received after these.
+    A heartbeat at a silent server counts only if it came later than those at all other servers.
     """
     timeout_ms = state.timeout_ms(lease)
     partition_ms = lease.ended_partition_ms
@@ -137,7 +137,7 @@ def _hold(step: FoldStep, key: LeaseKey, server_id: str, cause: Cause, reason: s
 
 
 def _restore_closed(step: FoldStep, cluster: str, server_id: str, failure: MassFailure) -> None:
-    """Restore and hold the brokers of recent closes; masters first, because topics come from their registrations."""
+    """Restore and hold the brokers in ``closes``; masters first, because topics come from their registrations."""
     clock = step.state.servers[server_id]
     closes = [c for c in clock.closes if c.key.live_key.cluster == cluster]
     clock.closes = [c for c in clock.closes if c.key.live_key.cluster != cluster]
