@@ -48,9 +48,9 @@ _HEAD_BYTES: Final = 4 * 1024
 def registration_hash(header: RegisterBrokerRequestHeader, body: bytes) -> str:
     """Return 32 hexadecimal digits, equal for the same content; checksum, connection and time are ignored.
 
-    It identifies an unchanged registration, which the server need not decode. It is not cryptographic: such a hash
-    would take a third of the time of an unchanged registration. A registration is compared only with the previous one
-    of the same broker. A peer that could forge a hash could send a false registration as well.
+    The hash identifies an unchanged registration, which the server need not decode. It is not cryptographic: such a
+    hash would take a third of the time of an unchanged registration. A registration is compared only with the previous
+    one of the same broker. A peer that could forge a hash could send a false registration as well.
     """
     content = (
         header.broker_name,

@@ -1,9 +1,9 @@
 """Processors of the server's configuration, with RocketMQ's own keys, and of the key-value (KV) table.
 
-Only safe settings can change at run time. A changed option (``OPTION_OF``) stays in force until the server
-restarts. The fold
-depends on deleteTopicWithBrokerRegistration, so a change of it goes through the log. No path is ever taken from a
-request, and nothing is written to disk or executed (CVE-2023-33246, CVE-2023-37582).
+Only the options of ``OPTION_OF`` and deleteTopicWithBrokerRegistration can change at run time. A changed option stays
+in force until the server restarts. The fold depends on deleteTopicWithBrokerRegistration, so a change of it goes
+through the log. No path is ever taken from a request, and nothing is written to disk or executed (CVE-2023-33246,
+CVE-2023-37582).
 
 Operators store values for brokers and clients in the KV table, for example the order of queues.
 
@@ -30,8 +30,8 @@ from namesrv_stream.route.address_views import VIEWS_NAMESPACE, parse_view
 from namesrv_stream.route.events import KvDeleted, KvPut, SettingsChanged
 from namesrv_stream.route.table import HELD_NAMESPACE, held_entries
 
-#: RocketMQ's default values of the keys that have no effect here. This server has no files of RocketMQ,
-#: so paths are empty.
+#: RocketMQ's default values of the keys that have no effect here. This server has no files of RocketMQ, so paths are
+#: empty.
 ROCKETMQ_DEFAULTS: Final[Mapping[str, str]] = {
     "bindAddress": "0.0.0.0",
     "clientRequestThreadPoolNums": "8",
@@ -105,8 +105,8 @@ def get_namesrv_config(server: NameServer, call: Call) -> Answer:
 def update_namesrv_config(server: NameServer, call: Call) -> Answer:
     """Answer 318: change all named keys, or none.
 
-    The only exception: if the log does not confirm the event, the answer is SYSTEM_BUSY. The setting of the fold may
-    then have changed, but the options have not.
+    The only exception: if the log does not confirm the event, the answer is SYSTEM_BUSY. Then
+    deleteTopicWithBrokerRegistration may have changed, but the options have not.
 
     Differs from RocketMQ: the request is off unless configured, and keys that are not safe and invalid values are
     refused. Java accepts any key that it knows, and ignores the others silently.

@@ -24,8 +24,8 @@ from namesrv_stream.route.registration_json import mapping_fields
 #: Maximum of topics, static mappings and filter servers together, and of queues of all static mappings. The largest
 #: frame has room for 115,000 topics as Java writes them.
 MAX_ENTRIES: Final = 300_000
-#: Maximum size of these entries in an event. With the header, whose bytes may become six each, they fit a Kafka record
-#: (``frame.MAX_HEADER_BYTES``; ``kafka.max_message_bytes`` is at least 20 MiB).
+#: Maximum size of these entries in an event, as JSON. With the header, whose bytes may become six each in JSON, they
+#: fit a Kafka record (``frame.MAX_HEADER_BYTES``; ``kafka.max_message_bytes`` is at least 20 MiB).
 MAX_EVENT_BYTES: Final = 16 << 20
 
 # Maximum sizes in JSON: of an entry without its texts, and of one character of the texts.

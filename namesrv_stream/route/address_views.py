@@ -83,7 +83,10 @@ class Pattern:
             raise ValueError(f"{text!r} is not host:port")
 
     def address_of(self, broker: Broker) -> str | None:
-        """Return the address for a broker; None if a number is absent, or if the result is not ``host:port``."""
+        """Return the address for a broker.
+
+        None if the broker lacks a number that the pattern uses, or if the result is not ``host:port``.
+        """
         texts, numbers = broker.texts(), broker.numbers()
         values = []
         for field in self._fields:
@@ -159,7 +162,7 @@ class AddressView:
         return next((addr for m in mappings if (addr := m.address_of(broker)) is not None), None)
 
     def addrs_for_clients(self, broker_name: str, broker_addrs: Mapping[int, str]) -> dict[str, str]:
-        """Return a broker's own address → the address that clients receive, without the brokers that are left out.
+        """Return own address → address that clients receive, for the brokers that the view does not leave out.
 
         Args:
             broker_name: The broker name.

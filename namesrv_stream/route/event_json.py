@@ -1,6 +1,6 @@
 """Events as values of Kafka records, as ``schemas/broker_event.v1.json`` describes them.
 
-One record contains one event, or heartbeats of many brokers of one partition. Nearly all records contain heartbeats.
+One record contains one event, or heartbeats of many brokers of one partition. Nearly all events are heartbeats.
 Errors name the invalid field. The decoder ignores unknown fields, so that a producer may be newer than the fold.
 """
 

@@ -167,7 +167,10 @@ def kv_differences(event: KvPut | KvDeleted) -> Iterator[Difference]:
 
 
 def setting_differences(event: SettingsChanged) -> Iterator[Difference]:
-    """Yield the rows of a change of settings. Those of a configuration file are in two namespaces."""
+    """Yield the rows of a change of settings.
+
+    Values from a configuration file are in the namespaces "effective" and "config", all others only in "effective".
+    """
     namespaces = ("effective", "config") if event.source == "config" else ("effective",)
     for name, value in event.values:
         for namespace in namespaces:

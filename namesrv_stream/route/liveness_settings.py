@@ -35,7 +35,7 @@ class FoldSettings:
             DEFAULT_BROKER_CHANNEL_EXPIRED_TIME.
         min_timeout_ms: Lower limit of the timeout that a broker requests.
         max_timeout_ms: Upper limit of the timeout that a broker requests.
-        max_gap_ms: The most by which one record advances a server's clock; longer than the time between several ticks.
+        max_gap_ms: The most by which one record advances a server's clock; longer than several intervals between ticks.
         server_silent_ms: A server is silent if it has written no record for this long while others have.
         server_lost_ms: A silent server is lost if it has written no record for this long. Its shares in leases end.
         registration_retention_ms: How long the last registration of a removed broker is kept, in log time.

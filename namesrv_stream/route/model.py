@@ -22,7 +22,7 @@ SYNC_BROKER_MEMBER_GROUP_PREFIX = "rmq_sys_SYNC_BROKER_MEMBER_"
 class DataVersion(NamedTuple):
     """Version of a broker's topic table. The name server only checks whether two versions are equal.
 
-    The exception is ``state_version``: if two brokers claim one brokerId, the one with the higher value keeps it.
+    The exception is ``state_version``: a broker keeps its brokerId if another one with a lower value registers with it.
     """
 
     counter: int = 0

@@ -55,8 +55,8 @@ def register(
     """Apply one registration that ``server_id`` received over ``holder``.
 
     As in Java, a registration with the DataVersion of the last one adds topics, but changes none of those that exist.
-    The topics that it would change are noted in the broker's live entry; with ``takes_over_contradictions`` they
-    change.
+    The topics that it would change are noted in the broker's live entry; with ``takes_over_contradictions``
+    they change.
 
     Differs from RocketMQ: a refused registration changes nothing (Java adds a cluster entry and removes an id). If
     another broker has the brokerId and a higher stateVersion, the process that registers is removed completely, where

@@ -45,8 +45,8 @@ class RouteTable:
         groups: Broker name → its group, which may consist of retained registrations only.
         kv: Namespace → key → value.
         settings: (namespace "effective" or "config", name) → JSON text, from the lowest partition that has it.
-        servers: (partition, server_id) → (server epoch, text of the status, with the address that the server advertises
-            after a space).
+        servers: (partition, server_id) → (server epoch, status). If the server advertises an address, the status is
+            followed by a space and that address.
         held: Broker process → hold of the mass-expiry guard. The brokers are in ``groups`` as well.
         brokers_version: Number of changes of brokerAddrTable and clusterAddrTable.
         on_changed: Called with a broker name whose group was replaced, and with the topics whose routes have changed or

@@ -160,7 +160,7 @@ def _check_partition(step: FoldStep, event: Event) -> None:
 
 
 def _renew_unchanged(step: FoldStep, event: BrokerHeartbeat) -> bool:
-    """Fold a heartbeat without reading its broker group if it can only renew a lease; otherwise return False."""
+    """Return whether a heartbeat can at most renew a lease; if so, fold it without reading its broker group."""
     state, server_id = step.state, event.origin.server_id
     key = event.lease_key
     lease = state.leases.get(key)
@@ -272,7 +272,7 @@ def _resume(step: FoldStep, server_id: str) -> None:
 
 
 def _change_settings(step: FoldStep, event: SettingsChanged) -> None:
-    """Apply new values of settings, and write their rows, for a configuration file also in the namespace "config"."""
+    """Apply new values of settings and write their rows, and end holds in clusters that now have no guard."""
     state = step.state
     before = {name: setting_text(value) for name, value in asdict(state.settings).items()}
     state.settings = state.settings.with_values(dict(event.values))

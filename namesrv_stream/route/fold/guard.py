@@ -2,8 +2,8 @@
 
 Many brokers rarely die together. More often, the network between them and the name servers has failed. A broker seems
 to fail in three cases. (1) At every server that is not silent, its last heartbeat is older than half of its timeout,
-and no silent server received a later one. (2) Its last connection was closed at the server at which another broker
-fails now, within the last ``guard_close_window_ms`` of that server's observed time. (3) The guard holds it already.
+and no silent server received a later one. (2) At the server at which another broker fails now, its last connection was
+closed within the last ``guard_close_window_ms`` of observed time. (3) The guard holds it already.
 
 If at least ``guard_min_brokers_of(partitions)`` of a cluster's brokers in this partition seem to fail, and these are
 more than ``guard_share_percent`` of them, the guard holds those that seem to fail. A held broker lives for
@@ -70,7 +70,7 @@ def hold_if_many_fail(step: FoldStep, key: LeaseKey, server_id: str, cause: Caus
 
 
 def is_suspect(state: FoldState, lease: Lease) -> bool:
-    """Whether a broker has been without heartbeat for half its timeout.
+    """Whether a broker has been without heartbeat for more than half of its timeout.
 
     A heartbeat at a silent server counts only if it came later than those at all other servers.
     """

@@ -77,7 +77,8 @@ class ServerClock:
         lost: Whether it wrote no record for ``server_lost_ms``; it then holds no lease.
         address: The address that its last tick advertised; "" for none, and while the server is silent, lost or
             stopped.
-        closes: Brokers removed by closed connections in the last ``guard_close_window_ms`` of its time, oldest first.
+        closes: Brokers removed by closed connections in the last ``guard_close_window_ms`` of observed time, oldest
+            first.
     """
 
     server_epoch: int

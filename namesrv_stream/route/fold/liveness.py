@@ -7,8 +7,8 @@ the server was away do not advance it. So a broker never ages while its server c
 share ends by expiry, by unregistration or by a closed connection. The broker is removed with its last share.
 
 A server without a record for ``server_silent_ms``, while others wrote some, is silent. Its share then does not keep a
-broker if the share of another server has ended that heard the broker at least as recently. After ``server_lost_ms`` the
-server is lost and all its shares end.
+broker if another server, which heard the broker at least as recently, has ended its own share. After ``server_lost_ms``
+the server is lost and all its shares end.
 """
 
 from dataclasses import replace
@@ -94,7 +94,7 @@ def renew(step: FoldStep, key: LeaseKey, lease: Lease, server_id: str, cause: Ca
 
 
 def close(step: FoldStep, key: LeaseKey, lease: Lease, server_id: str, reason: str) -> None:
-    """End a server's share in a lease, because its connection to the broker was closed, or let the guard hold it."""
+    """Apply a closed connection: end the server's share in a lease, or let the guard hold the broker."""
     state = step.state
     clock = state.servers[server_id]
     is_last = not is_vouched_for_without(state, lease, server_id)
@@ -240,7 +240,7 @@ def _remove_unvouched(step: FoldStep, server_id: str) -> None:
 
 
 def _end_lost_holder(step: FoldStep, key: LeaseKey, lease: Lease, server_id: str) -> None:
-    """End a lost server's share in a lease. It observed no failure, so ``ended_partition_ms`` does not change."""
+    """End a lost server's share in a lease. The server saw no failure, so ``ended_partition_ms`` does not change."""
     detail = f"nothing came from {server_id} for {step.state.settings.server_lost_ms} ms of observed time"
     if is_vouched_for(step.state, other_holders(lease, server_id), lease.ended_partition_ms):
         drop_holder(step, key, lease, server_id, Cause.SERVER_LOST, detail)

@@ -33,7 +33,7 @@ class DeadLetter(NamedTuple):
 
 @dataclass(slots=True)
 class FoldOutput:
-    """The output of some records, in order."""
+    """The changes and dead letters of one or more records, in order."""
 
     changes: list[RouteChange] = field(default_factory=list)
     dead_letters: list[DeadLetter] = field(default_factory=list)

@@ -58,7 +58,7 @@ class Known:
 class Refusal:
     """Refused requests about a name: why the last one was refused, and when the first and the last one arrived.
 
-    The times are monotonic in ``NameServer.refusals``, and epoch milliseconds in ``Facts``.
+    The times are in milliseconds, monotonic in ``NameServer.refusals`` and since the epoch in ``Facts``.
     """
 
     text: str

@@ -95,7 +95,7 @@ def _is_held(group: BrokerGroup, held: Set[LeaseKey]) -> bool:
 
 
 def _of_group(group: BrokerGroup) -> Iterator[Orphan | None]:
-    """Yield topics that no live process of a broker name has registered, and static mappings of one without brokers."""
+    """Yield topics that no live process of a broker name has registered, and static mappings that have no broker."""
     listed: set[str] = set()
     for key, live in group.live_brokers.items():
         yield None
