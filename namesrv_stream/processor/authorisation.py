@@ -3,8 +3,8 @@
 RocketMQ's NameServer allows every peer. Here a request of ``ADMIN_CODES`` must come from a trusted network, or have the
 signature of RocketMQ's own tools (``remoting.command``). Networks prove nothing about a peer behind a proxy.
 
-A signature covers the values of the ext fields and the body. It covers neither their names, the request code nor the
-time. So a peer that sees any signed request can send an admin request with the same values (ADR 0011).
+A signature covers the values of the ext fields and the body. It does not cover their names, the request code or
+the time. So a peer that sees any signed request can send an admin request with the same values (ADR 0011).
 """
 
 import hmac
@@ -38,10 +38,10 @@ BROKER_CODES = frozenset(
     }
 )
 
-#: Limit for the body of an admin request. Only 318 has one; all of RocketMQ's keys with their values take 2 KiB.
+#: Limit for the body of an admin request. Only 318 has a body; all of RocketMQ's keys with their values take 2 KiB.
 MAX_BODY_BYTES: Final = 64 * 1024
 
-#: Peers choose the names, so memory is limited.
+#: Limits of ``NameServer.refusals``, because peers choose the names.
 _MAX_NAME_CHARS: Final = 255
 _MAX_TEXT_CHARS: Final = 400
 _MAX_REFUSALS: Final = 200
@@ -54,8 +54,8 @@ def authorise(access: Access, call: Call) -> None:
     """Check an admin request.
 
     Raises:
-        RequestRefused: Its body is larger than any tool's; it is neither hashed nor parsed.
-        NoPermission: It comes from outside ``trusted_networks``, and no account signed it.
+        RequestRefused: The body is larger than ``MAX_BODY_BYTES``; it is neither hashed nor parsed.
+        NoPermission: The request comes from outside ``trusted_networks`` or through a proxy, and no account signed it.
     """
     size = len(call.request.body or b"")
     if size > MAX_BODY_BYTES:
@@ -74,7 +74,7 @@ def authorise_broker(access: Access, call: Call) -> None:
     A 5.x broker signs its requests if its ``innerClientAuthenticationCredentials`` are set.
 
     Raises:
-        NoPermission: It comes from outside ``broker_networks``, and no account signed it.
+        NoPermission: The request comes from outside ``broker_networks``, and no account signed it.
     """
     if is_within(call.peer.host, access.broker_networks) or _is_signed(access, call.request):
         return
@@ -83,7 +83,13 @@ def authorise_broker(access: Access, call: Call) -> None:
 
 
 def remember_refusal(server: NameServer, call: Call, text: str) -> None:
-    """Remember a broker's refused request by the broker or topic that it names, for ``why``."""
+    """Remember a broker's refused request under the broker or topic that it names, for the command ``why``.
+
+    Args:
+        server: Its ``refusals`` are changed.
+        call: The request.
+        text: Why it was refused.
+    """
     fields, refusals = call.request.ext_fields or {}, server.refusals
     name = (fields.get("brokerName") or fields.get("topic") or "")[:_MAX_NAME_CHARS]
     earlier = refusals.pop(name, None)

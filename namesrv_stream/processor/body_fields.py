@@ -12,7 +12,7 @@ T = TypeVar("T")
 
 
 def as_object(value: Any, where: str) -> Mapping[str, Any]:
-    """Return a JSON object; ``where`` names it in the error."""
+    """Return ``value`` if it is a JSON object; ``where`` names it in the error."""
     if not isinstance(value, dict):
         raise ValueError(f"{where} is not an object")
     return value
@@ -46,7 +46,7 @@ def _cast(cast: Callable[[Any], T | None], value: Any, where: str) -> T | None:
 
 
 def as_int(value: Any, default: int | None = None) -> int:
-    """Return a Java int, which also fits the tables' columns; null becomes ``default``."""
+    """Return a Java int, which also fits the tables' columns; null becomes ``default``, or raises if that is None."""
     if type(value) is int and -0x80000000 <= value <= 0x7FFFFFFF:  # fast path: a registration has some 100,000 of them
         return value
     if value is None and default is not None:

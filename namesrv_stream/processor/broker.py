@@ -48,9 +48,9 @@ _HEAD_BYTES: Final = 4 * 1024
 def registration_hash(header: RegisterBrokerRequestHeader, body: bytes) -> str:
     """Return 32 hexadecimal digits, equal for the same content; checksum, connection and time are ignored.
 
-    It identifies an unchanged registration, which the server need not decode. It is not cryptographic: such a hash
-    would take a third of the time of an unchanged registration. A registration is compared only with the previous one
-    of the same broker. A peer that could forge a hash could send a false registration as well.
+    The hash identifies an unchanged registration, which the server need not decode. It is not cryptographic: such a
+    hash would take a third of the time of an unchanged registration. A registration is compared only with the previous
+    one of the same broker. A peer that could forge a hash could send a false registration as well.
     """
     content = (
         header.broker_name,
@@ -122,7 +122,7 @@ def register_broker(server: NameServer, call: Call) -> Answer:
 
 
 def large_body(server: NameServer, call: Call) -> RegistrationBody | None:
-    """Return the body of a request if it must be decoded and that takes long; otherwise None.
+    """Return the body of a registration if it must be decoded and decoding takes long; otherwise None.
 
     The server decodes it in another process, and passes the result as ``Call.decoded``.
     """
@@ -153,10 +153,11 @@ def unregister_broker(server: NameServer, call: Call) -> Answer:
 
 
 def query_data_version(server: NameServer, call: Call) -> Answer:
-    """Answer 322: whether the broker should register. A oneway request serves as a heartbeat.
+    """Answer 322: whether the broker should register. The request is a heartbeat, too; brokers send it oneway for that.
 
-    The answer is also "changed" unless the broker has registered with this server since the server's start, over a
-    connection that is still open. A registration with another name server does not count.
+    The answer is "changed" if the DataVersion is another one. It is also "changed" unless the broker has registered
+    with this server since the server's start, over a connection that is still open. A registration with another name
+    server does not count.
 
     Raises:
         RequestRefused: A field is missing.
@@ -176,7 +177,7 @@ def query_data_version(server: NameServer, call: Call) -> Answer:
 
 
 def broker_heartbeat(server: NameServer, call: Call) -> Answer:
-    """Answer 904, always with SUCCESS. It refreshes a known broker and ignores others.
+    """Answer 904 with SUCCESS. The heartbeat has an effect only if this server is a holder of the broker.
 
     Raises:
         RequestRefused: A field is missing.
@@ -270,7 +271,7 @@ def _heartbeat_answer(server: NameServer, origin: Origin, key: LeaseKey, respons
 def _registered_response(
     server: NameServer, request: RemotingCommand, header: RegisterBrokerRequestHeader, group: BrokerGroup
 ) -> RemotingCommand:
-    """Return the response to a broker that is registered in ``group``."""
+    """Return the response to a registration, given the broker group afterwards."""
     # If another address keeps the brokerId, the registration is stale. The answer is an empty SUCCESS, as in Java.
     is_member = header.broker_id is not None and group.broker_addrs.get(header.broker_id) == header.broker_addr
     master = master_of(group, header.cluster_name or "") if header.broker_id and is_member else None

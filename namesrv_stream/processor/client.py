@@ -48,7 +48,7 @@ def get_route_info_by_topic(server: NameServer, call: Call) -> Answer:
 
 
 def get_broker_cluster_info(server: NameServer, call: Call) -> Answer:
-    """Answer 106."""
+    """Answer 106: brokerAddrTable and clusterAddrTable, as the client's address view shows them."""
     return Answer(response_to(call.request, body=server.answers.cluster_info_body(call.view)))
 
 
@@ -101,7 +101,7 @@ def _require(enabled: bool) -> None:
 
 
 def _topics_where(server: NameServer, call: Call, is_wanted: Callable[[int], bool]) -> Answer:
-    """List topics by the flag of their first broker, in order of names. Java takes the first one in hash order."""
+    """List topics by their topicSysFlag at the first broker by name. Java takes the first broker in hash order."""
     _require(server.options.enable_topic_list)
     table = server.table
     flags = ((topic, next(table.queue_data_of(topic))[1].topic_sys_flag) for topic in table.topics())

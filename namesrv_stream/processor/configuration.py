@@ -1,8 +1,9 @@
 """Processors of the server's configuration, with RocketMQ's own keys, and of the key-value (KV) table.
 
-Only safe settings can change at run time. A changed switch stays in force until the server restarts. The fold
-depends on deleteTopicWithBrokerRegistration, so a change of it goes through the log. No path is ever taken from a
-request, and nothing is written to disk or executed (CVE-2023-33246, CVE-2023-37582).
+Only the options of ``OPTION_OF`` and deleteTopicWithBrokerRegistration can change at run time. A changed option stays
+in force until the server restarts. The fold depends on deleteTopicWithBrokerRegistration, so a change of it goes
+through the log. No path is ever taken from a request, and nothing is written to disk or executed (CVE-2023-33246,
+CVE-2023-37582).
 
 Operators store values for brokers and clients in the KV table, for example the order of queues.
 
@@ -29,7 +30,8 @@ from namesrv_stream.route.address_views import VIEWS_NAMESPACE, parse_view
 from namesrv_stream.route.events import KvDeleted, KvPut, SettingsChanged
 from namesrv_stream.route.table import HELD_NAMESPACE, held_entries
 
-#: RocketMQ's default values of the keys that have no effect here. This server has no such files, so paths are empty.
+#: RocketMQ's default values of the keys that have no effect here. This server has no files of RocketMQ, so paths are
+#: empty.
 ROCKETMQ_DEFAULTS: Final[Mapping[str, str]] = {
     "bindAddress": "0.0.0.0",
     "clientRequestThreadPoolNums": "8",
@@ -64,7 +66,7 @@ ROCKETMQ_DEFAULTS: Final[Mapping[str, str]] = {
     "writeBufferLowWaterMark": "0",
 }
 
-#: Key → field of ``Options``.
+#: RocketMQ's key → field of ``Options``.
 OPTION_OF: Final[Mapping[str, str]] = {
     "enableAllTopicList": "enable_all_topic_list",
     "enableTopicList": "enable_topic_list",
@@ -101,8 +103,10 @@ def get_namesrv_config(server: NameServer, call: Call) -> Answer:
 
 
 def update_namesrv_config(server: NameServer, call: Call) -> Answer:
-    """Answer 318: change all named keys, or none. The only exception: if the log does not confirm the event, the answer
-    is SYSTEM_BUSY, and the setting of the fold may have changed, but not the switches.
+    """Answer 318: change all named keys, or none.
+
+    The only exception: if the log does not confirm the event, the answer is SYSTEM_BUSY. Then
+    deleteTopicWithBrokerRegistration may have changed, but the options have not.
 
     Differs from RocketMQ: the request is off unless configured, and keys that are not safe and invalid values are
     refused. Java accepts any key that it knows, and ignores the others silently.
@@ -152,7 +156,7 @@ def _text(value: object) -> str:
 
 
 def put_kv_config(server: NameServer, call: Call) -> Answer:
-    """Answer 100. Blank texts are valid.
+    """Answer 100: store a KV entry. Namespace, key and value may be blank.
 
     Differs from RocketMQ: a missing value is refused. Java stores a null that no query ever returns. In the namespace
     of address views, an invalid view is refused (ADR 0059).
@@ -180,7 +184,7 @@ def _check_view(server: NameServer, name: str, document: str) -> None:
 
 
 def get_kv_config(server: NameServer, call: Call) -> Answer:
-    """Answer 101.
+    """Answer 101 with the value of a KV entry.
 
     Raises:
         QueryNotFound: The entry does not exist.
@@ -193,7 +197,7 @@ def get_kv_config(server: NameServer, call: Call) -> Answer:
 
 
 def delete_kv_config(_: NameServer, call: Call) -> Answer:
-    """Answer 102, always with SUCCESS. An empty namespace remains. Without namespace or key nothing is deleted."""
+    """Answer 102, always with SUCCESS: delete a KV entry, if namespace and key are given. The namespace remains."""
     header = DeleteKVConfigRequestHeader.from_ext_fields(call.request.ext_fields)
     response = response_to(call.request)
     if header.namespace is None or header.key is None:
@@ -202,7 +206,9 @@ def delete_kv_config(_: NameServer, call: Call) -> Answer:
 
 
 def get_kv_list_by_namespace(server: NameServer, call: Call) -> Answer:
-    """Answer 219. The brokers that the mass-expiry guard holds have their own namespace, which exists even if empty.
+    """Answer 219 with all entries of a namespace.
+
+    The brokers that the mass-expiry guard holds have their own namespace, which exists even if empty.
 
     Raises:
         QueryNotFound: No value was ever put into the namespace.

@@ -23,7 +23,8 @@ from namesrv_stream.route.why.facts import Refusal
 class Options:
     """The settings of RocketMQ's NamesrvConfig that change answers, with its names and defaults.
 
-    Only ``full_registration_interval_ms`` is our own: an unchanged registration is logged in full at least so often.
+    Only ``full_registration_interval_ms`` is not RocketMQ's: an unchanged registration is logged in full once in this
+    time.
     """
 
     support_acting_master: bool = False
@@ -59,8 +60,8 @@ class RegistrationMemory:
         settled: Broker process → its last registration; valid while the view still has the same group object.
         full_due_ms: Broker process → monotonic time from which its next registration is logged in full.
         wanted: Processes whose full body the fold requested.
-        closed: Processes whose connection was closed after they registered over it. They stay in the view until the
-            fold removes them. Their heartbeats do not count until they register over another connection.
+        closed: Broker process → its connection, closed after the process registered over it. The process stays in the
+            view until the fold removes it. Its heartbeats do not count until it registers over another connection.
     """
 
     settled: dict[LeaseKey, Settled] = field(default_factory=dict)
@@ -77,10 +78,11 @@ class RegistrationMemory:
 
 
 class Peer(NamedTuple):
-    """The sender of a request: the IP address of the socket's other end, "" if unknown.
+    """The sender of a request.
 
-    If the connection began with a PROXY preamble, it ``is_proxied``, and ``host`` is the proxy's address.
-    ``client_host`` and ``listener`` choose the address view (``AddressViews.view_of``).
+    ``host`` is the IP address of the socket's other end, "" if unknown. If the connection began with a PROXY preamble,
+    it ``is_proxied``, and ``host`` is the proxy's address. ``client_host`` and ``listener`` choose the address view
+    (``AddressViews.view_of``).
     """
 
     host: str
@@ -179,7 +181,8 @@ DecodedBody = RegisterBrokerBody | BodyDecodeError
 class Call(NamedTuple):
     """A request that arrived at ``now_ms`` (monotonic).
 
-    ``decoded`` is its body, if the server decoded a large one; ``view`` is the client's address view.
+    ``decoded`` is the body of a registration if the server has decoded it already, because it is large; ``view`` is the
+    client's address view.
     """
 
     request: RemotingCommand
@@ -208,7 +211,7 @@ class Dependency(NamedTuple):
 
 
 class Answer(NamedTuple):
-    """A processor's result; the caller applies the events after the response was computed.
+    """A processor's result; the caller applies the events after the response has been computed.
 
     Attributes:
         is_logged_first: Whether ``response`` waits until all events are in the log, for an operator's change. If the

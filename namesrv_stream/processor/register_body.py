@@ -21,11 +21,11 @@ from namesrv_stream.route.registration_json import mapping_fields
 
 # A registration must fit one record of the log. A body with millions of empty topics or mappings becomes several times
 # larger when defaults are filled in. No body that Java writes in one frame comes near these limits.
-#: Maximum of topics and static mappings together, and of queues of all static mappings. The largest frame has room for
-#: 115,000 topics as Java writes them.
+#: Maximum of topics, static mappings and filter servers together, and of queues of all static mappings. The largest
+#: frame has room for 115,000 topics as Java writes them.
 MAX_ENTRIES: Final = 300_000
-#: Maximum size of these parts in an event. With the header, whose bytes may become six each, they fit a record of Kafka
-#: (``frame.MAX_HEADER_BYTES``; ``kafka.max_message_bytes`` is at least 20 MiB).
+#: Maximum size of these entries in an event, as JSON. With the header, whose bytes may become six each in JSON, they
+#: fit a Kafka record (``frame.MAX_HEADER_BYTES``; ``kafka.max_message_bytes`` is at least 20 MiB).
 MAX_EVENT_BYTES: Final = 16 << 20
 
 # Maximum sizes in JSON: of an entry without its texts, and of one character of the texts.
@@ -38,7 +38,7 @@ _CHAR_BYTES: Final = 6
 def require_loggable(
     topics: Mapping[str, QueueData], mappings: Mapping[str, TopicQueueMappingInfo], filter_servers: Collection[str]
 ) -> None:
-    """Raise ValueError if a registration has too many entries, or if they are too large."""
+    """Raise ValueError if a registration has too many entries, or if these are too large for an event."""
     entries = len(topics) + len(mappings) + len(filter_servers)
     queues = sum(len(mapping.curr_id_map) for mapping in mappings.values())
     if max(entries, queues) > MAX_ENTRIES:
@@ -85,7 +85,7 @@ class RegisterBrokerBody:
 
 
 class RegistrationBody(NamedTuple):
-    """The body of a registration as sent by a broker of release ``version``, ``compressed`` as its header says."""
+    """The body of a registration from a broker of release ``version``; ``compressed`` is what the header says."""
 
     body: bytes
     compressed: bool
@@ -127,7 +127,7 @@ def decode_register_body(body: bytes, compressed: bool, version: int) -> Registe
 
 
 def decode_data_version(body: bytes | None) -> DataVersion | None:
-    """Decode the DataVersion in the body of a request 322; None if there is no body.
+    """Decode the DataVersion in the body of request 322; None if there is no body.
 
     Raises:
         BodyDecodeError: The body is not a DataVersion.
@@ -292,7 +292,11 @@ class _Chunks:
         return part
 
     def counted(self) -> Iterator[int]:
-        """Read a count and return an iterator of that many steps. Reading a missing element raises ValueError."""
+        """Read a count, and return an iterator of that many steps, in each of which the caller reads an element.
+
+        Raises:
+            ValueError: The count is negative, or exceeds ``MAX_ENTRIES``.
+        """
         number = self.number()
         if number > MAX_ENTRIES:
             raise ValueError(f"{number} entries exceed {MAX_ENTRIES}")

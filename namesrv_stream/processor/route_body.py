@@ -136,8 +136,8 @@ class RouteRequest(NamedTuple):
     Attributes:
         strict: Whether the body is strict JSON; otherwise the legacy form.
         with_order: Whether to add the order of queues from the KV table.
-        zone_name: Removes the brokers of other zones.
-        address_view: The view of the client, which determines the brokers' addresses.
+        zone_name: The client's zone; the route then has no brokers of other zones. None for brokers of all zones.
+        address_view: The client's address view, which determines the brokers' addresses; None for their own.
     """
 
     topic: str
@@ -148,7 +148,7 @@ class RouteRequest(NamedTuple):
 
 
 class RouteAnswers:
-    """Encodes every body on request, without a cache.
+    """Returns routes and the bodies of answers about them. Every body is encoded on request, without a cache.
 
     With ``support_acting_master``, a slave replaces a missing master.
     """
@@ -177,8 +177,8 @@ class RouteAnswers:
         return encode_cluster_info(self._view.table, address_view)
 
     def forget_views(self) -> None:
-        """Discard cached answers after a change of the address views. Here there are none."""
+        """Discard cached answers after a change of the address views. This class caches none."""
 
     def order_conf(self, query: RouteRequest) -> str | None:
-        """Return the order of the topic's queues; None if there is none, or if it is not wanted."""
+        """Return the order of the topic's queues; None if there is none, or if the query does not ask for it."""
         return self._view.table.kv.get(ORDER_TOPIC_CONFIG, {}).get(query.topic) if query.with_order else None

@@ -46,14 +46,17 @@ def delete_topic_in_namesrv(server: NameServer, call: Call) -> Answer:
 def wipe_write_perm_of_broker(server: NameServer, call: Call) -> Answer:
     """Answer 205: remove the write permission from all topics of a broker, until it registers other permissions.
 
-    The answer contains the number of its topics, 0 for an unknown broker. 327 has the same duration and answer.
+    The answer contains the number of its topics, 0 for an unknown broker.
     """
     name = WipeWritePermOfBrokerRequestHeader.from_ext_fields(call.request.ext_fields).broker_name or ""
     return _set_write_perm(server, call, name, WipeWritePermOfBrokerResponseHeader)
 
 
 def add_write_perm_of_broker(server: NameServer, call: Call) -> Answer:
-    """Answer 327: give every topic of the broker exactly read and write permission."""
+    """Answer 327: give every topic of the broker exactly read and write permission.
+
+    Duration and answer are those of ``wipe_write_perm_of_broker``.
+    """
     name = AddWritePermOfBrokerRequestHeader.from_ext_fields(call.request.ext_fields).broker_name or ""
     return _set_write_perm(server, call, name, AddWritePermOfBrokerResponseHeader)
 
@@ -70,11 +73,11 @@ def _set_write_perm(server: NameServer, call: Call, broker_name: str, header: _C
 
 
 def register_topic_in_namesrv(server: NameServer, call: Call) -> Answer:
-    """Answer 217, always with SUCCESS: every broker in the body's queueDatas offers the topic.
+    """Answer 217, with SUCCESS even if brokers are unknown: the brokers in the body's queueDatas offer the topic.
 
     Raises:
-        RequestRefused: The topic is missing, which Java stores under null, where no peer can query it. Or its name is
-            longer than any valid one; the log would contain it once for every broker.
+        RequestRefused: The topic is missing (Java stores it under null, where no peer can query it), or its name is
+            longer than any valid one (the log would contain the name once for every broker).
         BodyDecodeError: The body is not a TopicRouteData, or an entry of its queueDatas is invalid.
     """
     topic = RegisterTopicRequestHeader.from_ext_fields(call.request.ext_fields).topic

@@ -1,8 +1,8 @@
-"""Address views: which addresses the clients of a listener or a network receive instead of those of the brokers.
+"""Address views: the addresses that clients of a listener or a network receive instead of the registered ones.
 
 A view is an entry of the KV table: its key is the name of the view, and its value is a JSON document with
 ``listeners``, ``networks``, ``unmapped`` and ``mappings`` (docs/address-views.md). The first mapping that applies to a
-broker determines its address. A mapping whose result is not ``host:port`` does not apply.
+broker determines the address that clients receive. A mapping whose result is not ``host:port`` does not apply.
 """
 
 import re
@@ -20,7 +20,8 @@ VIEWS_NAMESPACE: Final = "namesrv-stream.address-views"
 _KEYS: Final = ("listeners", "networks", "unmapped", "mappings")
 _MAPPING_KEYS: Final = ("broker_addr", "broker_name", "to")
 _MAX_MAPPINGS: Final = 1_000
-#: Mappings without ``broker_addr`` are tried one after the other for every broker, while other requests wait.
+#: The limit for mappings without ``broker_addr``: each of them may be tried for every broker, while other requests
+#: wait.
 _MAX_GENERAL_MAPPINGS: Final = 100
 
 _NAME: Final = re.compile(r"[A-Za-z0-9_.-]{1,64}")
@@ -35,7 +36,7 @@ Network = IPv4Network | IPv6Network
 
 
 class Broker(NamedTuple):
-    """A broker as it registered."""
+    """A broker with the name, the brokerId and the address under which it registered."""
 
     broker_name: str
     broker_id: int
@@ -46,9 +47,10 @@ class Broker(NamedTuple):
         return {"broker_name": self.broker_name, "broker_id": str(self.broker_id), "host": host}
 
     def numbers(self) -> dict[str, int]:
-        """Return the numbers that a pattern may use.
+        """Return name → value of the numbers that a pattern may use: ``id``, ``n`` and ``port``.
 
-        ``n`` is absent if the broker's name does not end with a number, and ``port`` if the address has no valid port.
+        ``id`` is the brokerId. ``n`` is the number at the end of the broker's name, and ``port`` that of its address;
+        each is absent if there is none.
         """
         port = self.broker_addr.rpartition(":")[2]
         found = {"id": self.broker_id}
@@ -81,7 +83,10 @@ class Pattern:
             raise ValueError(f"{text!r} is not host:port")
 
     def address_of(self, broker: Broker) -> str | None:
-        """Return the address of a broker; None if the pattern gives none."""
+        """Return the address for a broker.
+
+        None if the broker lacks a number that the pattern uses, or if the result is not ``host:port``.
+        """
         texts, numbers = broker.texts(), broker.numbers()
         values = []
         for field in self._fields:
@@ -115,14 +120,17 @@ def _is_addr(text: str) -> bool:
 
 
 class AddressMapping(NamedTuple):
-    """A rule of a view: ``broker_addr`` and ``broker_name`` ("" for any) are conditions. A name may have wildcards."""
+    """A rule of a view: brokers with this ``broker_addr`` and ``broker_name`` ("" for any) get the address ``to``.
+
+    ``broker_name`` may contain wildcards.
+    """
 
     broker_addr: str
     broker_name: str
     to: Pattern
 
     def address_of(self, broker: Broker) -> str | None:
-        """Return the address of a broker with this ``broker_addr``; None if the rule does not apply."""
+        """Return the address for a broker; None if the rule does not apply. ``broker_addr`` is not checked here."""
         if self.broker_name and not fnmatchcase(broker.broker_name, self.broker_name):
             return None
         return self.to.address_of(broker)
@@ -137,7 +145,7 @@ class AddressView:
         networks: Networks whose clients have this view.
         keeps_unmapped: Whether clients receive an address without a mapping unchanged. Otherwise it is left out.
         mappings: The rules without ``broker_addr``, for addresses that are not in ``mappings_of``.
-        mappings_of: The ``broker_addr`` of a rule → its rules and those without ``broker_addr``, in their order.
+        mappings_of: ``broker_addr`` → the rules with it and those without any, in the order of the document.
     """
 
     name: str
@@ -154,7 +162,12 @@ class AddressView:
         return next((addr for m in mappings if (addr := m.address_of(broker)) is not None), None)
 
     def addrs_for_clients(self, broker_name: str, broker_addrs: Mapping[int, str]) -> dict[str, str]:
-        """Return address of a broker → address that clients receive; the addresses left out are absent."""
+        """Return own address → address that clients receive, for the brokers that the view does not leave out.
+
+        Args:
+            broker_name: The broker name.
+            broker_addrs: brokerId → the broker's own address.
+        """
         addrs = {}
         for broker_id, broker_addr in broker_addrs.items():
             addr = self.mapped(Broker(broker_name, broker_id, broker_addr))
@@ -163,13 +176,13 @@ class AddressView:
         return addrs
 
     def unmapped(self, broker_name: str, broker_addrs: Mapping[int, str]) -> Iterator[Broker]:
-        """Yield the brokers of a name without a mapping."""
+        """Yield the brokers of a broker name for which the view has no mapping."""
         brokers = (Broker(broker_name, broker_id, addr) for broker_id, addr in broker_addrs.items())
         return (broker for broker in brokers if self.mapped(broker) is None)
 
 
 def addrs_for_clients(view: AddressView | None, broker_name: str, broker_addrs: Mapping[int, str]) -> Mapping[int, str]:
-    """Return the addresses of a broker name, by brokerId, as clients of a view receive them."""
+    """Return brokerId → address as clients of a view receive them; unchanged for clients without a view."""
     if view is None:
         return broker_addrs
     shown = view.addrs_for_clients(broker_name, broker_addrs)
@@ -177,7 +190,7 @@ def addrs_for_clients(view: AddressView | None, broker_name: str, broker_addrs: 
 
 
 def parse_view(name: str, document: str | bytes, number: int = 0) -> AddressView:
-    """Parse the KV entry of a view.
+    """Parse the KV entry of a view; ``number`` becomes ``AddressView.number``.
 
     Raises:
         ValueError: The name or the document is invalid; the text names the view, the key and the problem.
@@ -260,7 +273,8 @@ class AddressViews:
         number: The number that stands for clients without a view, like ``AddressView.number`` for a view.
         next_number: The first unused number.
         by_name: The valid views, by name.
-        faults: Name of an invalid view → the problem. Another release accepted it, or it was not sent to a server.
+        faults: Name of an invalid view → the problem. A server of another release accepted the view, or a program wrote
+            it to Kafka directly.
     """
 
     def __init__(self, entries: Mapping[str, str] | None = None, number: int = 0) -> None:
@@ -278,7 +292,7 @@ class AddressViews:
     def view_of(self, listener: str, host: str) -> AddressView | None:
         """Return the view of a client: that of its listener, otherwise that of the smallest network with its address.
 
-        If several views name the same listener or network, the first by name applies.
+        If several views name the same listener or network, the first by name applies. None if no view does.
         """
         for view in self.by_name.values():
             if listener and listener in view.listeners:

@@ -1,6 +1,6 @@
-"""Changes of the route table: rows that carry the new value of a key, or say that it was deleted.
+"""Changes of the route table: rows that carry the new value of a key, or say that the key was deleted.
 
-A row carries absolute values, so applying it twice does no harm, and the newest row of each key is the whole state.
+A row carries the complete new value, so applying it twice does no harm, and the newest rows of all keys are the state.
 Rows are ordered by (partition, offset, seq). Only ``diff`` makes rows about broker groups, and only ``reducer`` applies
 them to groups. A test checks that applying ``diff(old, new)`` to ``old`` gives ``new``.
 """
@@ -75,7 +75,7 @@ class RouteChange(NamedTuple):
     Attributes:
         partition: Kafka partition of the record that caused the change.
         offset: Offset of that record.
-        seq: 0, 1, … among the rows of one record.
+        seq: Number of the row among the rows of one record, from 0.
         at_ms: The highest LogAppendTime so far in the partition, epoch milliseconds.
         gone: Whether the key was deleted.
         detail: Human-readable details of the cause.
@@ -140,7 +140,7 @@ KEY_COLUMNS: Mapping[ChangeKind, tuple[str, ...]] = {
 
 
 class Difference(NamedTuple):
-    """One row's content before it has a position and a cause."""
+    """The content of a row, without position, time and cause."""
 
     kind: ChangeKind
     gone: bool
@@ -236,7 +236,7 @@ def encode_names(names: tuple[str, ...]) -> str:
 
 
 def decode_names(text: str | None) -> tuple[str, ...]:
-    """Inverse of ``encode_names``; without a text there are no names."""
+    """Inverse of ``encode_names``; None stands for no names."""
     return tuple(orjson.loads(text)) if text else ()
 
 

@@ -1,6 +1,6 @@
 """Events as values of Kafka records, as ``schemas/broker_event.v1.json`` describes them.
 
-One record contains one event, or the heartbeats of many brokers of one partition, which make up nearly all of a log.
+One record contains one event, or heartbeats of many brokers of one partition. Nearly all events are heartbeats.
 Errors name the invalid field. The decoder ignores unknown fields, so that a producer may be newer than the fold.
 """
 
@@ -180,7 +180,7 @@ SCHEMA_VERSION = 1
 
 
 def head_fields(kind: str, origin: Origin) -> dict[str, Any]:
-    """Return the common fields of an event. The server of a direct publisher and connection id 0 are left out."""
+    """Return the common fields of an event: no server if a direct publisher wrote it, no connection id if it is 0."""
     head: dict[str, Any] = {"schema_version": SCHEMA_VERSION, "kind": kind}
     if origin.server_id != DIRECT:
         head |= {"server_id": origin.server_id, "server_epoch": origin.server_epoch}
@@ -207,7 +207,11 @@ def read_head(fields: Any) -> tuple[str, Origin]:
 
 
 def connection_id(fields: Mapping[str, Any]) -> int:
-    """Return the connection id of a record or item; 0 if it has none."""
+    """Return the connection id of a record or item; 0 if it has none.
+
+    Raises:
+        EventDecodeError: The id is not an integer.
+    """
     given: int = require(fields, "connection_id", int) if "connection_id" in fields else 0
     return given
 
@@ -234,7 +238,7 @@ _PROOFS: Final[Mapping[str, Proof]] = {str(p): p for p in Proof}
 
 
 def encode_heartbeats(events: Iterable[BrokerHeartbeat]) -> bytes:
-    """Return one record of many heartbeats. All must be of one server and one partition."""
+    """Return the record value of one or more heartbeats. All must be of one start of a server, and of one partition."""
     items = list(events)
     head = head_fields(HEARTBEATS_KIND, items[0].origin._replace(connection_id=0))
     return orjson.dumps(head | {"items": [_fields(e) for e in items]})

@@ -2,8 +2,8 @@
 
 Each event is one record of the Kafka topic, except that heartbeats share records. Every event has an ``Origin``: the
 server that received it, and the connection. The events of direct publishers, which are producers other than name
-servers, have the server_id ``DIRECT``; their brokers age by the job's ticks. The murmur2 hash of a broker name
-determines its partition, as in Kafka's default partitioner.
+servers, have the server_id ``DIRECT``; their brokers age by the job's ticks. The murmur2 hash of an event's broker name
+or KV namespace determines its partition, as in Kafka's default partitioner. Other events go to every partition.
 """
 
 from dataclasses import dataclass
@@ -21,7 +21,10 @@ JOB = "job"
 
 
 class Origin(NamedTuple):
-    """The server that logged an event. ``connection_id`` is 0 for events that concern no connection."""
+    """The server that logged an event.
+
+    ``server_epoch`` is the time of its start, epoch milliseconds. ``connection_id`` is 0 for events without connection.
+    """
 
     server_id: str
     server_epoch: int
@@ -53,7 +56,7 @@ class BrokerRegistered:
 
 @dataclass(frozen=True, slots=True)
 class BrokerHeartbeat:
-    """One item of a ``broker_heartbeats`` record.
+    """A heartbeat of a broker: one item of a ``broker_heartbeats`` record.
 
     Attributes:
         registration_hash: Hash of the unchanged registration; "" for a plain heartbeat.
@@ -72,7 +75,7 @@ class BrokerHeartbeat:
 
 @dataclass(frozen=True, slots=True)
 class BrokerUnregistered:
-    """The broker unregistered (UNREGISTER_BROKER, 104)."""
+    """A broker unregistered (UNREGISTER_BROKER, 104)."""
 
     origin: Origin
     broker_name: str
@@ -197,7 +200,7 @@ class ServerStarted:
 
 @dataclass(frozen=True, slots=True)
 class ServerResumed:
-    """The server lost records, so the age of all its brokers starts again from zero; sent to every partition."""
+    """A server lost records, so the age of all its brokers starts again from zero; sent to every partition."""
 
     origin: Origin
 
@@ -238,7 +241,7 @@ _MASK = 0xFFFFFFFF
 
 
 def murmur2(data: bytes) -> int:
-    """Return the unsigned 32-bit murmur2 hash. Source: kafka, Utils.murmur2; vectors in schemas/partitioner.json."""
+    """Return the unsigned 32-bit murmur2 hash. Source: kafka, Utils.murmur2; test vectors: schemas/partitioner.json."""
     length = len(data)
     h = _SEED ^ length
     whole = length & ~3

@@ -139,7 +139,7 @@ def register_topic(group: BrokerGroup, topic: str, queue_data: QueueData) -> Bro
 
 
 def wipe_write_perm(group: BrokerGroup) -> BrokerGroup:
-    """Return the group with no topic writable. Source: rocketmq 5.3.3, RouteInfoManager.operateWritePermOfBroker."""
+    """Return the group with no writable topic. Source: rocketmq 5.3.3, RouteInfoManager.operateWritePermOfBroker."""
     topics = _with_perms(group.topics, without_write)
     return group if topics is group.topics else replace(group, topics=topics)
 
@@ -151,7 +151,7 @@ def add_write_perm(group: BrokerGroup) -> BrokerGroup:
 
 
 def is_nothing(group: BrokerGroup) -> bool:
-    """Whether the group is equivalent to no group at all."""
+    """Whether a table need not keep the group: it has no address, live broker, static mapping or registration."""
     return not (group.broker_addrs or group.live_brokers or group.topic_mappings or group.registrations)
 
 

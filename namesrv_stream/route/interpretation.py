@@ -4,7 +4,7 @@ The fold applies the events of the log with these functions. A server's view app
 accepted. A view measures no time and does not apply closed connections: only the fold removes a broker that did not
 unregister itself.
 
-If a broker has connections to two starts of the same server, the one to the newer start counts (fencing).
+If the log has connections of a broker to two starts of the same server, the one to the newer start counts (fencing).
 """
 
 from collections.abc import Callable, Iterator
@@ -38,12 +38,13 @@ from namesrv_stream.route.model import (
 )
 from namesrv_stream.route.registration import register
 
-#: Returns whether another server keeps a broker of the group although it has just ended at this server.
+#: Returns whether another server keeps a broker of the group in the routes when the given server is no longer its
+#: holder.
 HeldByOthers = Callable[[BrokerGroup, LeaseKey, str], bool]
 
 
 def is_held_elsewhere(group: BrokerGroup, key: LeaseKey, server_id: str) -> bool:
-    """Whether another server is a holder of a broker."""
+    """Whether a server other than ``server_id`` is a holder of a live broker."""
     return any(s != server_id for s in group.live_brokers[key.live_key].holders)
 
 
@@ -55,7 +56,8 @@ class Applied(NamedTuple):
         cause: The cause of the change.
         detail: More about the change, for people.
         ignored: Why the event, or only its connection, was ignored; None if it was not.
-        holder: The connection of the server from now on; None if the event does not prove that the broker is alive.
+        holder: The server's connection to the broker from now on; None if the event does not prove that the broker is
+            alive.
         registration: The registration that was applied; None if the event does not register the broker.
         is_unknown: Whether the event refers by its hash to a registration that is not known.
     """
@@ -82,7 +84,8 @@ def apply_event(
         group: The group before.
         event: A closed connection has no effect here; only the fold can judge it (``liveness.close``).
         settings: Those on which the effect of a registration depends.
-        held_by_others: The fold passes a function that also considers which servers are silent.
+        held_by_others: Decides whether another server keeps a broker that unregisters. The fold passes a function that
+            also considers which servers are silent.
     """
     match event:
         case BrokerRegistered():
@@ -120,8 +123,8 @@ def holder_of(group: BrokerGroup, key: LeaseKey, server_id: str) -> Holder | Non
 def refusal_of_end(group: BrokerGroup, event: BrokerUnregistered | BrokerDisconnected) -> str | None:
     """Return why an unregistration or a closed connection does not count, for people; None if it counts.
 
-    An unregistration counts if it came over the connection of the registration or over a later one. A close counts only
-    for exactly that connection.
+    An unregistration counts if it came over the connection of the registration or over a later one. A closed
+    connection counts only if it is exactly that one.
     """
     origin = event.origin
     held = holder_of(group, event.lease_key, origin.server_id)
@@ -134,16 +137,17 @@ def refusal_of_end(group: BrokerGroup, event: BrokerUnregistered | BrokerDisconn
 def end_holder(
     group: BrokerGroup, key: LeaseKey, server_id: str, *, is_kept: bool, detail: str | None
 ) -> tuple[BrokerGroup, str | None]:
-    """End one server's lease of a broker, and the broker itself unless another server keeps it.
+    """Remove a server from the holders of a broker, or the broker itself if no other server keeps it.
 
     Args:
         group: A group in which the server is a holder of the broker.
         key: The broker process.
+        server_id: The server.
         is_kept: Whether another server keeps the broker.
         detail: What the server observed, for people.
 
     Returns:
-        The next group, and the detail of its rows.
+        The next group, and the detail for the rows of the change.
     """
     if not is_kept:
         return rules.unregister(group, key.live_key), detail
@@ -163,7 +167,10 @@ def kv_differences(event: KvPut | KvDeleted) -> Iterator[Difference]:
 
 
 def setting_differences(event: SettingsChanged) -> Iterator[Difference]:
-    """Yield the rows of a change of settings. Values of a configuration file are kept beside the effective ones."""
+    """Yield the rows of a change of settings.
+
+    Values from a configuration file are in the namespaces "effective" and "config", all others only in "effective".
+    """
     namespaces = ("effective", "config") if event.source == "config" else ("effective",)
     for name, value in event.values:
         for namespace in namespaces:
@@ -187,7 +194,7 @@ def _register(
 
 
 def _heartbeat(group: BrokerGroup, event: BrokerHeartbeat, settings: RegistrationSettings) -> Applied:
-    """Apply a heartbeat. If the hash of its registration is unknown, only its connection has an effect."""
+    """Apply a heartbeat. If it has an unknown registration hash, only its connection has an effect."""
     origin = event.origin
     held = holder_of(group, event.lease_key, origin.server_id)
     if event.proof is Proof.HEARTBEAT:  # It renews a lease, but neither creates one nor changes its connection.

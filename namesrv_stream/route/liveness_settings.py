@@ -1,7 +1,8 @@
 """The settings that the fold depends on, and the history of their changes.
 
 The fold receives its settings only as ``settings_changed`` events. A row of kind ``setting`` records who changed which
-setting, from which value to which. A change has one such row in each partition, because each is folded by itself.
+setting, from which value to which. A change has one such row in each partition, because partitions are folded
+separately.
 """
 
 import math
@@ -34,18 +35,19 @@ class FoldSettings:
             DEFAULT_BROKER_CHANNEL_EXPIRED_TIME.
         min_timeout_ms: Lower limit of the timeout that a broker requests.
         max_timeout_ms: Upper limit of the timeout that a broker requests.
-        max_gap_ms: The most by which one record advances a server's clock; it spans several ticks.
+        max_gap_ms: The most by which one record advances a server's clock; longer than several intervals between ticks.
         server_silent_ms: A server is silent if it has written no record for this long while others have.
         server_lost_ms: A silent server is lost if it has written no record for this long. Its shares in leases end.
         registration_retention_ms: How long the last registration of a removed broker is kept, in log time.
-        delete_topic_with_broker_registration: RocketMQ's setting of that name.
-        take_over_contradictions: Whether a registration with the last DataVersion sets its topics if their content has
-            changed; otherwise, as in Java, those that exist stay as they are.
+        delete_topic_with_broker_registration: RocketMQ's setting of that name: whether a registration removes topics
+            that it does not contain.
+        take_over_contradictions: Whether a registration with an unchanged DataVersion changes topics whose content
+            differs; otherwise, as in Java, existing topics stay as they are.
         guard_share_percent: If more than this share of a cluster's brokers seems to fail at once, the guard holds them;
             100 turns the guard off.
         guard_min_brokers: The guard acts only if at least this many brokers seem to fail at once, over all partitions.
-        guard_hold_timeouts: How many further timeouts the guard holds a broker.
-        guard_close_window_ms: Connections that one server sees closed within this time count as closed at once.
+        guard_hold_timeouts: For how many further timeouts the guard holds a broker.
+        guard_close_window_ms: Connections that one server sees closed within this time count as closed simultaneously.
         guard_off_clusters: Clusters without the guard.
     """
 
@@ -79,7 +81,7 @@ class FoldSettings:
         return self.guard_share_percent < 100 and cluster not in self.guard_off_clusters
 
     def guard_min_brokers_of(self, partitions: int) -> int:
-        """Return how many brokers must seem to fail at once within one of ``partitions`` partitions."""
+        """Return how many brokers of one of ``partitions`` partitions must seem to fail before the guard acts."""
         return max(2, math.ceil(self.guard_min_brokers / partitions))
 
     def with_values(self, values: Mapping[str, SettingValue]) -> "FoldSettings":
@@ -100,7 +102,7 @@ class FoldSettings:
         return replace(self, **known)
 
     def with_texts(self, texts: Mapping[str, str]) -> "FoldSettings":
-        """Return ``with_values`` of JSON texts, as rows contain them."""
+        """Return these settings as ``with_values`` does, given JSON texts as in rows of kind ``setting``."""
         return self.with_values({name: setting_value(text) for name, text in texts.items()})
 
 
@@ -143,7 +145,7 @@ def change_detail(source: str, old: str | None) -> str:
 
 
 def read_detail(detail: str) -> tuple[str, str | None]:
-    """Inverse of ``change_detail``. The old value is None, too, in rows of versions that did not record it."""
+    """Return source and old value from a ``detail``. Older versions did not record the old value: it is None then."""
     text = detail.removeprefix(_BY)
     source, was, old = text.partition(_WAS)
     return (source, old) if was else (text, None)

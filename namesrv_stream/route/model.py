@@ -14,13 +14,16 @@ PERM_READ = 0x1 << 2
 #: The KV namespace of drains: broker name → ``DrainRecord``. ADR 0058 says why they are KV entries.
 DRAINED_BROKERS: Final = "namesrv-stream.drained-brokers"
 
-#: Prefix of topics by which brokers read the members of their own group. The name server never rewrites their routes.
-#: Source: rocketmq 5.3.3, TopicValidator.SYNC_BROKER_MEMBER_GROUP_PREFIX.
+#: Prefix of topics by which brokers read the members of their own group. The name server never rewrites the routes of
+#: these topics. Source: rocketmq 5.3.3, TopicValidator.SYNC_BROKER_MEMBER_GROUP_PREFIX.
 SYNC_BROKER_MEMBER_GROUP_PREFIX = "rmq_sys_SYNC_BROKER_MEMBER_"
 
 
 class DataVersion(NamedTuple):
-    """Version of a broker's topic table. The name server only compares two versions for equality."""
+    """Version of a broker's topic table. The name server only checks whether two versions are equal.
+
+    The exception is ``state_version``: a broker keeps its brokerId if another one with a lower value registers with it.
+    """
 
     counter: int = 0
     timestamp: int = 0
@@ -63,8 +66,9 @@ class LeaseKey(NamedTuple):
 class Holder(NamedTuple):
     """The connection over which one server receives a broker's heartbeats.
 
-    Each server numbers its connections from 1 at its start, so of two ids of one epoch the higher one is the later
-    connection. 0 means that there is no connection (a direct publisher).
+    ``server_epoch`` is the time of the server's start. Each server numbers its connections from 1 at its start, so of
+    two ids of one epoch the higher one is the later connection. 0 means that there is no connection (a direct
+    publisher).
     """
 
     server_epoch: int
@@ -121,17 +125,17 @@ class RegistrationSettings(NamedTuple):
     """The settings on which the effect of a registration depends.
 
     Attributes:
-        drops_absent_topics: ``delete_topic_with_broker_registration``: a registration removes the topics that it does
-            not contain.
-        takes_over_contradictions: ``take_over_contradictions``: a registration sets all of its topics if it contradicts
-            the last one with the same DataVersion.
+        drops_absent_topics: Whether a registration removes the topics that it does not contain. The setting is
+            ``delete_topic_with_broker_registration``.
+        takes_over_contradictions: Whether a registration that contradicts the last one with the same DataVersion
+            changes the topics. The setting is ``take_over_contradictions``.
     """
 
     drops_absent_topics: bool = False
     takes_over_contradictions: bool = False
 
 
-#: RocketMQ's behaviour.
+#: RocketMQ's default behaviour.
 DEFAULT_REGISTRATION_SETTINGS: Final = RegistrationSettings()
 
 
@@ -140,8 +144,8 @@ class BrokerLive:
     """One live broker process: its entries of brokerLiveTable and filterServerTable.
 
     Attributes:
-        timeout_ms: As the broker requested; None for the configured default. The configured minimum and maximum apply
-            where time is compared.
+        timeout_ms: As the broker requested; None for the configured default. The configured minimum and maximum are
+            not applied yet.
         registration_hash: Hash of the last folded registration.
         holders: server_id → the connection over which that server receives the broker's heartbeats; never empty while
             the broker is live.
@@ -164,13 +168,14 @@ class Hold(NamedTuple):
     It is the value of rows of kind ``guard``.
 
     Attributes:
-        goes_with: The cause of its removal if no heartbeat arrives: ``expired``, ``disconnected`` or ``server_silent``.
+        goes_with: The cause of the broker's removal if no heartbeat arrives: ``expired``, ``disconnected`` or
+            ``server_silent``.
         reason: What happened to the broker itself, for people.
         server_id: The server that observed it.
         since_ms: Log time at which the hold began, epoch milliseconds.
         until_ms: Earliest log time at which the hold ends. It ends later if observed time does not advance meanwhile.
-        ending: How many brokers of the cluster seemed to fail at that time.
-        brokers: How many brokers the cluster had at that time.
+        ending: How many brokers of the cluster in this partition seemed to fail when the guard decided.
+        brokers: How many brokers the cluster had in this partition at that time.
     """
 
     goes_with: str
@@ -214,7 +219,7 @@ class DrainRecord:
         return orjson.dumps({"at": self.at, "by": self.by, "topics": topics}).decode()
 
     def writable_again(self, queues: Mapping[str, QueueData]) -> int:
-        """Return how many of its topics have the write permission, given all queues of the broker name."""
+        """Return how many topics of the record are writable again, given topic → queues of the broker name."""
         return sum(topic in queues and bool(queues[topic].perm & PERM_WRITE) for topic in self.perms)
 
 

@@ -24,7 +24,7 @@ from namesrv_stream.route.model import (
 from namesrv_stream.route.registration_json import RetainedRegistration, decode_mapping
 from namesrv_stream.route.table import RouteTable
 
-#: Kinds that make up broker groups.
+#: Kinds of the rows that make up broker groups.
 GROUP_KINDS = frozenset(
     {
         ChangeKind.BROKER_DATA,
@@ -71,7 +71,7 @@ def apply(
     Args:
         table: Changed in place.
         changes: In log order within each partition.
-        queue_data: Broker name → further rows of kind ``queue_data``, already read.
+        queue_data: Broker name → decoded rows of kind ``queue_data``, which are newer than those in ``changes``.
     """
     rows = CommitRows(changes)
     for row in rows.others:
@@ -198,7 +198,7 @@ def apply_to_namespace(
 
     ``entries`` is changed in place.
 
-    A namespace outlives its last key, as in Java's KVConfigManager: its own row has no key.
+    As in Java's KVConfigManager, a namespace remains without its last key. The row of the namespace itself has no key.
     """
     if gone and entries is None:
         return None
@@ -211,7 +211,7 @@ def apply_to_namespace(
 def apply_to_settings(
     settings: Mapping[tuple[str, str], str], rows: Iterable[RouteChange]
 ) -> Mapping[tuple[str, str], str]:
-    """Return one partition's settings after its rows."""
+    """Return one partition's settings, (namespace, name) → JSON text, after its rows."""
     return {**settings, **{(r.namespace or "", r.key or ""): r.value or "" for r in rows}}
 
 
@@ -223,10 +223,10 @@ def slices_of(
     Args:
         changes: Rows of the commit.
         next_offsets: Kafka partition → the first offset that the commit does not cover.
-        max_rows: Size of a slice; the last record of a slice may exceed it.
+        max_rows: Limit for the rows of a slice; the rows of its last record may exceed it.
 
     Yields:
-        Rows, and the offsets that they reach. The last slice reaches the offsets of the commit.
+        Rows, and Kafka partition → the first offset that they do not cover; with the last rows, ``next_offsets``.
     """
     if len(changes) > max_rows:
         changes = sorted(changes, key=lambda row: (row.partition, row.offset, row.seq))

@@ -55,10 +55,12 @@ def register(
     """Apply one registration that ``server_id`` received over ``holder``.
 
     As in Java, a registration with the DataVersion of the last one adds topics, but changes none of those that exist.
-    The topics that it would change are noted in the live entry, unless the settings say that they change.
+    The topics that it would change are noted in the broker's live entry; with ``takes_over_contradictions``
+    they change.
 
-    Differs from RocketMQ: a refused registration changes nothing (Java adds a cluster entry and removes an id). A stale
-    registration removes its process completely, where Java may leave an address in the route without a live entry.
+    Differs from RocketMQ: a refused registration changes nothing (Java adds a cluster entry and removes an id). If
+    another broker has the brokerId and a higher stateVersion, the process that registers is removed completely, where
+    Java may leave an address in the route without a live entry.
 
     Source: rocketmq 5.3.3, RouteInfoManager.registerBroker.
     """
@@ -182,7 +184,10 @@ def merge_topics(
     rewrite: bool,
     drop_absent: bool,
 ) -> Mapping[str, QueueData]:
-    """Return the topics after a registration: all are written if ``rewrite``, otherwise only the new ones."""
+    """Return ``topics`` updated with all topics of ``payload`` if ``rewrite``, otherwise with the new ones only.
+
+    With ``drop_absent``, the topics that ``payload`` lacks are removed.
+    """
     kept = topics
     if drop_absent and not topics.keys() <= payload.keys():
         kept = {t: q for t, q in topics.items() if t in payload}
@@ -205,15 +210,15 @@ def differing_topics(
 ) -> tuple[str, ...]:
     """Return the topics that a registration would change if its DataVersion were a new one, sorted.
 
-    An operator may have changed the table meanwhile (``wipeWritePerm``). So a topic counts only if the broker's last
-    full registration differs as well, or if the topic counted before. Topics that a registration adds are applied in
-    any case, and topics that it lacks are not removed by a new DataVersion either, so neither kind counts.
+    An operator may have changed the table meanwhile (``wipeWritePerm``). So a topic counts only if it differs from the
+    broker's last full registration as well, or if it counted before. Topics that a registration adds are applied in any
+    case, and topics that it lacks are not removed by a new DataVersion either, so neither kind counts.
 
     Args:
         known: The topics that counted before.
         last: The broker's last full registration.
         registration: The registration, with the DataVersion of the broker's live entry.
-        payload: Its topics as the table should have them.
+        payload: Its topics as the table would store them.
         topics: The topics of the table.
         mappings: The static mappings of the table.
     """
@@ -235,7 +240,7 @@ def contradiction_text(data_version: DataVersion, topics: tuple[str, ...], *, is
 
 
 def some_of(topics: tuple[str, ...]) -> str:
-    """Return the first topics, and how many there are besides, for people."""
+    """Return a text with the first topics and the number of the others."""
     more = f" and {len(topics) - _MOST_NAMES:,} more" if len(topics) > _MOST_NAMES else ""
     return ", ".join(topics[:_MOST_NAMES]) + more
 

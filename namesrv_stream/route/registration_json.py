@@ -72,10 +72,10 @@ def decode_registration(text: str) -> Registration:
 
 
 def queue_data_from(value: Any, where: str) -> QueueData:
-    """Return the queues of a topic of an event.
+    """Return the queues of a topic from their JSON value; ``where`` names the value in the error.
 
     Raises:
-        EventDecodeError: The value is not a list of 3 or 4 integers.
+        EventDecodeError: The value is not a list of 3 or 4 integers of 32 bits.
     """
     if not isinstance(value, list) or len(value) not in (3, 4) or not all(_is_int32(n) for n in value):
         raise EventDecodeError(f"{where}: expected [readQueueNums, writeQueueNums, perm, topicSysFlag]")
@@ -183,8 +183,8 @@ def _data_version(fields: Mapping[str, Any]) -> DataVersion:
 class RetainedRegistration:
     """A broker's last accepted registration, stored as JSON until its content is needed.
 
-    The content is needed only if the broker returns with the hash of an unchanged registration. The text takes a third
-    of the memory of a ``Registration``, and decoding takes about a microsecond per topic.
+    The content is rarely needed, for example if the broker returns with the hash of an unchanged registration. The text
+    takes a third of the memory of a ``Registration``, and decoding takes about a microsecond per topic.
 
     Attributes:
         registration_hash: Hash of the registration.
@@ -210,7 +210,7 @@ class RetainedRegistration:
         return self._content
 
     def topics_under(self, data_version: DataVersion) -> set[str] | None:
-        """Return the names of its topics, faster than ``read``; None if it has another DataVersion."""
+        """Return the names of the topics, faster than ``read``; None if the registration has another DataVersion."""
         fields = orjson.loads(self.text)
         return set(fields["topics"]) if tuple(fields["data_version"]) == data_version else None
 

@@ -14,7 +14,7 @@ from typing import Final, NamedTuple
 from namesrv_stream.route.group import BrokerGroup, is_nothing
 from namesrv_stream.route.model import Hold, LeaseKey, QueueData, encode_hold
 
-#: Of the statuses of a server in several partitions, the most severe one is shown.
+#: Status of a server → severity. Of its statuses in several partitions, the most severe one is shown.
 _SEVERITY: Final = {"talking": 0, "silent": 1, "lost": 2, "stopped": 3}
 
 
@@ -45,7 +45,8 @@ class RouteTable:
         groups: Broker name → its group, which may consist of retained registrations only.
         kv: Namespace → key → value.
         settings: (namespace "effective" or "config", name) → JSON text, from the lowest partition that has it.
-        servers: (partition, server_id) → (server epoch, status, and the address that the server advertises).
+        servers: (partition, server_id) → (server epoch, status). If the server advertises an address, the status is
+            followed by a space and that address.
         held: Broker process → hold of the mass-expiry guard. The brokers are in ``groups`` as well.
         brokers_version: Number of changes of brokerAddrTable and clusterAddrTable.
         on_changed: Called with a broker name whose group was replaced, and with the topics whose routes have changed or
@@ -75,13 +76,13 @@ class RouteTable:
         return self._names_of_topic.get(topic, ())
 
     def queue_data_of(self, topic: str) -> Iterator[tuple[BrokerGroup, QueueData]]:
-        """Yield each broker group with queues of ``topic``, and these queues, by name."""
+        """Yield each broker group with queues of ``topic``, and these queues, in the order of broker names."""
         for name in self.names_offering(topic):
             group = self.groups[name]
             yield group, group.topics[topic]
 
     def is_plain(self, topic: str) -> bool:
-        """Whether the route of ``topic`` has neither filter servers nor static mappings, which is the normal case."""
+        """Whether no broker of the table has filter servers and ``topic`` has no static mapping: the normal case."""
         return not (self._filtering_names or topic in self._names_with_mapping)
 
     def groups_mapping(self, topic: str) -> Iterator[BrokerGroup]:
@@ -104,11 +105,11 @@ class RouteTable:
         return (g for g in self.groups.values() if g.is_registered)
 
     def settings_of(self, partition: int) -> Mapping[tuple[str, str], str]:
-        """Return the settings of one partition."""
+        """Return the settings of one partition: (namespace, name) → JSON text."""
         return self._settings_of.get(partition, {})
 
     def known_servers(self, partitions: int) -> list[KnownServer]:
-        """Return all name servers that have ever written to the log, by id; of each, the rows of its last start."""
+        """Return all name servers that have ever written to the log, sorted by id, as of each server's last start."""
         values: dict[str, dict[int, list[str]]] = defaultdict(lambda: defaultdict(list))
         for (_, server_id), (epoch, value) in self.servers.items():
             values[server_id][epoch].append(value)
@@ -160,7 +161,7 @@ class RouteTable:
             self._names_of_topic[topic] = after[names]
 
     def replace_groups(self, groups: Iterable[BrokerGroup]) -> None:
-        """Call ``replace_group`` for groups of different names. An empty table indexes all of them at once."""
+        """Call ``replace_group`` for groups of different names. If the table is empty, all are indexed at once."""
         if self.groups:
             for new in groups:
                 self.replace_group(new)
@@ -220,7 +221,7 @@ def _broker_data(group: BrokerGroup) -> tuple[object, ...]:
 
 
 def _names_by_topic(groups: Mapping[str, BrokerGroup]) -> dict[str, tuple[str, ...]]:
-    """Return the index of topics. This takes a fraction of the time of adding the names one by one."""
+    """Return topic → sorted broker names. This takes a fraction of the time of adding the names one by one."""
     # Many groups may share one mapping of topics, which is iterated once.
     sharing: dict[int, tuple[Mapping[str, QueueData], list[str]]] = {}
     for name, group in groups.items():
@@ -248,7 +249,8 @@ def _move(index: dict[str, set[str]], name: str, old: Set[str], new: Set[str]) -
 
 
 #: The KV namespace in which servers list held brokers, because RocketMQ has no request for them. While brokers are
-#: held, request 219 returns them instead of entries that somebody stored. Otherwise it returns these, or no entries.
+#: held, request 219 returns them instead of entries that somebody stored. Otherwise it returns the stored entries, if
+#: any.
 HELD_NAMESPACE = "namesrv-stream.held-brokers"
 
 

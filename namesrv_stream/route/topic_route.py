@@ -6,8 +6,8 @@ A name server notifies the members of a group when its smallest brokerId changes
 acting master, the member with the smallest id does the master's background work. Members poll their group every second.
 A notification saves them the wait, and tells slaves the address from which they replicate the returned master.
 
-Java decides while it handles one request. Here the rule compares a group before and after a change, so that it covers
-requests to this server as well as committed rows, which come from other servers and the fold.
+Java decides whether to notify while it handles one request. Here the rule compares a group before and after a change,
+so that it covers requests to this server as well as committed rows, which come from other servers and the fold.
 Source: rocketmq 5.3.3, RouteInfoManager.registerBroker, unRegisterBroker, notifyMinBrokerIdChanged and
 chooseBrokerAddrsToNotify.
 """
@@ -30,7 +30,7 @@ from namesrv_stream.route.table import RouteTable
 
 @dataclass(frozen=True, slots=True)
 class BrokerData:
-    """A broker name's entry of a route or of brokerAddrTable."""
+    """A broker name's entry in brokerDatas of a route or in brokerAddrTable."""
 
     broker_name: str
     cluster: str
@@ -122,12 +122,12 @@ def in_view(route: TopicRoute, table: RouteTable, view: AddressView) -> TopicRou
 
 
 def with_addrs_for_clients(broker: BrokerData, addrs: Mapping[str, str]) -> BrokerData:
-    """Return a broker with the addresses that clients receive; ``addrs`` has them by the broker's own ones."""
+    """Return a broker with the addresses that clients receive, given own address → address for clients."""
     return replace(broker, broker_addrs={i: addrs[addr] for i, addr in broker.broker_addrs.items() if addr in addrs})
 
 
 def broker_data_of(group: BrokerGroup, view: AddressView | None = None) -> BrokerData:
-    """Return a group's entry of brokerAddrTable, as clients of an address view receive it."""
+    """Return a group's entry in brokerAddrTable, as clients of an address view receive it."""
     addrs = addrs_for_clients(view, group.broker_name, group.broker_addrs)
     return BrokerData(group.broker_name, group.cluster, addrs, group.enable_acting_master, group.zone_name)
 
@@ -135,7 +135,7 @@ def broker_data_of(group: BrokerGroup, view: AddressView | None = None) -> Broke
 def broker_data_for_clients(
     group: BrokerGroup, queue_data: QueueData, topic: str, *, support_acting_master: bool
 ) -> BrokerData:
-    """Return a group's entry of brokerDatas in the route of a topic of which it has the queues ``queue_data``."""
+    """Return a group's entry in brokerDatas of the route of ``topic``; ``queue_data`` are the group's queues of it."""
     data = broker_data_of(group)
     if not support_acting_master or queue_data.perm & PERM_WRITE or not is_for_clients(topic):
         return data
@@ -145,13 +145,16 @@ def broker_data_for_clients(
 def is_for_clients(topic: str) -> bool:
     """Whether clients query a topic, so that its route may have an acting master, or addresses of an address view.
 
-    Brokers read their own group by the other topics.
+    The other topics are those by which brokers read the members of their own group.
     """
     return not topic.startswith(SYNC_BROKER_MEMBER_GROUP_PREFIX)
 
 
 def with_acting_master(broker: BrokerData) -> BrokerData:
-    """Return a broker for the route of a topic without write permission: its lowest slave replaces a missing master."""
+    """Return a broker for the route of a topic without write permission.
+
+    If acting master is enabled and the master is missing, the slave with the smallest brokerId gets brokerId 0.
+    """
     if not broker.broker_addrs or MASTER_ID in broker.broker_addrs or not broker.enable_acting_master:
         return broker
     lowest = min(broker.broker_addrs)
@@ -192,7 +195,10 @@ _REPLY_SUFFIX: Final = "_REPLY_TOPIC"
 
 
 def is_system_topic(topic: str, clusters: Collection[str], broker_names: Collection[str]) -> bool:
-    """Whether a topic is RocketMQ's own: a system topic, a consumer group's topic, or the name of a cluster or broker.
+    """Whether a topic is RocketMQ's own, not an application's.
+
+    Such topics are system topics, consumer groups' topics for retries and dead letters, clusters' topics for replies,
+    and the topics named after a cluster or a broker.
 
     Source: rocketmq 5.3.3, TopicValidator and MixAll (system topics, prefixes), TopicConfigManager.init (every broker
     registers its own name and its cluster's name as topics).
@@ -206,13 +212,14 @@ def is_system_topic(topic: str, clusters: Collection[str], broker_names: Collect
     )
 
 
-#: Java's minimum id of an empty group. Only a negative id is smaller (DLedger before its election).
+#: The smallest brokerId that Java assumes for an empty group. Only a negative id is smaller (DLedger before its
+#: election).
 _MIN_ID_OF_EMPTY_GROUP: Final = 0
 
 
 @dataclass(frozen=True, slots=True)
 class MinBrokerIdChange:
-    """A notification of the members of a group.
+    """A notification to the members of a group that its smallest brokerId has changed.
 
     Attributes:
         broker_name: Name of the group, for logs; Java does not send it.
@@ -236,12 +243,12 @@ class MinBrokerIdChange:
 def min_broker_id_change(before: BrokerGroup, after: BrokerGroup) -> MinBrokerIdChange | None:
     """Return the notification for the step from ``before`` to ``after``; None if there is none.
 
-    An arrival is notified to the other members, and to the arrived broker if it is alone. A departure is notified to
-    all remaining members, and only in a group with acting master. As in Java, there is no notification of an address
-    replaced under the same id, of a broker that takes a greater id, or of a new group.
+    If a broker arrives, the other members are notified, or the arrived broker itself if it is alone. If a broker
+    leaves, all remaining members are notified, but only in a group with acting master. As in Java, there is no
+    notification if an address is replaced under the same id, if a broker takes a greater id, or if the group is new.
 
-    Differs from RocketMQ: if several brokers leave in one step, ``offline_broker_addr`` is the address of the smallest
-    id before it, which slaves follow. In Java it depends on the order of a hash set.
+    Differs from RocketMQ: if several brokers leave in one step, ``offline_broker_addr`` is the address of the broker
+    that had the smallest id before, which slaves follow. In Java it depends on the order of a hash set.
     """
     addrs = after.broker_addrs
     if not addrs:

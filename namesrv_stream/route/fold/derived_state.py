@@ -83,7 +83,7 @@ def _servers(states: Iterable[FoldState]) -> list[str]:
 
 
 def _newest_clock(states: Iterable[FoldState], server_id: str, observed_ms: int) -> ServerClock:
-    """Return the clock of a server with the highest values of all partitions."""
+    """Return one clock for a server, with the highest values of its clocks in all partitions."""
     of_states = [(state, state.servers[server_id]) for state in states if server_id in state.servers]
     clocks = [clock for _, clock in of_states]
     return ServerClock(
@@ -101,7 +101,7 @@ def _without_brokers(
 ) -> FoldState:
     """Return a partition's state without brokers: its offset, settings and status of servers.
 
-    A new partition has offset 0, and the settings and status of the first one.
+    A new partition has offset 0, and the settings and status of partition 0.
     """
     own = states[partition] if partition < len(states) else states[0]
     servers = {}

@@ -83,7 +83,7 @@ def fold_events(
     Args:
         state: The fold's state, changed in place.
         groups: The broker groups, changed in place.
-        record: Place and time of the record; its offset must not have been folded before.
+        record: The record, of which only position and time are used; its offset must not have been folded before.
         events: The record's events, and the errors of invalid items; empty if the whole record is invalid.
         output: Receives changes and dead letters.
     """
@@ -160,7 +160,7 @@ def _check_partition(step: FoldStep, event: Event) -> None:
 
 
 def _renew_unchanged(step: FoldStep, event: BrokerHeartbeat) -> bool:
-    """Fold a heartbeat that only renews a lease, without reading its group; False for all others."""
+    """Return whether a heartbeat can at most renew a lease; if so, fold it without reading its broker group."""
     state, server_id = step.state, event.origin.server_id
     key = event.lease_key
     lease = state.leases.get(key)
@@ -272,7 +272,7 @@ def _resume(step: FoldStep, server_id: str) -> None:
 
 
 def _change_settings(step: FoldStep, event: SettingsChanged) -> None:
-    """Apply new values. Those of a file are kept beside the effective ones, so that their source stays known."""
+    """Apply new values of settings and write their rows, and end holds in clusters that now have no guard."""
     state = step.state
     before = {name: setting_text(value) for name, value in asdict(state.settings).items()}
     state.settings = state.settings.with_values(dict(event.values))

@@ -2,8 +2,8 @@
 
 Many brokers rarely die together. More often, the network between them and the name servers has failed. A broker seems
 to fail in three cases. (1) At every server that is not silent, its last heartbeat is older than half of its timeout,
-and no silent server received a later one. (2) Its last connection was closed at the server at which another broker
-fails now, within the last ``guard_close_window_ms`` of that server's observed time. (3) The guard holds it already.
+and no silent server received a later one. (2) At the server at which another broker fails now, its last connection was
+closed within the last ``guard_close_window_ms`` of observed time. (3) The guard holds it already.
 
 If at least ``guard_min_brokers_of(partitions)`` of a cluster's brokers in this partition seem to fail, and these are
 more than ``guard_share_percent`` of them, the guard holds those that seem to fail. A held broker lives for
@@ -30,14 +30,14 @@ from namesrv_stream.route.registration import register
 
 
 class MassFailure(NamedTuple):
-    """How many of a cluster's brokers in one partition seem to fail at once."""
+    """``ending`` of the ``brokers`` that a cluster has in one partition seem to fail at once."""
 
     ending: int
     brokers: int
 
 
 def hold_if_many_fail(step: FoldStep, key: LeaseKey, server_id: str, cause: Cause, reason: str) -> bool:
-    """Hold a broker that would be removed now, and all others of its cluster that seem to fail, if they are many.
+    """Hold a broker that would be removed now, and all others of its cluster that seem to fail, if these are too many.
 
     Args:
         key: The broker, whose last share in its lease ends.
@@ -70,9 +70,9 @@ def hold_if_many_fail(step: FoldStep, key: LeaseKey, server_id: str, cause: Caus
 
 
 def is_suspect(state: FoldState, lease: Lease) -> bool:
-    """Whether a broker has been without heartbeat for half its timeout.
+    """Whether a broker has been without heartbeat for more than half of its timeout.
 
-    Heartbeats at servers that are not silent count, and those that a silent server received after these.
+    A heartbeat at a silent server counts only if it came later than those at all other servers.
     """
     timeout_ms = state.timeout_ms(lease)
     partition_ms = lease.ended_partition_ms
@@ -137,7 +137,7 @@ def _hold(step: FoldStep, key: LeaseKey, server_id: str, cause: Cause, reason: s
 
 
 def _restore_closed(step: FoldStep, cluster: str, server_id: str, failure: MassFailure) -> None:
-    """Restore and hold the brokers of recent closes; masters first, because topics come from their registrations."""
+    """Restore and hold the brokers in ``closes``; masters first, because topics come from their registrations."""
     clock = step.state.servers[server_id]
     closes = [c for c in clock.closes if c.key.live_key.cluster == cluster]
     clock.closes = [c for c in clock.closes if c.key.live_key.cluster != cluster]

@@ -14,8 +14,8 @@ class LeaseHolder:
         holder: The connection over which the server receives the broker's heartbeats.
         seen_ms: The server's observed time at the broker's last heartbeat.
         partition_ms: The partition's observed time at that heartbeat.
-        queued_ms: The deadline under which the holder is in its server's queue; -1 if it is not. The actual deadline is
-            never earlier.
+        queued_ms: The deadline under which the holder is in its server's queue; -1 if it is not queued. The actual
+            deadline is never earlier.
     """
 
     holder: Holder
@@ -36,7 +36,8 @@ class Lease:
         ended_partition_ms: The partition's observed time of the last heartbeat at servers whose share has ended; None
             if no share has ended.
         hold: The hold of the mass-expiry guard; None if it does not hold the broker.
-        released: An operator confirmed that the broker is dead. The guard does not hold it until its next heartbeat.
+        released: Whether an operator confirmed that the broker is dead. The guard then ignores the broker, until a
+            heartbeat arrives.
     """
 
     requested_timeout_ms: int | None
@@ -49,11 +50,11 @@ class Lease:
 
 
 class RecentClose(NamedTuple):
-    """A broker that was just removed with its last connection. The guard restores it if it was one of many.
+    """A broker that was removed because its last connection was closed. The guard restores it if it was one of many.
 
     Attributes:
         closed_ms: Observed time of the server at the close.
-        reason: The server's reason.
+        reason: The reason that the server logged, for people.
         lease: The lease before the close.
     """
 
@@ -74,8 +75,10 @@ class ServerClock:
         partition_ms: The partition's observed time at its last record.
         silent: Whether it wrote no record for ``server_silent_ms`` while others did.
         lost: Whether it wrote no record for ``server_lost_ms``; it then holds no lease.
-        address: The address that its last tick advertised; "" for none, and while it does not write.
-        closes: Closed connections of the last ``guard_close_window_ms`` of its time, oldest first.
+        address: The address that its last tick advertised; "" for none, and while the server is silent, lost or
+            stopped.
+        closes: Brokers removed by closed connections in the last ``guard_close_window_ms`` of observed time, oldest
+            first.
     """
 
     server_epoch: int

@@ -1,14 +1,14 @@
-"""Liveness of brokers: observed clocks, expiry, silent servers, and how a lease ends.
+"""Liveness of brokers: the clocks of observed time, expiry, silent servers, and how a lease ends.
 
 A broker process is live while at least one server holds its lease, which means that the server receives its heartbeats.
 Every such server has a share in the lease (``LeaseHolder``), which ages by the clock of that server. The clock advances
 only with the server's records, by their LogAppendTime and at most ``max_gap_ms`` per record. Records which state that
 the server was away do not advance it. So a broker never ages while its server could not have received a heartbeat. A
-share ends by expiry, by unregistration or by a closed connection, and the broker ends with its last share.
+share ends by expiry, by unregistration or by a closed connection. The broker is removed with its last share.
 
 A server without a record for ``server_silent_ms``, while others wrote some, is silent. Its share then does not keep a
-broker whose share at another server had a later heartbeat and has ended. After ``server_lost_ms`` the server is lost
-and all its shares end.
+broker if another server, which heard the broker at least as recently, has ended its own share. After ``server_lost_ms``
+the server is lost and all its shares end.
 """
 
 from dataclasses import replace
@@ -82,7 +82,7 @@ def advertise(step: FoldStep, tick: Tick) -> None:
 
 
 def renew(step: FoldStep, key: LeaseKey, lease: Lease, server_id: str, cause: Cause, detail: str | None = None) -> None:
-    """Renew a server's share in a lease after a heartbeat. The guard releases the broker."""
+    """Renew a server's share in a lease after a heartbeat, and end a hold of the guard."""
     step.state.renew(key, lease, server_id)
     lease.released = False
     hold = lease.hold
@@ -94,7 +94,7 @@ def renew(step: FoldStep, key: LeaseKey, lease: Lease, server_id: str, cause: Ca
 
 
 def close(step: FoldStep, key: LeaseKey, lease: Lease, server_id: str, reason: str) -> None:
-    """End a server's share in a lease, because its connection to the broker was closed."""
+    """Apply a closed connection: end the server's share in a lease, or let the guard hold the broker."""
     state = step.state
     clock = state.servers[server_id]
     is_last = not is_vouched_for_without(state, lease, server_id)
@@ -107,7 +107,7 @@ def close(step: FoldStep, key: LeaseKey, lease: Lease, server_id: str, reason: s
 
 
 def end_holder(step: FoldStep, key: LeaseKey, lease: Lease, server_id: str, cause: Cause, detail: str | None) -> None:
-    """End one server's share in a lease. The broker ends with it unless another server can vouch for it."""
+    """End one server's share in a lease, and remove the broker unless another server keeps it."""
     old = step.group(key.broker_name)
     is_kept = is_vouched_for_without(step.state, lease, server_id)
     new, full_detail = interpretation.end_holder(old, key, server_id, is_kept=is_kept, detail=detail)
@@ -116,7 +116,7 @@ def end_holder(step: FoldStep, key: LeaseKey, lease: Lease, server_id: str, caus
 
 
 def holder_ended(step: FoldStep, key: LeaseKey, lease: Lease, server_id: str, cause: Cause, detail: str | None) -> None:
-    """Update a lease after its group has lost a holder."""
+    """Update a lease after its group has lost a holder of the broker, or the broker itself."""
     if key.live_key not in step.group(key.broker_name).live_brokers:
         retire(step, key, cause, detail)
         return
@@ -128,7 +128,7 @@ def holder_ended(step: FoldStep, key: LeaseKey, lease: Lease, server_id: str, ca
 def release_cluster(step: FoldStep, cluster: str, cause: Cause, detail: str) -> bool:
     """Release all brokers of a cluster that the guard holds, and remove those that would have been removed without it.
 
-    The guard does not hold the brokers that seem to fail now before they have sent another heartbeat.
+    The guard does not hold any broker of the cluster that seems to fail now, until the broker sends another heartbeat.
 
     Returns:
         Whether the guard held any.
@@ -240,7 +240,7 @@ def _remove_unvouched(step: FoldStep, server_id: str) -> None:
 
 
 def _end_lost_holder(step: FoldStep, key: LeaseKey, lease: Lease, server_id: str) -> None:
-    """End a lost server's share in a lease. It did not see the broker end: ``ended_partition_ms`` does not change."""
+    """End a lost server's share in a lease. The server saw no failure, so ``ended_partition_ms`` does not change."""
     detail = f"nothing came from {server_id} for {step.state.settings.server_lost_ms} ms of observed time"
     if is_vouched_for(step.state, other_holders(lease, server_id), lease.ended_partition_ms):
         drop_holder(step, key, lease, server_id, Cause.SERVER_LOST, detail)

@@ -115,9 +115,9 @@ class FoldState:
             self.requeue_lease(key, lease)
 
     def pop_expired(self, server_id: str) -> list[LeaseKey]:
-        """Return the brokers whose lease at ``server_id`` has expired, sorted by deadline and key.
+        """Return the brokers in whose leases the share of ``server_id`` has expired, sorted by deadline and key.
 
-        The caller must end these shares. A broker is live at exactly seen + timeout, and expired strictly after.
+        The caller must end these shares. At exactly ``seen_ms`` + timeout a share has not expired yet.
         Source: rocketmq 5.3.3, RouteInfoManager.scanNotActiveBroker.
         """
         expired: list[tuple[int, LeaseKey]] = []

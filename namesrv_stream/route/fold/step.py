@@ -33,7 +33,7 @@ class DeadLetter(NamedTuple):
 
 @dataclass(slots=True)
 class FoldOutput:
-    """The output of some records, in order."""
+    """The changes and dead letters of one or more records, in order."""
 
     changes: list[RouteChange] = field(default_factory=list)
     dead_letters: list[DeadLetter] = field(default_factory=list)
@@ -42,7 +42,7 @@ class FoldOutput:
 class GroupStore(Protocol):
     """The fold's storage of broker groups by name: a dict, or Spark's state.
 
-    A store that fails raises. The fold does not catch this, because the record is not the cause.
+    If a store fails, it raises an exception. The fold does not catch it, because the record is not the cause.
     """
 
     def get(self, broker_name: str) -> BrokerGroup | None: ...
@@ -145,7 +145,8 @@ class FoldStep:
     def server_row(self, server_id: str, cause: Cause, status: str) -> None:
         """Write a server's new status: "talking" (with the address that it advertises), "silent", "lost" or "stopped".
 
-        A server that has just started, or does not talk, is not on the list of name servers: a later tick adds it.
+        A server that has just started, or has another status than "talking", is not on the list of name servers: a
+        later tick adds it.
         """
         clock = self.state.servers[server_id]
         if status != "talking" or cause == Cause.SERVER_STARTED:
@@ -156,15 +157,15 @@ class FoldStep:
 
 
 def is_vouched_for(state: FoldState, holders: Mapping[str, LeaseHolder], ended_partition_ms: int | None) -> bool:
-    """Whether one of ``holders`` keeps a broker that ended at other servers.
+    """Whether one of ``holders`` keeps a broker after other servers' shares in its lease have ended.
 
-    A silent server keeps it only if its last heartbeat came later than the last one at the other servers.
+    A silent server keeps it only if it received a later heartbeat of the broker than those other servers.
 
     Args:
         state: The state, which knows the silent servers.
         holders: server_id → share in the lease.
-        ended_partition_ms: The partition's observed time of the last heartbeat at servers that saw the broker end; None
-            if no server saw it end.
+        ended_partition_ms: The partition's observed time of the last heartbeat at servers whose share ended by expiry,
+            unregistration or a closed connection; None if there are none.
     """
     if ended_partition_ms is None:
         return bool(holders)
@@ -172,13 +173,13 @@ def is_vouched_for(state: FoldState, holders: Mapping[str, LeaseHolder], ended_p
 
 
 def is_vouched_for_without(state: FoldState, lease: Lease, server_id: str) -> bool:
-    """Whether another server keeps a broker that has just ended at this one."""
+    """Whether another server keeps a broker when the share of ``server_id`` in its lease ends."""
     ended_partition_ms = max(lease.holders[server_id].partition_ms, lease.ended_partition_ms or 0)
     return is_vouched_for(state, other_holders(lease, server_id), ended_partition_ms)
 
 
 def other_holders(lease: Lease, server_id: str) -> dict[str, LeaseHolder]:
-    """Return the shares of the other servers."""
+    """Return the shares in a lease, by server_id, except that of ``server_id``."""
     return {s: h for s, h in lease.holders.items() if s != server_id}
 
 
@@ -202,5 +203,5 @@ def silence_detail(state: FoldState, lease: Lease, server_id: str) -> str:
 
 
 def silent_holder_detail(server_id: str) -> str:
-    """Return a text that says why no server receives heartbeats of a broker any more."""
+    """Return a text that says that the only server which still holds a broker is silent."""
     return f"still heard only by {server_id}, which is silent"

@@ -198,14 +198,14 @@ class RouteView:
                 self._rebuild_group(name)
 
     def _add_broadcasts_to(self, name: str) -> None:
-        """Give a group without pending events those that are pending in its whole partition."""
+        """If a group has no pending events, add those that are pending in its whole partition."""
         if name not in self._groups and (pending := self._broadcasts.of(self._partition_of(name))):
             self._groups.add(name, self.table.group(name), pending)
 
     # ---- committed rows ----
 
     def _commit_group(self, group: BrokerGroup, next_offsets: Mapping[int, int]) -> None:
-        """Show a committed group with the events that are pending after these offsets."""
+        """Show a committed group with the pending events that the commit does not include."""
         name = group.broker_name
         self._add_broadcasts_to(name)
         if name not in self._groups:

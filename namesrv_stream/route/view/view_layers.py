@@ -88,7 +88,7 @@ class Overlay(Generic[Key, State]):
         return [key for key in self._layers if self.settle_key(key, next_offsets)]
 
     def settle_key(self, key: Key, next_offsets: Mapping[int, int]) -> bool:
-        """Discard these events of one key, which must have a layer; False if there were none."""
+        """Discard the events of one key that the committed rows include; False if none. The key must have a layer."""
         layer = self._layers[key]
         rest = [p for p in layer.pending if not p.is_covered(next_offsets)]
         is_settled = len(rest) < len(layer.pending)
@@ -180,7 +180,9 @@ def settings_after(settings: Settings, events: Iterable[AcceptedEvent]) -> Setti
 
 
 class ViewLayers(Generic[Key, State]):
-    """The states of one kind in a table, with pending events on top. Changes are visible in the table at once.
+    """The states of one kind in a table (KV namespaces, or partitions' settings), with pending events on top.
+
+    Changes are visible in the table at once.
 
     Args:
         read: Returns the state of a key in a table.

@@ -1,4 +1,4 @@
-"""Finds the causes in the facts about one topic or one broker name.
+"""Finds the causes of a missing or unusable route in the facts about one topic or one broker name.
 
 The routes at the moment in question show what is wrong. The rows of ``route_changes`` show since when, and why.
 """
@@ -16,7 +16,7 @@ from namesrv_stream.route.why.findings import Explanation, Finding, Why, finding
 
 #: Brokers that create topics automatically have this topic. Source: rocketmq 5.3.3, TopicValidator.
 DEFAULT_TOPIC: Final = "TBW102"
-#: After this time, clients query the routes that they use again. Source: rocketmq 5.3.3, ClientConfig.
+#: Interval at which clients query the routes that they use. Source: rocketmq 5.3.3, ClientConfig.
 CLIENT_CACHE_MS: Final = 30_000
 #: The namespace of order configurations, ``broker-a:8;broker-b:8`` by topic. Source: rocketmq 5.3.3, NamesrvUtil.
 ORDER_NAMESPACE: Final = "ORDER_TOPIC_CONFIG"
@@ -31,10 +31,10 @@ _WHY_GONE: Final[Mapping[str, Why]] = {
 
 
 def explain(facts: Facts, *, server_id: str = "", notes: Sequence[str] = ()) -> Explanation:
-    """Return the answer to a question.
+    """Return the answer to ``facts.question``.
 
     Args:
-        facts: What is known.
+        facts: The question, and what is known about it.
         server_id: The server that answers; "" if the answer is from the tables alone.
         notes: What limits the answer.
     """
@@ -146,7 +146,7 @@ def _not_registered(facts: Facts) -> Iterator[Finding]:
 
 
 def _refused(facts: Facts, since_of: Mapping[str | None, int]) -> Iterator[Finding]:
-    """Yield the refusals about these names that are newer than the given times."""
+    """Yield a finding if requests were refused, given name → epoch milliseconds from which refusals count."""
     refused = {name: r for name, r in facts.refusals.items() if name in since_of and r.last_ms >= since_of[name]}
     if refused:
         texts = [f"{name}: {refusal.text}" for name, refusal in refused.items()]
@@ -261,9 +261,10 @@ def _usable(facts: Facts, groups: Sequence[BrokerGroup], rows: Sequence[RouteCha
 
 
 def _with_server(facts: Facts, found: list[Finding]) -> list[Finding]:
-    """Add what is wrong with the server. It comes first if it may be the reason why the server does not know more.
+    """Add what is wrong with the server. This comes first unless the most important cause found is certain.
 
-    A cause is certain if it is older than the server's problem and the tables know the name.
+    A cause is certain if it is older than the server's problem and the tables know the name. Otherwise the server may
+    have missed the true cause because of its problem.
     """
     if not facts.of_server:
         return found

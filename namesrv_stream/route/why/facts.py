@@ -13,12 +13,12 @@ from namesrv_stream.route.why.findings import Finding
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """Why clients have no route to a topic or a broker name, or one that they cannot use.
+    """The question why clients have no route to a topic or a broker name, or one that they cannot use.
 
     Attributes:
         cluster: The cluster in which the client looks for it; None for any.
         zone: The client's zone; None if it is not in zone mode.
-        client: The client's IP address, which may choose an address view; None if unknown.
+        client: The client's IP address, on which its address view may depend; None if unknown.
     """
 
     subject: Literal["topic", "broker"]
@@ -39,13 +39,13 @@ def is_address(text: str) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Known:
-    """What the tables know about the name.
+    """What the tables know about the name in question.
 
     Attributes:
         rows: The newest row of each key that concerns the name, including deleted keys.
         near: Known names that are similar to the name; used only if no broker has ever registered it.
         default_topic: Like ``rows``, for the topic TBW102; used only if no broker has ever registered the name.
-        has_brokers: Whether any broker was registered.
+        has_brokers: Whether any broker was registered at the moment in question.
     """
 
     rows: Sequence[RouteChange] = ()
@@ -56,7 +56,10 @@ class Known:
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """Refused requests about a name: why the last one was refused, and when the first and the last one arrived."""
+    """Refused requests about a name: why the last one was refused, and when the first and the last one arrived.
+
+    The times are in milliseconds, monotonic in ``NameServer.refusals`` and since the epoch in ``Facts``.
+    """
 
     text: str
     since_ms: int
@@ -65,7 +68,7 @@ class Refusal:
 
 @dataclass(frozen=True, slots=True)
 class Facts:
-    """What is known at one moment.
+    """A question, and what is known about it at one moment.
 
     Attributes:
         at_ms: The moment, epoch milliseconds.
@@ -73,8 +76,8 @@ class Facts:
         elsewhere: Other name servers that route the name.
         refusals: Name of a topic or broker → requests about it that this server refused.
         of_server: What is wrong with the server itself.
-        late: Processes of the broker whose last heartbeat is older than half of their timeout, for people. Of a topic,
-            its masters if all of them are late.
+        late: Processes of the broker whose last heartbeat is older than half of their timeout, for people. For a
+            topic, its masters if all of them are late.
         with_order: Whether clients receive order configurations.
         view: The address view of the client; None for none.
     """

@@ -1,4 +1,4 @@
-"""The catalogue of causes: what each one means, and what to do about it."""
+"""The catalogue of causes of missing or unusable routes: what each one means, and what to do about it."""
 
 import shlex
 from collections.abc import Iterable, Mapping, Sequence
@@ -186,7 +186,7 @@ CATALOGUE: Final[Mapping[Why, Entry]] = {
 
 @dataclass(frozen=True, slots=True)
 class Evidence:
-    """A row of ``route_changes``; ``offset`` is the place of the event behind it in Kafka."""
+    """A row of ``route_changes``; ``partition`` and ``offset`` are the position in Kafka of the event behind it."""
 
     partition: int
     offset: int
@@ -204,7 +204,7 @@ class Evidence:
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One cause.
+    """One cause of a missing or unusable route, or the finding that nothing is wrong.
 
     Attributes:
         cause: A value of ``Why``.
@@ -233,7 +233,7 @@ class Explanation:
         at_ms: The moment that it is about, epoch milliseconds.
         server_id: The server that answered; "" if the answer is from the tables alone.
         is_known: Whether the tables or the routes contain the name.
-        is_routed: Whether there is a route, or whether the broker is registered.
+        is_routed: Whether the topic has a route, or the broker is registered.
         findings: At least one, the most important first.
         notes: What limits the answer.
     """
@@ -249,13 +249,13 @@ class Explanation:
 
     @property
     def is_usable(self) -> bool:
-        """Whether clients have a usable route, by the first cause."""
+        """Whether clients have a usable route, judging by the first finding."""
         return self.findings[0].is_harmless
 
 
-#: Rows of evidence in a finding; a topic can have had thousands of brokers.
+#: The most rows of evidence in a finding; a topic can have had thousands of brokers.
 _MOST_ROWS: Final = 10
-#: Names in a text.
+#: The most names in a text.
 _MOST_NAMES: Final = 5
 
 
@@ -269,7 +269,7 @@ def finding(
         name: The topic or broker.
         what: Names of brokers and the like for the text.
         rows: Rows that show it.
-        since_ms: Since when; by default, since the newest row.
+        since_ms: Since when, epoch milliseconds; by default, the time of the newest row.
     """
     text, advice = CATALOGUE[why]
     newest = nlargest(_MOST_ROWS, rows, key=lambda row: (row.at_ms, *row[:3]))

@@ -23,18 +23,18 @@ class OrphanKind(StrEnum):
     BROKER_NOT_ASKED = "broker_not_asked"
 
 
-#: Kinds that depend on what a server was asked for.
+#: Kinds that depend on the topics that clients have asked a server for.
 OF_QUERIES: Final = frozenset({OrphanKind.TOPIC_NOT_ASKED, OrphanKind.BROKER_NOT_ASKED})
 
 
 @dataclass(frozen=True, slots=True)
 class Orphan:
-    """One orphan.
+    """One orphan: a topic, a broker, or a topic at one broker.
 
     Attributes:
         kind: A value of ``OrphanKind``.
-        topic: "" if it is a broker.
-        broker_name: "" if it is a topic at all of its brokers.
+        topic: "" if the orphan is a broker.
+        broker_name: "" if the orphan is a topic at all of its brokers.
     """
 
     kind: str
@@ -48,7 +48,7 @@ class OrphanReport:
 
     Attributes:
         at_ms: The server's time, epoch milliseconds.
-        counted_since_ms: Since when the server has noted which topics it is asked for.
+        counted_since_ms: Since when the server has noted which topics it is asked for, epoch milliseconds.
         days: Topics and brokers that clients asked for within this many days are not orphans.
         orphans: Sorted by kind, topic and broker.
     """
@@ -95,7 +95,7 @@ def _is_held(group: BrokerGroup, held: Set[LeaseKey]) -> bool:
 
 
 def _of_group(group: BrokerGroup) -> Iterator[Orphan | None]:
-    """Yield topics that a broker name has although no live process of it has registered them."""
+    """Yield topics that no live process of a broker name has registered, and static mappings that have no broker."""
     listed: set[str] = set()
     for key, live in group.live_brokers.items():
         yield None
