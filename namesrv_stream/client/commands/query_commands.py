@@ -1,4 +1,4 @@
-"""Commands that query a name server: ``topics``, ``clusters``, ``brokers``, and the current answer of ``route``."""
+"""Commands that query a name server: ``topics``, ``clusters``, ``brokers``, and ``route`` without a past time."""
 
 import sys
 from collections.abc import Callable, Sequence
