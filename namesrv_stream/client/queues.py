@@ -22,8 +22,8 @@ class MessageQueue(NamedTuple):
 
     Attributes:
         broker_name: For a static topic the name that stands for all its brokers, as in Java: ``__syslo__global__``.
-        broker_addr: ``host:port`` of the master, or, in `readable_queues`, of the slave with the lowest id if there is no
-            master; None if there is no such broker.
+        broker_addr: ``host:port`` of the master; in `readable_queues`, if there is none, of the slave with lowest id.
+            None if there is no such broker.
     """
 
     topic: str
@@ -36,8 +36,8 @@ def writable_queues(route: TopicRouteData) -> tuple[MessageQueue, ...]:
     """Return the queues that a producer chooses from.
 
     The order configuration of an ordered topic has priority over the registered queues, so that a key keeps its queue
-    while a broker is down. Queues of a broker without a master have no address then. Neither have the queues of a static
-    topic that no broker claims.
+    while a broker is down. Queues of a broker without a master then have no address, like the queues of a
+    static topic that no broker claims.
 
     Raises:
         UnexpectedAnswer: The order configuration is not ``broker:count;…``, or there are more than 65,536 queues at one
