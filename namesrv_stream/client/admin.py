@@ -129,6 +129,9 @@ async def add_write_perm(
 async def set_queues(servers: NameServers, topic: str, queues: QueueData, timeout_ms: int = ADMIN_TIMEOUT_MS) -> None:
     """Set the queues and the permission of a topic at one broker, until the broker changes its topics.
 
+    Args:
+        queues: The broker's name, the numbers of queues, and the permission.
+
     Raises:
         NameServersUnreachable: No server answered.
         NotOnAllServers: Some servers refused or did not answer.

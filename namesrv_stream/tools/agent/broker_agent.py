@@ -29,7 +29,7 @@ _UNREGISTER_AT_ONCE: Final = 200  # brokers; each may need a connection
 
 
 class SimulatedBroker:
-    """Registers with all name servers in parallel: at the start, every interval, and at once after a change."""
+    """A broker that registers with all name servers in parallel: at its start, at intervals, and after every change."""
 
     def __init__(
         self,

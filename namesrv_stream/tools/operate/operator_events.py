@@ -1,6 +1,6 @@
 """Writes an operator's event to every partition of the log, and waits until the tables contain its effect.
 
-``release`` does so for brokers that the guard protects.
+``release`` does so with the event that releases the brokers that the guard protects.
 """
 
 import socket
@@ -137,7 +137,7 @@ def _send(producer: KafkaProducer, settings: Settings, value: bytes) -> dict[int
 
 
 class TablesWatch:
-    """A context manager that follows the tables; entering it loads them and blocks.
+    """A context manager that follows the tables; the constructor loads them and blocks.
 
     Attributes:
         exists: Whether there were tables at the start.

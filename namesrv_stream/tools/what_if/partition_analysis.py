@@ -127,7 +127,7 @@ class PartitionAnalysis:
         Args:
             overrides: The overrides of the runs after the first.
             settings: The settings in force at the start of the analysed log.
-            elsewhere: Registrations of brokers that may have registered before that.
+            elsewhere: Registrations from the tables, for brokers that registered before the analysed log.
             on_over: Called with every silence during which some run ended the broker, once the silence is over.
         """
         self.tally = SilenceTally()
@@ -176,7 +176,7 @@ class PartitionAnalysis:
                 self.silences.ended(number, row, run.state.observed_ms)
 
     def _registered_before(self, event: Event) -> BrokerRegistered | None:
-        """Return the registration that a broker must have sent before the analysed log begins."""
+        """Return the registration that the broker of a heartbeat sent before the analysed log, if it is needed and known."""
         if not isinstance(event, BrokerHeartbeat) or event.proof is not Proof.REGISTRATION:
             return None
         key = event.lease_key
