@@ -176,7 +176,7 @@ class PartitionAnalysis:
                 self.silences.ended(number, row, run.state.observed_ms)
 
     def _registered_before(self, event: Event) -> BrokerRegistered | None:
-        """Return the registration that the broker of a heartbeat sent before the analysed log, if it is needed and known."""
+        """Return the registration that the sender of a heartbeat sent before the analysed log, if needed and known."""
         if not isinstance(event, BrokerHeartbeat) or event.proof is not Proof.REGISTRATION:
             return None
         key = event.lease_key
