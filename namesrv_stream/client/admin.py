@@ -80,7 +80,7 @@ async def delete_topic(
     """Delete the route of a topic; brokers that still have the topic restore it with their next registration.
 
     Args:
-        cluster: Only the brokers of this cluster; None for all.
+        cluster: Delete only the routes to brokers of this cluster; None for all.
 
     Returns:
         The addresses of all servers.

@@ -33,7 +33,7 @@ logger = logging.getLogger(__name__)
 
 
 def default_client_id() -> str:
-    """``ip@pid``: the address of this machine and the id of this process.
+    """Return ``ip@pid``: the address of this machine and the id of this process.
 
     Differs from RocketMQ: 5.x adds the time to the pid, so that every client of a process has a different id.
     """

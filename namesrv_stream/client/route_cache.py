@@ -92,7 +92,7 @@ class RouteCache:
     async def get(self, topic: str) -> TopicRoute:
         """Return the route from memory if it is there, otherwise from a name server.
 
-        If the last query for this topic was less than ``missing_interval_ms`` ago, its error is raised again instead.
+        If a query for it failed less than ``missing_interval_ms`` ago, raise that error again instead of querying.
 
         Raises:
             TopicNotExist: No broker serves the topic.
@@ -106,9 +106,9 @@ class RouteCache:
         return self._known_route(entry)
 
     async def renew(self, topic: str) -> TopicRoute:
-        """Query a name server again and return the route; for callers that cannot use the route in memory.
+        """Return the route after querying a name server again; for callers that cannot use the route in memory.
 
-        If the last query for this topic was less than ``missing_interval_ms`` ago, return the route in memory.
+        If the last query for it ended less than ``missing_interval_ms`` ago, do not query again.
 
         Raises:
             NamesrvStreamError: As ``get``.

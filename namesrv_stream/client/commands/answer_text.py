@@ -89,7 +89,7 @@ def write_perm(verb: str, broker: str, outcomes: Sequence[Outcome[int]]) -> str:
 
     Args:
         verb: ``wipe`` or ``add``.
-        outcomes: Number of changed topics at every server.
+        outcomes: Number of the broker's topics at every server.
     """
     return "".join(
         f"{verb} write perm of broker[{printable(broker)}] in name server[{outcome.addr}] "

@@ -165,7 +165,7 @@ class BrokerAgent:
             clock: Source of time stamps; the machine's by default.
 
         Raises:
-            ConfigError: There are more brokers than ports, counted from the first one's, and the host is no IP address.
+            ConfigError: The ports from ``broker_addr`` on are too few for the brokers, and the host is no IP address.
         """
         self.tally = Tally()
         self._config = config

@@ -58,7 +58,7 @@ class AgentConfig:
         timeout_ms: ``heartbeatTimeoutMillis``; None leaves it out, as a broker without acting master does.
         register_timeout_ms: Time limit for an answer; ``registerBrokerTimeoutMills``.
         unregister_timeout_ms: Time limit for the answer to an unregistration, 3 s in BrokerOuterAPI.unregisterBroker.
-        connect_timeout_ms: Time limit for a connection.
+        connect_timeout_ms: Time limit for opening a connection.
         start_spread_ms: The first registrations are spread over this time; None: 5 ms per broker.
         max_back_off_ms: Longest delay between attempts to reconnect.
         tls: TLS of the connections to name servers; None for plain ones.
@@ -118,7 +118,7 @@ class AgentConfig:
         """Yield the brokers, in order.
 
         Raises:
-            ConfigError: There are more brokers than ports, counted from the first one's, and the host is no IP address.
+            ConfigError: The ports from ``broker_addr`` on are too few for the brokers, and the host is no IP address.
         """
         host, port = split_addr(self.broker_addr)
         width = len(str(self.brokers - 1))

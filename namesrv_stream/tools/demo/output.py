@@ -86,7 +86,7 @@ class Output:
         self._console.rule(f"[bold]{escape(text)}")
 
     def step(self, text: str, why: str = "") -> None:
-        """Print the number of the next step, what it does, and ``why``: what to expect."""
+        """Print a numbered heading for the next step, and below it what to expect."""
         self._steps += 1
         self._console.print(f"\n{self._stamp()} [bold cyan]{self._steps}. {escape(text)}[/]")
         if why:

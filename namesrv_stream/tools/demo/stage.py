@@ -52,7 +52,7 @@ class DemoProcess:
         """Start ``namesrv-stream ARGUMENTS``.
 
         Args:
-            name: For messages.
+            name: Name of the process in messages.
             arguments: Command and flags.
             on_line: Called with every line of standard output and standard error.
         """

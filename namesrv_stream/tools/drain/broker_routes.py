@@ -39,12 +39,12 @@ class BrokerView:
 
     @property
     def broker(self) -> BrokerData | None:
-        """Its processes; None if it is not registered."""
+        """The processes of the broker name; None if it is not registered."""
         return self.info.brokers.get(self.broker_name)
 
     @property
     def queues(self) -> dict[str, QueueData]:
-        """Topic → the broker's queues."""
+        """Topic → the queues that the broker offers for it."""
         name, routes = self.broker_name, self.routes.items()
         return {topic: queues for topic, route in routes for queues in route.queue_datas if queues.broker_name == name}
 

@@ -138,7 +138,7 @@ class DrainRun:
         return broker.master_addr
 
     async def _check_counter(self, master_addr: str) -> None:
-        """Check that the broker answers with its counter; in its first second, a broker answers with an error instead.
+        """Check that the broker answers with its counter; tries again, since a starting broker answers with an error.
 
         Raises:
             DrainRefused: The broker does not answer with its counter.

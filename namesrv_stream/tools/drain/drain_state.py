@@ -65,8 +65,8 @@ class DrainState:
     """What is known after the observations so far; times are in milliseconds of a monotonic clock.
 
     Attributes:
-        poll_interval_ms: How often clients ask for routes.
-        quiet_ms: How long the broker must store no message.
+        poll_interval_ms: Interval at which clients query routes.
+        quiet_ms: How long the broker must store no message to count as quiet.
         wiped_at_ms: Time of the last wipe.
         wipes: Number of wipes.
         hidden_at_ms: Since when no name server answers with the write permission; None if one does.

@@ -199,13 +199,13 @@ class Changed:
     """The outcome of a change.
 
     Attributes:
-        key: ``liveness.default_timeout_ms``.
+        key: The setting, such as ``liveness.default_timeout_ms``.
         old: JSON text of the value before.
         new: JSON text of the new value.
         by: Who made the change.
         offsets: Partition → offset of the event; empty if the setting already had this value everywhere.
-        behind: Partitions that have not folded the change yet; None if there are no tables here.
-        waited_ms: Time from the acknowledgement of all partitions to the tables.
+        behind: Partitions whose change the tables do not contain yet; None if there are no tables.
+        waited_ms: Milliseconds from Kafka's acknowledgement until the tables had the change, or the wait ended.
         since: JSON text of the value that somebody else has set since then; None if it is still ``new``.
     """
 

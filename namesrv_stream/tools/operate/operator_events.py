@@ -232,7 +232,7 @@ class Released:
     Attributes:
         brokers: The brokers that were protected before, according to the tables.
         still_held: Those that the tables still show as protected.
-        behind: Partitions that have not folded the release yet; None if there are no tables here.
+        behind: Partitions whose release the tables do not contain yet; None if there are no tables.
     """
 
     brokers: tuple[LeaseKey, ...]

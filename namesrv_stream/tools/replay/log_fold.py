@@ -145,7 +145,7 @@ class LogFold:
                 yield self.fold(records)
 
     def table(self) -> RouteTable:
-        """Return the route table; its broker groups are those of the fold's state, not the result of the rows."""
+        """Return the route table; its broker groups are those of the fold's state, not those made of the rows."""
         groups = self._groups.groups
         for name in self._table.groups.keys() - groups.keys():
             self._table.replace_group(BrokerGroup(name))

@@ -51,7 +51,7 @@ class OldTables:
         """Open the existing tables, and report missing ones.
 
         Raises:
-            RebuildRefused: The tables belong to another topic; so do the history tables, which a rebuild leaves.
+            RebuildRefused: The tables belong to another topic, and so do the history tables, which a rebuild keeps.
         """
         tables_dir, losses = tables_of(settings), list[str]()
         changes: StoredChanges | None = None

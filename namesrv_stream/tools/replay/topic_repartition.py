@@ -42,7 +42,7 @@ _SESSION_S: Final = 1.0  # how much longer a server's session lasts than its rec
 def repartition(
     settings: Settings, partitions: int, print_line: Callable[[str], None], on_progress: OnProgress
 ) -> Repartition:
-    """Give the topic more partitions; blocks, for ``kafka.delivery_timeout_ms`` and some seconds.
+    """Give the topic more partitions; blocks, for ``advanced.kafka.delivery_timeout_ms`` and a while.
 
     Args:
         settings: Settings of the installation; the former number of partitions comes from the tables.

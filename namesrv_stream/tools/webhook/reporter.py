@@ -1,7 +1,8 @@
 """The webhook process: follows the changes of a name server over HTTP, and reports those that the settings ask for.
 
-It reports at least once and in order: it stores its position after the receiver has accepted everything before it. A
-position belongs to the tables and not to a server, so the webhook can continue at any server of these tables.
+It reports at least once and in order: it stores a position after the receiver has accepted everything before it, or
+after the report was dropped (``advanced.webhook.give_up_ms``). A position belongs to the tables and not to a server, so
+the webhook can continue at any server of these tables.
 """
 
 import logging
@@ -61,7 +62,7 @@ def _stop(_number: int, _frame: FrameType | None) -> None:
 
 
 class Reporter:
-    """Reports to one receiver, and stores the position in the changes up to which it has accepted reports."""
+    """Reports to one receiver, and stores the position up to which the receiver has accepted the changes."""
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings

@@ -1,4 +1,4 @@
-"""Events for the receiver of the webhook, and their delivery: one report after the other until each is accepted."""
+"""Events for the receiver of the webhook, and their delivery: in order, each report repeated until it is accepted."""
 
 import hashlib
 import hmac
@@ -133,7 +133,7 @@ class Sender:
         """POST a message until the receiver answers with a status of 200 to 299; blocks.
 
         Returns:
-            Whether the message was accepted within ``webhook.give_up_ms``; otherwise it is dropped.
+            Whether the message was accepted within ``advanced.webhook.give_up_ms``; otherwise it is dropped.
         """
         body = orjson.dumps(message)
         until_s = time.monotonic() + self._settings.give_up_ms / 1000
