@@ -1,4 +1,4 @@
-"""A client of RocketMQ name servers, of the Java one and of this product: routes, queues, and operators' changes.
+"""A client for name servers, Java's and this product's: routes, queues, and operators' changes.
 
 ``docs/client.md`` shows how to use it. Most programs need only `Client`, `client_for` or `BlockingClient`. The client
 knows nothing of Kafka, the tables or the server; the commands on top of it are in ``client.commands``. Every package

@@ -51,7 +51,7 @@ async def put_kv(
     Raises:
         NameServersUnreachable: No server answered.
         NotOnAllServers: Some servers refused or did not answer.
-        UnexpectedAnswer: The only server refused.
+        UnexpectedAnswer: The list has only one server, and it refused.
     """
     header = PutKVConfigRequestHeader(namespace=namespace, key=key, value=value)
     return await _change(servers, RequestCode.PUT_KV_CONFIG, header.to_ext_fields(), timeout_ms)
@@ -68,7 +68,7 @@ async def delete_kv(
     Raises:
         NameServersUnreachable: No server answered.
         NotOnAllServers: Some servers refused or did not answer.
-        UnexpectedAnswer: The only server refused.
+        UnexpectedAnswer: The list has only one server, and it refused.
     """
     header = DeleteKVConfigRequestHeader(namespace=namespace, key=key)
     return await _change(servers, RequestCode.DELETE_KV_CONFIG, header.to_ext_fields(), timeout_ms)
@@ -80,7 +80,7 @@ async def delete_topic(
     """Delete the route of a topic; brokers that still have the topic restore it with their next registration.
 
     Args:
-        cluster: Only the brokers of this cluster; None for all.
+        cluster: Delete only the routes to brokers of this cluster; None for all.
 
     Returns:
         The addresses of all servers.
@@ -88,7 +88,7 @@ async def delete_topic(
     Raises:
         NameServersUnreachable: No server answered.
         NotOnAllServers: Some servers refused or did not answer.
-        UnexpectedAnswer: The only server refused.
+        UnexpectedAnswer: The list has only one server, and it refused.
     """
     header = DeleteTopicFromNamesrvRequestHeader(topic=topic, cluster_name=cluster)
     return await _change(servers, RequestCode.DELETE_TOPIC_IN_NAMESRV, header.to_ext_fields(), timeout_ms)
@@ -100,7 +100,7 @@ async def wipe_write_perm(
     """Remove a broker's write permission from all its topics, until the broker changes one of them.
 
     Returns:
-        The number of its topics at every server.
+        The outcome at every server; its value is the number of the broker's topics there.
     """
     ext_fields = WipeWritePermOfBrokerRequestHeader(broker_name=broker_name).to_ext_fields()
 
@@ -116,7 +116,7 @@ async def add_write_perm(
     """Restore a broker's write permission.
 
     Returns:
-        The number of its topics at every server.
+        The outcome at every server; its value is the number of the broker's topics there.
     """
     ext_fields = AddWritePermOfBrokerRequestHeader(broker_name=broker_name).to_ext_fields()
 
@@ -129,10 +129,13 @@ async def add_write_perm(
 async def set_queues(servers: NameServers, topic: str, queues: QueueData, timeout_ms: int = ADMIN_TIMEOUT_MS) -> None:
     """Set the queues and the permission of a topic at one broker, until the broker changes its topics.
 
+    Args:
+        queues: The broker's name, the numbers of queues, and the permission.
+
     Raises:
         NameServersUnreachable: No server answered.
         NotOnAllServers: Some servers refused or did not answer.
-        UnexpectedAnswer: The only server refused.
+        UnexpectedAnswer: The list has only one server, and it refused.
     """
     entry = {
         "brokerName": queues.broker_name,
@@ -147,7 +150,7 @@ async def set_queues(servers: NameServers, topic: str, queues: QueueData, timeou
 
 
 async def name_server_config(servers: NameServers, timeout_ms: int = ADMIN_TIMEOUT_MS) -> list[Outcome[dict[str, str]]]:
-    """Return the configuration of every server."""
+    """Return the outcome at every server; its value is the configuration, setting → value."""
     code = RequestCode.GET_NAMESRV_CONFIG
 
     def decode(response: RemotingCommand) -> dict[str, str]:
@@ -172,14 +175,14 @@ async def update_name_server_config(
     Raises:
         NameServersUnreachable: No server answered.
         NotOnAllServers: Some servers refused or did not answer.
-        UnexpectedAnswer: The only server refused.
+        UnexpectedAnswer: The list has only one server, and it refused.
     """
     return await _change(servers, RequestCode.UPDATE_NAMESRV_CONFIG, None, timeout_ms, java_properties.dumps(values))
 
 
 @dataclass(frozen=True, slots=True)
 class Imported:
-    """The outcome of an import at one server: the number of entries that were put, and of those that were equal."""
+    """Numbers of entries of an import at one server: added, changed, and already there with the same value."""
 
     added: int
     changed: int
@@ -189,10 +192,13 @@ class Imported:
 async def import_kv(
     servers: NameServers, tables: Mapping[str, Mapping[str, str]], timeout_ms: int = ADMIN_TIMEOUT_MS
 ) -> list[Outcome[Imported]]:
-    """Put the entries that a server lacks or has with another value; its other entries stay.
+    """Write to every server those entries that it lacks or has with another value; its other entries stay.
 
     Args:
-        tables: Namespace → key → value.
+        tables: The entries: namespace → key → value.
+
+    Returns:
+        The outcome at every server, in the order of the list.
     """
     return [await _import_at(servers, addr, tables, timeout_ms) for addr in servers.addrs]
 
@@ -243,7 +249,7 @@ def check(outcomes: Sequence[Outcome[T]]) -> None:
     Raises:
         NameServersUnreachable: No server answered.
         NotOnAllServers: Some servers refused or did not answer.
-        UnexpectedAnswer: The only server refused.
+        UnexpectedAnswer: The list has only one server, and it refused.
     """
     errors = {outcome.addr: outcome.error for outcome in outcomes if outcome.error is not None}
     if not errors:

@@ -1,4 +1,4 @@
-"""One TCP connection to a name server or broker, with many requests in flight, and its TLS."""
+"""One TCP connection to a name server or broker, with many requests in flight, and its TLS context."""
 
 import asyncio
 import itertools
@@ -33,8 +33,8 @@ def client_context(
 
     Args:
         trust_file: Trusted certificates, PEM; None for those of the system.
-        cert_file: The client's certificate, PEM; None for none.
-        key_file: Its key, without a password; None if it is in ``cert_file``.
+        cert_file: The client's certificate, PEM; None for a client without one.
+        key_file: The private key, PEM, without a password; None if ``cert_file`` contains it.
 
     Raises:
         ConfigError: A file cannot be used; contains its name.
@@ -67,7 +67,7 @@ class RemotingConnection(asyncio.Protocol):
         """Use ``connect`` instead.
 
         Args:
-            addr: The peer, for messages.
+            addr: Address of the peer, for error messages.
         """
         loop = asyncio.get_running_loop()
         self.addr = addr
@@ -83,14 +83,14 @@ class RemotingConnection(asyncio.Protocol):
 
     @classmethod
     async def connect(cls, addr: str, timeout_ms: int = 3_000, tls: ssl.SSLContext | None = None) -> Self:
-        """Connect.
+        """Open a connection.
 
         Args:
             addr: ``host:port``.
             timeout_ms: Time limit in milliseconds; 3 s is NettyClientConfig.connectTimeoutMillis.
 
         Raises:
-            ConnectionLost: It could not be opened in time.
+            ConnectionLost: The connection could not be opened, or not in time.
             ConfigError: ``addr`` is not ``host:port``.
         """
         host, port = split_addr(addr)
@@ -116,14 +116,15 @@ class RemotingConnection(asyncio.Protocol):
         """Send a request and wait for its response. Other requests may be in flight at the same time.
 
         Args:
-            command: The request; its opaque is replaced.
+            command: The request; its ``opaque`` is replaced.
+            timeout_ms: Time limit of the response, in milliseconds.
 
         Returns:
             The response, whatever its code.
 
         Raises:
-            ConnectionLost: The connection ended before.
-            RequestTimedOut: It did not arrive in time; the connection stays open, and a late response is dropped.
+            ConnectionLost: The connection ended before the response arrived.
+            RequestTimedOut: No response in time; the connection stays open, and a late response is dropped.
             RequestTooLarge: The request does not fit into a frame.
         """
         opaque = next(_OPAQUES) & _OPAQUE_MASK
@@ -141,7 +142,7 @@ class RemotingConnection(asyncio.Protocol):
                 answer.exception()  # the connection ended while the request still waited to be sent
 
     async def invoke_oneway(self, command: RemotingCommand) -> None:
-        """Send a one-way request; returns once the operating system or the buffer has it.
+        """Send a one-way request; returns once it is in the send buffer, without waiting until it is transmitted.
 
         Raises:
             ConnectionLost: The connection has ended.
@@ -151,7 +152,7 @@ class RemotingConnection(asyncio.Protocol):
         await self._send(replace(command, opaque=next(_OPAQUES) & _OPAQUE_MASK, flag=flag))
 
     async def close(self) -> None:
-        """Close after sending the buffer, and wait for the end, at most one second for a peer that does not read."""
+        """Send what is buffered and close; wait until it is closed, at most one second if the peer does not read."""
         if self._transport is not None and not self.closed.done():
             self._close_reason = self._close_reason or "closed here"
             self._transport.close()
@@ -235,10 +236,10 @@ class RemotingConnection(asyncio.Protocol):
 
 
 def split_addr(addr: str) -> tuple[str, int]:
-    """Host and port of ``host:port``; an IPv6 address is in brackets.
+    """Return host and port of ``host:port``; an IPv6 address must be in brackets, which are removed.
 
     Raises:
-        ConfigError: It is not of that form.
+        ConfigError: ``addr`` does not have this form.
     """
     host, _, port = addr.rpartition(":")
     if not host or not port.isdecimal():

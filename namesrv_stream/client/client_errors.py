@@ -11,8 +11,8 @@
     ├── NotOnAllServers                an operator's change was made at some name servers only
     ├── NoQueue                        the route of the topic has no writable queue
     └── PrerequisiteMissing
-        ├── NameServersUnreachable     none answered: exit 3
-        └── AddressServerUnreachable   the HTTP server with the list of name servers returned none: exit 3
+        ├── NameServersUnreachable     no name server answered: exit code 3
+        └── AddressServerUnreachable   the HTTP server with the list of name servers returned none: exit code 3
 """
 
 from collections.abc import Iterable, Mapping
@@ -27,7 +27,7 @@ class ConnectionLost(NamesrvStreamError):
     """There is no connection, or it ended before the answer came.
 
     Attributes:
-        reason: The text without the address.
+        reason: The message of the error without the address.
     """
 
     def __init__(self, addr: str, reason: str) -> None:
@@ -39,7 +39,7 @@ class RequestTimedOut(NamesrvStreamError):
     """The peer did not answer in time.
 
     Attributes:
-        reason: The text without the address.
+        reason: The message of the error without the address.
     """
 
     def __init__(self, addr: str, request_code: int, timeout_ms: int) -> None:

@@ -33,7 +33,7 @@ logger = logging.getLogger(__name__)
 
 
 def default_client_id() -> str:
-    """``ip@pid``: the address of this machine and the id of this process.
+    """Return ``ip@pid``: the address of this machine and the id of this process.
 
     Differs from RocketMQ: 5.x adds the time to the pid, so that every client of a process has a different id.
     """
@@ -111,10 +111,10 @@ class Client:
         )
 
     async def start(self) -> None:
-        """Start to refresh routes; requests the first list of the address server, if there is one.
+        """Start refreshing routes in the background; if there is an address server, fetch its list first.
 
         Raises:
-            AddressServerUnreachable: It returned no list.
+            AddressServerUnreachable: The address server returned no list.
         """
         if self._servers is not None:
             return
@@ -139,14 +139,14 @@ class Client:
                 await self._servers.close()
 
     async def __aenter__(self) -> Self:
-        """Start it."""
+        """Start the client, as ``start``."""
         await self.start()
         return self
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Close it."""
+        """Close the client, as ``close``."""
         await self.close()
 
     @property
@@ -172,17 +172,17 @@ class Client:
             TopicNotExist: No broker serves the topic.
             UnexpectedAnswer: The name server refused, or its answer cannot be read.
             NameServersUnreachable: No name server answered.
-            ClientClosed: The client is not started, or closed.
+            ClientClosed: The client has not been started, or is closed.
         """
         if self._servers is None:
             raise ClientClosed
         return await self._routes.get(topic)
 
     async def select_queue(self, topic: str, exclude: Collection[str] = ()) -> MessageQueue:
-        """Return the queue to write to next, round-robin from a random one.
+        """Return the queue to write to next; the queues take turns, beginning with a random one.
 
         Args:
-            exclude: Names of brokers that have just failed; they are used only if there is no other.
+            exclude: Names of brokers that have just failed; their queues are used only if there are no others.
 
         Returns:
             A queue whose ``broker_addr`` is that of a master.
@@ -192,7 +192,7 @@ class Client:
             TopicNotExist: No broker serves the topic.
             UnexpectedAnswer: The name server refused, or its answer cannot be read.
             NameServersUnreachable: No name server answered.
-            ClientClosed: The client is not started, or closed.
+            ClientClosed: The client has not been started, or is closed.
         """
         avoided = {exclude} if isinstance(exclude, str) else exclude
         queue = self._next_queue(await self.route(topic), avoided)
@@ -209,16 +209,16 @@ class Client:
             TopicNotExist: No broker serves the topic.
             UnexpectedAnswer: The name server refused, or its answer cannot be read.
             NameServersUnreachable: No name server answered.
-            ClientClosed: The client is not started, or closed.
+            ClientClosed: The client has not been started, or is closed.
         """
         return (await self.route(topic)).readable_queues
 
     async def cluster_info(self) -> ClusterInfo:
-        """Return all clusters and brokers of a name server."""
+        """Return all clusters and brokers that a name server knows; raises as `route`, except for TopicNotExist."""
         return await queries.cluster_info(self.name_servers, self.options.request_timeout_ms)
 
     async def topic_list(self, cluster: str | None = None) -> tuple[str, ...]:
-        """Return all topics of a name server, or those of one cluster, sorted."""
+        """Return all topics, or those of one cluster, sorted; raises as `route`, except for TopicNotExist."""
         if cluster is None:
             return await queries.topic_list(self.name_servers, self.options.request_timeout_ms)
         return await queries.topics_of_cluster(self.name_servers, cluster, self.options.request_timeout_ms)

@@ -103,7 +103,7 @@ def parse_name_servers(text: str) -> tuple[str, ...]:
     """Return the distinct addresses in ``a:9876;b:9876``, in order; commas are accepted as well.
 
     Raises:
-        ConfigError: There is none, or one is not ``host:port``.
+        ConfigError: There is no address, or one is not ``host:port``.
     """
     addrs = tuple(dict.fromkeys(addr for part in text.replace(",", ";").split(";") if (addr := part.strip())))
     if not addrs:
@@ -164,7 +164,7 @@ class NameServers:
 
     @property
     def chosen(self) -> str:
-        """The address that is used first."""
+        """The address of the server that ``invoke`` tries first, unless it is in back-off."""
         return self._chosen.addr
 
     async def invoke(self, request: RemotingCommand, timeout_ms: int = REQUEST_TIMEOUT_MS) -> RemotingCommand:
@@ -250,11 +250,11 @@ class NameServers:
         return await link.invoke(self._signed(request), timeout_ms)
 
     def only(self, addr: str) -> "NameServers":
-        """Return a list of one server, with the same credentials and TLS and its own connection; close it as well."""
+        """Return a ``NameServers`` of this server only, with the same credentials and TLS; the caller must close it."""
         return NameServers((addr,), self._connect_timeout_ms, self._credentials, self._tls)
 
     async def replace_addrs(self, addrs: Iterable[str]) -> None:
-        """Use another list: connections to servers that stay in it stay, others are closed.
+        """Use another list: connections to servers in both lists stay open, others are closed.
 
         Args:
             addrs: ``host:port`` each; at least one.
@@ -269,12 +269,12 @@ class NameServers:
         await asyncio.gather(*(link.close() for link in links.values()))
 
     async def close(self) -> None:
-        """Close all connections, for good; pending requests end with ClientClosed."""
+        """Close all connections permanently; pending requests end with ClientClosed."""
         self._is_closed = True
         await asyncio.gather(*(link.close() for link in self._links))
 
     def _order(self) -> list[ServerLink]:
-        """Return the order of attempts: the chosen server, those after it, those in back-off, the soonest first."""
+        """Return the order of attempts: the chosen server, the next ones, then those in back-off, shortest first."""
         now_s = asyncio.get_running_loop().time()
         start = self._links.index(self._chosen)
         turn = [*self._links[start:], *self._links[:start]]

@@ -24,7 +24,7 @@ from namesrv_stream.route.table import HELD_NAMESPACE
 
 
 def request(code: int, ext_fields: dict[str, str] | None = None, body: bytes | None = None) -> RemotingCommand:
-    """Return a request with this client's language, and the release of RocketMQ that it behaves like."""
+    """Return a request that states this client's language, and the release of RocketMQ that it behaves like."""
     return RemotingCommand(
         code=code, language=LanguageCode.PYTHON, version=MQ_VERSION, ext_fields=ext_fields, body=body
     )
@@ -85,7 +85,7 @@ async def kv_value(servers: NameServers, namespace: str, key: str, timeout_ms: i
     """Return one entry of the key-value table.
 
     Raises:
-        QueryNotFound: There is none.
+        QueryNotFound: There is no such entry.
         UnexpectedAnswer: The server refused, or its answer cannot be read.
         NameServersUnreachable: No server answered.
     """
@@ -113,7 +113,7 @@ async def kv_table(servers: NameServers, namespace: str, timeout_ms: int = 3_000
 
 
 async def held_brokers(servers: NameServers, timeout_ms: int = 3_000) -> dict[str, Hold]:
-    """Return the brokers that the mass-expiry guard protects, by ``table.held_key``; none at a Java name server.
+    """Return the brokers that the mass-expiry guard protects, by their ``table.held_key``; none at a Java name server.
 
     Raises:
         UnexpectedAnswer: The server refused, or its answer cannot be read.

@@ -22,7 +22,8 @@ class MessageQueue(NamedTuple):
 
     Attributes:
         broker_name: For a static topic the name that stands for all its brokers, as in Java: ``__syslo__global__``.
-        broker_addr: ``host:port`` of the master that has it; None if there is none.
+        broker_addr: ``host:port`` of the master; in `readable_queues`, if there is none, of the slave with lowest id.
+            None if there is no such broker.
     """
 
     topic: str
@@ -34,11 +35,13 @@ class MessageQueue(NamedTuple):
 def writable_queues(route: TopicRouteData) -> tuple[MessageQueue, ...]:
     """Return the queues that a producer chooses from.
 
-    The configuration of an ordered topic has priority, so that a key keeps its queue while a broker is down. A queue
-    of a broker without a master, or of a static topic that no broker claims, has no address.
+    The order configuration of an ordered topic has priority over the registered queues, so that a key keeps its queue
+    while a broker is down. Queues of a broker without a master then have no address, like the queues of a
+    static topic that no broker claims.
 
     Raises:
-        UnexpectedAnswer: The order configuration is not ``broker:count;…``, or a count is absurd.
+        UnexpectedAnswer: The order configuration is not ``broker:count;…``, or there are more than 65,536 queues at one
+            broker.
     """
     masters = {broker.broker_name: addr for broker in route.broker_datas if (addr := broker.master_addr) is not None}
     if route.order_topic_conf:
@@ -65,7 +68,7 @@ def readable_queues(route: TopicRouteData) -> tuple[MessageQueue, ...]:
     Without a master the address is that of the slave with the lowest id.
 
     Raises:
-        UnexpectedAnswer: A count is absurd.
+        UnexpectedAnswer: There are more than 65,536 queues at one broker.
     """
     if route.queue_mappings:
         return _static_queues(route, route.queue_mappings)
@@ -79,15 +82,15 @@ def readable_queues(route: TopicRouteData) -> tuple[MessageQueue, ...]:
 
 
 def next_queue(queues: Sequence[MessageQueue], turn: int, exclude: Collection[str]) -> tuple[MessageQueue | None, int]:
-    """Return the next queue with an address, if possible of a broker that is not to be avoided.
+    """Return the next queue with an address, if possible of a broker that is not excluded.
 
     Args:
         queues: The queues to choose from.
-        turn: Number of turns so far.
+        turn: Round-robin counter; the next queue has the index ``turn % len(queues)``.
         exclude: Broker names to avoid.
 
     Returns:
-        The queue, None if none has an address; and the new number of turns.
+        The queue, None if none has an address; and the new counter.
 
     Source: rocketmq 5.3.3, TopicPublishInfo.selectOneMessageQueue.
     """

@@ -19,8 +19,8 @@ class QueueData:
     """The queues of a topic at one broker.
 
     Attributes:
-        perm: Bits 4 read, 2 write, 1 inherit.
-        topic_sys_flag: Bits 1 unit, 2 has a unit subscription.
+        perm: Bit mask: 4 read, 2 write, 1 inherit.
+        topic_sys_flag: Bit mask: 1 unit topic, 2 has a unit subscription.
     """
 
     broker_name: str
@@ -97,7 +97,7 @@ class TopicRouteData:
 
 @dataclass(frozen=True, slots=True)
 class ClusterInfo:
-    """All brokers by name, and the names in each cluster.
+    """All brokers by broker name, and the broker names of every cluster.
 
     Attributes:
         raw: The whole answer as decoded JSON.
@@ -125,7 +125,7 @@ def decode_topic_route(topic: str, body: bytes | None) -> TopicRouteData:
     """Decode the body of an answer to 105 GET_ROUTEINFO_BY_TOPIC.
 
     Raises:
-        UnexpectedAnswer: It is not a TopicRouteData.
+        UnexpectedAnswer: The body is not a TopicRouteData.
     """
     code = RequestCode.GET_ROUTEINFO_BY_TOPIC
     answer = _object(code, body)
@@ -146,7 +146,7 @@ def decode_cluster_info(body: bytes | None) -> ClusterInfo:
     """Decode the body of an answer to 106 GET_BROKER_CLUSTER_INFO.
 
     Raises:
-        UnexpectedAnswer: It is not a ClusterInfo.
+        UnexpectedAnswer: The body is not a ClusterInfo.
     """
     code = RequestCode.GET_BROKER_CLUSTER_INFO
     answer = _object(code, body)
@@ -164,7 +164,7 @@ def decode_topic_list(request_code: int, body: bytes | None) -> tuple[str, ...]:
     """Decode the body of an answer to 206 or 224, a TopicList: its topics, sorted.
 
     Raises:
-        UnexpectedAnswer: It is not a TopicList.
+        UnexpectedAnswer: The body is not a TopicList.
     """
     topics = _object(request_code, body).get("topicList") or []
     if not isinstance(topics, list) or any(not isinstance(topic, str) for topic in topics):
@@ -176,7 +176,7 @@ def decode_kv_entries(request_code: int, body: bytes | None) -> dict[str, str]:
     """Decode the body of an answer to 219, a KVTable: its entries, sorted by key.
 
     Raises:
-        UnexpectedAnswer: It is not a KVTable.
+        UnexpectedAnswer: The body is not a KVTable.
     """
     table = _object(request_code, body).get("table") or {}
     if not isinstance(table, dict) or any(not isinstance(value, str) for value in table.values()):

@@ -90,10 +90,12 @@ class RouteCache:
         return frozenset(self._entries)
 
     async def get(self, topic: str) -> TopicRoute:
-        """Return the route, from memory if there is one; otherwise from a name server, but not too often.
+        """Return the route from memory if it is there, otherwise from a name server.
+
+        If a query for it failed less than ``missing_interval_ms`` ago, raise that error again instead of querying.
 
         Raises:
-            TopicNotExist: No broker serves it.
+            TopicNotExist: No broker serves the topic.
             UnexpectedAnswer: The name server refused, or its answer cannot be read.
             NameServersUnreachable: No name server answered.
             ClientClosed: ``close`` was called.
@@ -104,7 +106,9 @@ class RouteCache:
         return self._known_route(entry)
 
     async def renew(self, topic: str) -> TopicRoute:
-        """Query the route again, but not too often, and return it; for callers that cannot use the known one.
+        """Return the route after querying a name server again; for callers that cannot use the route in memory.
+
+        If the last query for it ended less than ``missing_interval_ms`` ago, do not query again.
 
         Raises:
             NamesrvStreamError: As ``get``.

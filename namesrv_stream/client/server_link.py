@@ -1,4 +1,4 @@
-"""One name server and the connection to it, which is opened on demand and shared, and the delays between attempts."""
+"""The connection to one name server, opened on demand and shared by all requests; and the delays between attempts."""
 
 import asyncio
 import random
@@ -12,7 +12,7 @@ from namesrv_stream.remoting.command import RemotingCommand
 
 @dataclass(slots=True)
 class BackOff:
-    """The delays after failures of one peer or process.
+    """Computes growing delays after repeated failures of one peer or process.
 
     Attributes:
         first_ms: Delay after the first failure, in milliseconds.

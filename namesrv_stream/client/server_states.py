@@ -1,7 +1,7 @@
 """Queries servers over HTTP for the state that they serve.
 
-It does not use remoting, because RocketMQ has no such request. A request code of this product's own might collide with
-a future one of RocketMQ (ADR 0057).
+The queries do not use remoting, because RocketMQ has no such request. A request code of this product's own might
+collide with a future one of RocketMQ (ADR 0057).
 """
 
 import asyncio
@@ -58,8 +58,8 @@ class ServerUnreachable(PrerequisiteMissing):
     """A server does not answer over HTTP.
 
     Attributes:
-        url: Its address.
-        reason: The reason.
+        url: HTTP address of the server.
+        reason: Why there is no answer, as a clause without the address.
     """
 
     def __init__(self, url: str, reason: str) -> None:
@@ -74,8 +74,8 @@ class BadAnswer(NamesrvStreamError):
     """A server answers, but not as a server of this product.
 
     Attributes:
-        url: Its address.
-        reason: The answer.
+        url: HTTP address of the server.
+        reason: What is wrong with the answer, as a clause without the address.
     """
 
     def __init__(self, url: str, path: str, reason: str) -> None:
@@ -86,10 +86,10 @@ class BadAnswer(NamesrvStreamError):
 
 @dataclass(frozen=True, slots=True)
 class HttpAnswer:
-    """An answer with any status.
+    """An HTTP answer with any status.
 
     Attributes:
-        date: Time of the server's clock; None if the answer has none.
+        date: The ``Date`` header, which has the time of the server's clock; None if the answer has none.
     """
 
     status: int
@@ -103,11 +103,11 @@ class ServerState:
 
     Attributes:
         version: Version of ``route_changes``; -1 for none.
-        age_ms: Time since it applied the last commit of the job; before the first one, since its start.
+        age_ms: Milliseconds since the server applied the last commit of the job; before the first one, since its start.
         pending_events: Accepted events that are not committed.
-        next_offsets: Kafka partition → first offset that is not covered.
+        next_offsets: Kafka partition → first offset that the committed rows do not cover.
         digest: Digest of all committed rows.
-        partitions: Kafka partition → digest.
+        partitions: Kafka partition → digest of its committed rows.
     """
 
     server_id: str
@@ -123,7 +123,7 @@ class ServerState:
 
 @dataclass(frozen=True, slots=True)
 class PartDigest:
-    """A part of a partition, named as in ``route.digest``."""
+    """The digest of one part of a partition; parts are named as in ``route.digest``."""
 
     kind: str
     name: str
@@ -132,7 +132,7 @@ class PartDigest:
 
 @dataclass(frozen=True, slots=True)
 class PartitionParts:
-    """The answer of ``/state/keys``."""
+    """The answer of ``/state/keys``: the digests of all parts of a partition."""
 
     next_offset: int
     parts: Sequence[PartDigest]
@@ -140,7 +140,7 @@ class PartitionParts:
 
 @dataclass(frozen=True, slots=True)
 class PartRows:
-    """The answer of ``/state/rows``."""
+    """The answer of ``/state/rows``: the rows of one part of a partition."""
 
     next_offsets: Mapping[int, int]
     rows: Sequence[Mapping[str, Any]]
@@ -150,7 +150,7 @@ def parse_http_addrs(text: str, flag: str = "--http") -> tuple[str, ...]:
     """Return the distinct addresses in ``http://a:9880;http://b:9880``, in order; ``http://`` is optional.
 
     Raises:
-        ConfigError: One is not an address.
+        ConfigError: There is no address, or one is not ``http://host:port`` or ``https://host:port``.
     """
     addrs = []
     for part in text.replace(",", ";").split(";"):
@@ -173,7 +173,7 @@ def parse_http_addrs(text: str, flag: str = "--http") -> tuple[str, ...]:
 async def get(
     url: str, path: str, answer: type[_Answer], *, is_certificate_checked: bool = True, **query: str | int
 ) -> _Answer:
-    """Return the answer of a server at ``path``, with at least the fields of ``answer``.
+    """Return the answer of a server at ``path``, decoded as ``answer``, a dataclass whose fields it must have.
 
     Without ``is_certificate_checked``, the certificate is not verified. That is for servers on this machine: their
     certificates contain the address that other machines use.
@@ -243,9 +243,9 @@ def fetch(
 
     Args:
         url: ``http://host:port`` or ``https://host:port``.
-        path: With its query.
+        path: Path with its query string.
         timeout_s: Longest wait for the next bytes, in seconds.
-        most_bytes: Limit of the body.
+        most_bytes: Largest size of the body, in bytes.
         is_certificate_checked: Whether this machine must trust the server's certificate for that host.
 
     Raises:

@@ -56,10 +56,10 @@ async def client_for(
     """Provide the started client of this id; the first caller creates it, and the last one closes it.
 
     Args:
-        name_servers: See `Client`; the same text for all.
-        client_id: ``ip@pid`` by default.
-        credentials: See `Client`; the same for all.
-        options: See `Client`; the same for all.
+        name_servers: See `Client`; the same text for all callers of one id.
+        client_id: The id of the client; ``ip@pid`` by default.
+        credentials: See `Client`; the same for all callers of one id.
+        options: See `Client`; the same for all callers of one id.
 
     Raises:
         ConfigError: The client of this id has other name servers, credentials or options, or belongs to another event
@@ -148,7 +148,7 @@ class BlockingClient:
         """Call any method of the client, and wait: ``run(lambda client: client.topic_list())``.
 
         Raises:
-            ClientClosed: Outside the ``with`` block.
+            ClientClosed: The call is outside the ``with`` block, or the client was closed meanwhile.
         """
         with self._lock:
             if not self._is_open:

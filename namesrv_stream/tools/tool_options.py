@@ -49,13 +49,13 @@ def http_servers(http: str | None, old: str | None, configuration: Configuration
     """Return the servers that the options name, or the installation's server.
 
     Raises:
-        ConfigError: One of them is not an HTTP address, or the configuration is wrong.
+        ConfigError: One of them is not an HTTP address, or the configuration is invalid.
     """
     return named_http_servers(http, old) or (configuration.http_server(),)
 
 
 def current_operator() -> str:
-    """``user@host``."""
+    """Return ``user@host`` of this process, as the name of the operator."""
     try:
         user = getpass.getuser()
     except (KeyError, OSError):  # a container may run as a number without a name

@@ -9,7 +9,7 @@ from namesrv_stream.client.commands import admin_commands, compare, mqadmin_comm
 
 
 def register(app: typer.Typer, kv_app: typer.Typer, mqadmin_app: typer.Typer) -> None:
-    """Add all commands to ``app``, those of the KV table to ``kv_app``, and those with mqadmin's names to the last."""
+    """Add the commands to ``app``, those of the KV table to ``kv_app``, and mqadmin's names to ``mqadmin_app``."""
     query_commands.register(app)
     admin_commands.register(app, kv_app)
     view_commands.register(app)

@@ -31,7 +31,7 @@ _STILL_AT_BROKERS = (
 
 
 def register(app: typer.Typer, kv_app: typer.Typer) -> None:
-    """Add the groups of commands to ``app``, and the commands of the KV table to their group."""
+    """Add the groups ``perm``, ``topic`` and ``name-server`` to ``app``, and commands for KV entries to ``kv_app``."""
     for name, command in (
         ("get", kv_get),
         ("put", kv_put),
@@ -176,10 +176,10 @@ def config_set(target: Target, key: Key, value: Value, as_json: JsonOption = Fal
 
 
 def read_kv_config(file: Path) -> dict[str, dict[str, str]]:
-    """Return the key-value file of a Java NameServer: namespace → key → value.
+    """Return the content of a Java NameServer's ``kvConfig.json``: namespace → key → value.
 
     Raises:
-        ConfigError: It cannot be read, or has other content.
+        ConfigError: The file cannot be read, or is not a ``kvConfig.json``.
 
     Source: rocketmq 5.3.3, KVConfigSerializeWrapper.
     """
@@ -199,7 +199,7 @@ def read_kv_config(file: Path) -> dict[str, dict[str, str]]:
 
 
 def report(what: str, addrs: Sequence[str], as_json: bool) -> None:
-    """Print that a change was made at these name servers."""
+    """Print that the change ``what``, such as ``set KEY``, was made at these name servers."""
     done = {"name_servers": list(addrs)}
     emit(json_text(done) if as_json else f"{answer_text.printable(what)} at {', '.join(addrs)}\n")
 

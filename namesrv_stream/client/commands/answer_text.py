@@ -48,7 +48,7 @@ def cluster_list(info: ClusterInfo) -> str:
 
 
 def topic_route(route: TopicRouteData) -> str:
-    """Return one line for every broker name, and the sum of queues, as ``mqadmin topicRoute -l``."""
+    """Return one line for every broker name, and one with the sums of queues, as ``mqadmin topicRoute -l``."""
     queues = {queue.broker_name: queue for queue in route.queue_datas}
     lines = [_ROUTE.format("#ClusterName", "#BrokerName", "#BrokerAddrs", "#ReadQueue", "#WriteQueue", "#Perm")]
     reads = writes = 0
@@ -71,7 +71,10 @@ def topic_list(topics: Iterable[str]) -> str:
 
 
 def topic_cluster_list(clusters_of: Iterable[tuple[str, str]]) -> str:
-    """Cluster and topic, as ``mqadmin topicList -c``; consumer groups, which only brokers know, stay empty."""
+    """Return one line for every pair of cluster and topic, as ``mqadmin topicList -c``.
+
+    The column of consumer groups, which only brokers know, stays empty.
+    """
     rows = (_TOPIC.format(printable(cluster), printable(topic), "") for cluster, topic in clusters_of)
     return _TOPIC_HEAD.format("#Cluster Name", "#Topic", "#Consumer Group") + "".join(rows)
 
@@ -86,7 +89,7 @@ def write_perm(verb: str, broker: str, outcomes: Sequence[Outcome[int]]) -> str:
 
     Args:
         verb: ``wipe`` or ``add``.
-        outcomes: Number of changed topics at every server.
+        outcomes: Number of the broker's topics at every server.
     """
     return "".join(
         f"{verb} write perm of broker[{printable(broker)}] in name server[{outcome.addr}] "
@@ -105,7 +108,7 @@ def name_server_config(configs: Mapping[str, Mapping[str, str]]) -> str:
 
 
 def imported(outcomes: Sequence[Outcome[Imported]]) -> str:
-    """Return one line for each name server that took an import."""
+    """Return one line for every name server that accepted all entries of an import."""
     return "".join(
         f"{outcome.addr}: {value.added} added, {value.changed} changed, {value.unchanged} unchanged\n"
         for outcome in outcomes
@@ -114,7 +117,7 @@ def imported(outcomes: Sequence[Outcome[Imported]]) -> str:
 
 
 def printable(text: str) -> str:
-    """``text`` from a peer, with control characters escaped so that they cannot affect the terminal."""
+    """Return text from a peer with its control characters escaped so that they cannot affect the terminal."""
     return "".join(char if char.isprintable() else char.encode("unicode_escape").decode() for char in text)
 
 
@@ -181,7 +184,7 @@ class HeldBroker(NamedTuple):
 
 
 def held_in(info: ClusterInfo, holds: Mapping[str, Hold]) -> Iterator[HeldBroker]:
-    """Yield the protected brokers among all brokers."""
+    """Yield the protected ones of all brokers."""
     for cluster, names in info.clusters.items():
         for name in names:
             if name in info.brokers:
@@ -189,7 +192,7 @@ def held_in(info: ClusterInfo, holds: Mapping[str, Hold]) -> Iterator[HeldBroker
 
 
 def held_on_route(route: TopicRouteData, holds: Mapping[str, Hold]) -> Iterator[HeldBroker]:
-    """Yield the protected brokers among those of a topic."""
+    """Yield the protected ones of the brokers that serve a topic."""
     for broker in route.broker_datas:
         yield from _held_of(broker.cluster, broker, holds)
 

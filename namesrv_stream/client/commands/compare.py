@@ -78,13 +78,14 @@ async def compare(
     timeout_ms: int,
     patience_s: float,
 ) -> Comparison:
-    """Query every server for all its clusters, brokers, topics and KV entries.
+    """Compare what the servers answer about all their clusters, brokers, topics and KV entries.
 
     Args:
         addrs: ``host:port`` of at least two servers.
         credentials: Credentials that sign the requests; None for unsigned requests.
         namespaces: Namespaces of KV entries to compare; the protocol has no list of them.
-        patience_s: Time to query differences again, in seconds.
+        timeout_ms: Time limit of every request, in milliseconds.
+        patience_s: Seconds for which differences are queried again.
 
     Raises:
         NameServersUnreachable: One of them did not answer.

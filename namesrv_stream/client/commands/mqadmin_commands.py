@@ -148,7 +148,7 @@ def update_namesrv_config(target: Target, key: KeyOption, value: ValueOption, as
 
 
 async def _topics_with_clusters(servers: NameServers) -> list[tuple[str, str]]:
-    """Cluster and name of every topic, without those of consumer groups, which mqadmin leaves out as well."""
+    """Return cluster and name of every topic, without the retry and dead-letter topics, as mqadmin does."""
     names = await queries.topic_list(servers, TIMEOUT_MS)
     turn = asyncio.Semaphore(_ROUTES_AT_ONCE)
 

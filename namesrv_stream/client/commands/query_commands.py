@@ -1,4 +1,4 @@
-"""Commands that query a name server: ``topics``, ``clusters``, ``brokers``, and the current answer of ``route``."""
+"""Commands that query a name server: ``topics``, ``clusters``, ``brokers``, and ``route`` without a past time."""
 
 import sys
 from collections.abc import Callable, Sequence
@@ -107,7 +107,7 @@ def brokers(
 
 
 def cluster_info(target: Target, cluster: str | None) -> tuple[ClusterInfo, list[HeldBroker]]:
-    """Return all clusters, or one, and the protected brokers."""
+    """Return all clusters, or only the named one, and the protected brokers in them."""
     info, holds = target.ask(lambda servers: queries.brokers_and_holds(servers, TIMEOUT_MS))
     if cluster is not None:
         info = info.of_cluster(cluster)

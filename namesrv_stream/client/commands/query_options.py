@@ -87,8 +87,8 @@ class Target:
 
     Attributes:
         name_servers: ``host:port``, several separated by ``;``, or the URL of an address server.
-        configuration: The installation that the flags name.
-        is_named: Whether the user named them by address; otherwise they are those of the installation.
+        configuration: Configuration of the installation that the flags name.
+        is_named: Whether the user named the name servers by address; otherwise they are those of the installation.
         credentials: Credentials that sign the requests; None for unsigned requests.
         tls: TLS; None for plain connections.
     """

@@ -97,7 +97,7 @@ def show_route_in_view(
 ) -> None:
     """Print the current route as clients of an address view receive it.
 
-    Only the HTTP port can be asked for a view: RocketMQ's request names none.
+    Queries the HTTP port, because RocketMQ's route request cannot name a view.
     """
     if target.is_named:
         reason = "needs the HTTP port of the installation: use it without -n and NAMESRV_ADDR"

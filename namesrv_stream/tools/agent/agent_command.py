@@ -40,7 +40,7 @@ def run_agent(config: AgentConfig, status_interval_ms: int = 10_000) -> int:
         0 if every name server acknowledged the unregistration of every broker, else 1.
 
     Raises:
-        ConfigError: The configuration cannot work.
+        ConfigError: The ports from ``broker_addr`` on are too few for the brokers, and the host is no IP address.
     """
     return uvloop.run(_run(config, status_interval_ms))
 

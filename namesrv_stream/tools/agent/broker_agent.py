@@ -29,7 +29,7 @@ _UNREGISTER_AT_ONCE: Final = 200  # brokers; each may need a connection
 
 
 class SimulatedBroker:
-    """Registers with all name servers in parallel: at the start, every interval, and at once after a change."""
+    """A broker that registers with all name servers in parallel: at its start, at intervals, and after every change."""
 
     def __init__(
         self,
@@ -86,7 +86,7 @@ class SimulatedBroker:
         """Register with all name servers in parallel; wait at most for the configured timeout.
 
         Returns:
-            The number of name servers that accepted it.
+            The number of name servers that accepted the registration.
         """
         pending = [link.request_registration() for link in self._links]
         # The latch of BrokerOuterAPI.registerBrokerAll.
@@ -125,7 +125,7 @@ class SimulatedBroker:
         """Unregister at all name servers in parallel; call it when ``run`` has ended.
 
         Returns:
-            The number of name servers that no longer have it, as far as is known.
+            The number of name servers that no longer have the broker, as far as is known.
         """
         request = unregister_request(self.identity)
         return sum(await asyncio.gather(*(link.unregister(request) for link in self._links)))
@@ -136,7 +136,7 @@ class SimulatedBroker:
             link.abort()
 
     async def _heartbeat(self, first_interval_ms: float) -> None:
-        """Register at every interval, without waiting for answers, which the links do."""
+        """Register at every interval; the links wait for the answers, this coroutine does not."""
         delay_ms = first_interval_ms
         while True:
             await asyncio.sleep(delay_ms / 1000)
@@ -165,7 +165,7 @@ class BrokerAgent:
             clock: Source of time stamps; the machine's by default.
 
         Raises:
-            ConfigError: The address has no room for so many brokers.
+            ConfigError: The ports from ``broker_addr`` on are too few for the brokers, and the host is no IP address.
         """
         self.tally = Tally()
         self._config = config
@@ -230,7 +230,7 @@ class BrokerAgent:
         """Unregister all brokers at all name servers and close the connections.
 
         Returns:
-            The number of links, out of ``Tally.links``, whose server acknowledged it or never knew the broker.
+            The number of links, out of ``Tally.links``, whose server acknowledged it, or never had the broker.
         """
         await self._end_tasks()
         gate = asyncio.Semaphore(_UNREGISTER_AT_ONCE)

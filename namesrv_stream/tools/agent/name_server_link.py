@@ -1,4 +1,4 @@
-"""The link of one broker to one name server, which reconnects whenever it is lost, and the counters of an agent.
+"""The link of one broker to one name server, which restores a lost connection; and the counters of an agent.
 
 States: no connection (in back-off) → connecting → connected → registered. Every new connection begins with a
 registration, because only a registration binds a broker to a connection. A link sends one registration at a time, with
@@ -25,12 +25,12 @@ _FIRST_BACK_OFF_MS: Final = 100
 
 @dataclass(slots=True)
 class Tally:
-    """Counts since the start. A link is one pair of a broker and a name server.
+    """Counters of an agent, since its start. A link is one pair of a broker and a name server.
 
     Attributes:
         links: All links.
-        connected: Links with a connection.
-        registered: Links whose newest registration was accepted over their present connection.
+        connected: Links that have a connection now.
+        registered: Links that have a connection now over which their newest registration was accepted.
         registrations: Accepted registrations.
         refused: Registrations answered with an error.
         timed_out: Registrations that were not answered in time.
@@ -79,7 +79,7 @@ class NameServerLink:
         """Prepare the link.
 
         Args:
-            config: The agent's options, for the durations of time limits and delays.
+            config: The agent's options, among them the time limits and delays of a link.
             broker_name: Name of the broker in log lines.
             addr: Address of the name server, ``host:port``.
             make_request: Creates the registration to send now.
@@ -109,7 +109,7 @@ class NameServerLink:
         """Register as soon as possible.
 
         Returns:
-            Whether the next attempt that begins after this call was accepted.
+            A future of whether the next registration that is sent after this call is accepted.
         """
         requested: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
         self._requested.append(requested)
@@ -117,7 +117,7 @@ class NameServerLink:
         return requested
 
     async def run(self) -> None:
-        """Connect, register on request, and reconnect, until cancelled. Cancelling closes nothing."""
+        """Connect, register on request, and reconnect, until cancelled, which leaves the connection open."""
         while True:
             try:
                 connection = await RemotingConnection.connect(

@@ -1,4 +1,4 @@
-"""Simulated brokers: which ones, how they behave, and the registrations that they send, as RocketMQ 5.3.3 does; pure.
+"""Simulated brokers: names, behaviour, and the registrations that they send, as of RocketMQ 5.3.3; free of I/O.
 
 Source: rocketmq 5.3.3, BrokerOuterAPI.registerBrokerAll and TopicConfigManager; checked against its captured frames.
 """
@@ -51,14 +51,14 @@ class AgentConfig:
         topic_prefix: Prefix of the names of topics.
         topic_names: Further topics of every broker.
         queues: Read and write queues of every topic; ``defaultTopicQueueNums``.
-        system_topics: Whether to register the broker's own topics. A name server refuses an unknown broker that
-            registers exactly one topic.
+        system_topics: Whether to register a broker's system topics as well. A name server refuses an unknown broker
+            that registers exactly one topic.
         heartbeat_interval_ms: Time between registrations; ``registerNameServerPeriod``.
         jitter: Part of the interval that varies: 0.1 means between 90 % and 110 % of it.
         timeout_ms: ``heartbeatTimeoutMillis``; None leaves it out, as a broker without acting master does.
         register_timeout_ms: Time limit for an answer; ``registerBrokerTimeoutMills``.
-        unregister_timeout_ms: Time limit at the end; BrokerOuterAPI.unregisterBroker waits for 3 s.
-        connect_timeout_ms: Time limit for a connection.
+        unregister_timeout_ms: Time limit for the answer to an unregistration, 3 s in BrokerOuterAPI.unregisterBroker.
+        connect_timeout_ms: Time limit for opening a connection.
         start_spread_ms: The first registrations are spread over this time; None: 5 ms per broker.
         max_back_off_ms: Longest delay between attempts to reconnect.
         tls: TLS of the connections to name servers; None for plain ones.
@@ -111,14 +111,14 @@ class AgentConfig:
 
     @property
     def spread_ms(self) -> int:
-        """The time over which the first registrations are spread."""
+        """The time over which the first registrations are spread, in milliseconds."""
         return 5 * (self.brokers - 1) if self.start_spread_ms is None else self.start_spread_ms
 
     def identities(self) -> Iterator[BrokerIdentity]:
         """Yield the brokers, in order.
 
         Raises:
-            ConfigError: The address has no room for so many.
+            ConfigError: The ports from ``broker_addr`` on are too few for the brokers, and the host is no IP address.
         """
         host, port = split_addr(self.broker_addr)
         width = len(str(self.brokers - 1))
@@ -188,7 +188,7 @@ class TopicConfig(NamedTuple):
 
 
 class DataVersion(NamedTuple):
-    """Version of a topic table: ``timestamp`` is the epoch milliseconds of the change."""
+    """Version of a topic table: ``timestamp`` is the time of the last change, in epoch milliseconds."""
 
     counter: int
     timestamp: int
@@ -237,7 +237,7 @@ class RegistrationBody:
         return cls(head, tail)
 
     def at(self, now_ms: int) -> bytes:
-        """Return the body to send now. A 5.x broker stamps ``mappingDataVersion`` every time, changed or not."""
+        """Return the body to send now. A 5.x broker puts the time into ``mappingDataVersion``, changed or not."""
         return b"%b%d%b" % (self.head, now_ms, self.tail)
 
 

@@ -32,10 +32,10 @@ class History:
         self._path = data_dir / "tables" / "route_changes"
 
     def brokers(self) -> list[dict[str, Any]]:
-        """Rows about broker processes, oldest first; none before the table exists.
+        """Return the rows about broker processes, in log order; none before the table exists.
 
         Returns:
-            partition, offset, seq, at_ms, kind, gone, cause, broker_name, detail by column name.
+            One dict for every row: partition, offset, seq, at_ms, kind, gone, cause, broker_name and detail.
         """
         if not (self._path / "_delta_log").is_dir():
             return []
@@ -86,7 +86,7 @@ class Output:
         self._console.rule(f"[bold]{escape(text)}")
 
     def step(self, text: str, why: str = "") -> None:
-        """Print the next step: what it does, and what to expect."""
+        """Print a numbered heading for the next step, and below it what to expect."""
         self._steps += 1
         self._console.print(f"\n{self._stamp()} [bold cyan]{self._steps}. {escape(text)}[/]")
         if why:

@@ -1,4 +1,4 @@
-"""The steps of the demo, in order. Each prints what it does and measures, and fails without the expected effect."""
+"""The steps of the demo, in order. Each prints what it does and measures, and fails if its effect is missing."""
 
 import asyncio
 import shutil

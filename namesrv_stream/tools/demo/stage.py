@@ -52,7 +52,7 @@ class DemoProcess:
         """Start ``namesrv-stream ARGUMENTS``.
 
         Args:
-            name: For messages.
+            name: Name of the process in messages.
             arguments: Command and flags.
             on_line: Called with every line of standard output and standard error.
         """
@@ -158,7 +158,7 @@ class Stage:
 
     Attributes:
         brokers: The running broker agents by broker name.
-        name_server: Its address, once it runs.
+        name_server: Address of the name server, once it runs.
     """
 
     output: Output
@@ -175,7 +175,7 @@ class Stage:
 
         Raises:
             StartFailed: `up` ended; contains its reason.
-            StepFailed: They were not ready in time.
+            StepFailed: The processes were not ready in time.
         """
         up = self.up = await DemoProcess.start("up", up_arguments(self.data_dir), self._on_line_of_up)
         await self.measure(lambda: bool(self.name_server) or up.exit_code is not None, _START_S, "READY")

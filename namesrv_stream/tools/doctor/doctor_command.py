@@ -71,9 +71,9 @@ def _summary(found: list[Finding]) -> str:
 
 
 def examine(settings: Settings, urls: tuple[str, ...] = ()) -> Iterator[Finding]:
-    """Run all checks; blocks, for some seconds if Kafka or a server does not answer.
+    """Run all checks and yield their findings; blocks, for some seconds if Kafka or a server does not answer.
 
-    It changes nothing, except for a file that it writes to an object store and removes.
+    The checks change nothing, except for a file that one writes to an object store and removes.
 
     Args:
         urls: Servers to check, ``http://host:port``; if empty, the one of this data directory.

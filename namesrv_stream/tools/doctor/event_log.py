@@ -34,7 +34,7 @@ def topics(settings: Settings, log: InspectedLog) -> Iterator[Finding]:
 
 
 def _rights(area: str, lacks: Collection[str], is_events: bool) -> Finding:
-    """Say which operations on a topic Kafka does not permit. Parts with users of their own may do without some."""
+    """Say which operations on a topic Kafka does not permit. A part with its own Kafka user may need fewer."""
     remedy = "grant this user the operations that docs/production.md lists"
     if "Create" in lacks:
         return warning(area, "does not exist yet, and this user may not create it", f"create it, or {remedy}")
@@ -83,8 +83,8 @@ def kafka_clock(log: InspectedLog, now_ms: int, job: PartState) -> Iterator[Find
 
     Args:
         log: The log as it was inspected.
-        now_ms: This machine's clock after that, in epoch milliseconds.
-        job: The job of this data directory. While it is ready, new records are expected.
+        now_ms: This machine's clock after the inspection, in epoch milliseconds.
+        job: State of the job of this data directory. A ready job writes records all the time.
     """
     if not log.newest_ms:
         return

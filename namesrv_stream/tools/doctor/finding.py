@@ -5,7 +5,7 @@ from enum import StrEnum
 
 
 class Grade(StrEnum):
-    """How bad it is, in ascending order."""
+    """How bad a finding is, in ascending order."""
 
     FINE = "ok"
     NOTE = "note"
@@ -18,7 +18,7 @@ class Finding:
     """The result of one check.
 
     Attributes:
-        area: What it is about, such as ``Java``.
+        area: What was checked, such as ``Java``.
         grade: FAULT if the product cannot run or loses data; WARNING if that may happen one day.
         text: The result.
         remedy: What to do; "" for nothing.

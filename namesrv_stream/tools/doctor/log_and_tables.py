@@ -38,7 +38,7 @@ _BEHIND_RECORDS: Final = 20_000
 
 
 def read_route_tables(settings: Settings) -> TableRows | Finding:
-    """Return the two tables that servers start from, or why they cannot be read; blocks."""
+    """Return the rows of the two tables that servers start from, or a finding of why there are none; blocks."""
     folder = tables_of(settings)
     try:
         rows = read_tables(folder)
@@ -64,7 +64,7 @@ def _damaged(error: TableDamaged) -> Finding:
 
 
 def object_store(settings: Settings) -> Iterator[Finding]:
-    """Whether the object store of the tables, if there is one, can keep two jobs apart; blocks."""
+    """Check that the object store of the tables, if any, keeps two jobs from overwriting each other; blocks."""
     if settings.data.store is None:
         return
     place = tables_of(settings)
@@ -98,7 +98,8 @@ def route_tables(settings: Settings, rows: TableRows | Finding, log: InspectedLo
     """Check the tables, the fold's state in them, and whether they belong to this log.
 
     Args:
-        rows: Read before the log was inspected, so that a commit in between does not seem to be ahead of the log.
+        rows: The tables, read before the log was inspected, so that a commit in between does not seem to be ahead of
+            the log; a finding if they cannot be read.
         log: The log as it was inspected; None if Kafka does not answer.
     """
     if isinstance(rows, Finding):
@@ -188,7 +189,7 @@ def history_tables(settings: Settings, rows: TableRows | Finding, now_ms: int) -
     """Check the tables of the history.
 
     Args:
-        rows: The route tables, which must belong to the same topic.
+        rows: The route tables, which must belong to the same topic; a finding if they cannot be read.
         now_ms: This machine's clock, epoch milliseconds.
     """
     found = []
@@ -220,7 +221,7 @@ def history_tables(settings: Settings, rows: TableRows | Finding, now_ms: int) -
 
 
 def _history_process(settings: Settings, now_ms: int) -> Iterator[Finding]:
-    """Warn if the history lags behind, although something runs here."""
+    """Warn if the history tables lag behind, provided that a part of the installation runs here."""
     if not settings.has_history or not running_parts(settings.data.run_dir):
         return
     try:

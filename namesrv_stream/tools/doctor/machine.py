@@ -73,7 +73,7 @@ def packages() -> Finding:
 
 
 def native_lane(settings: Settings) -> Finding:
-    """Whether a server with these settings has the native lane."""
+    """Check whether a server with these settings has the native lane."""
     try:
         _, status = open_lane(settings.remoting)
     except ConfigError as error:
@@ -88,7 +88,7 @@ def native_lane(settings: Settings) -> Finding:
 
 
 def java_and_jars(settings: Settings) -> Iterator[Finding]:
-    """Check Java and the jars. Servers do not need them, the job, the history process and the embedded Kafka do."""
+    """Check Java and the jars. Servers do not need them; the job, the history process and the embedded Kafka do."""
     try:
         yield fine("Java", str(find_java()))
     except PrerequisiteMissing as missing:
@@ -131,10 +131,10 @@ def files(settings: Settings) -> Iterator[Finding]:
 
 
 def memory(settings: Settings, limit_bytes: int | None) -> Finding:
-    """Whether everything that ``up`` starts fits: heaps, other memory of JVMs, the product's own processes.
+    """Check that everything ``up`` starts fits into memory: heaps, other memory of JVMs, the product's own processes.
 
     Args:
-        limit_bytes: The limit of this process, see :func:`memory_limit_bytes`.
+        limit_bytes: The memory limit of this process, see :func:`memory_limit_bytes`.
     """
     heaps = [settings.streaming.driver_memory]
     heaps += [settings.history.driver_memory] if settings.has_history else []
@@ -157,7 +157,7 @@ def _bytes(heap: str) -> int:
 
 
 def memory_limit_bytes() -> int | None:
-    """Return the memory limit of this process's control group, such as a container's; None for no limit."""
+    """Return the memory limit of this process's control group, such as a container's, in bytes; None for no limit."""
     for limit in ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes"):
         try:
             text = Path(limit).read_text(encoding="ascii").strip()
@@ -168,7 +168,7 @@ def memory_limit_bytes() -> int | None:
 
 
 def open_files(settings: Settings) -> Finding:
-    """Whether all permitted connections can be open at the same time."""
+    """Check that the limit of open files allows all permitted connections at the same time."""
     allowed, highest = resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = settings.remoting.max_connections + settings.http.max_connections + _OTHER_FILES
     text = f"{allowed} allowed, {wanted} needed for remoting.max_connections and advanced.http.max_connections"
@@ -182,9 +182,9 @@ def open_files(settings: Settings) -> Finding:
 
 
 def disk(settings: Settings) -> Iterator[Finding]:
-    """Whether the directories can be written, and how much space is free.
+    """Check that the directories can be written, and how much space is free.
 
-    Tables elsewhere may be read-only: a server, perhaps on another machine, only reads them.
+    Tables outside the data directory may be read-only: a server, perhaps on another machine, only reads them.
     """
     for key, folder in _folders(settings).items():
         there = _nearest(folder)
@@ -220,7 +220,7 @@ def _nearest(folder: Path) -> Path:
 
 
 def clock_sync() -> Finding:
-    """Whether this machine's clock is synchronized, according to the kernel."""
+    """Check that this machine's clock is synchronized, according to the kernel."""
     remedy = "run chrony or systemd-timesyncd: reports and --as-of depend on clocks (expiry does not)"
     try:
         state = ctypes.CDLL(None).adjtimex(ctypes.create_string_buffer(_TIMEX_BYTES))

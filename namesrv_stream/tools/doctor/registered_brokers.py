@@ -80,7 +80,7 @@ def _since_ms(record: DrainRecord, now_ms: int) -> int:
 
 
 def _table_of(rows: TableRows, condition: pc.Expression) -> RouteTable:
-    """Return the table that some of the rows make up."""
+    """Return the route table that consists of the rows that meet a condition."""
     table = RouteTable()
     for part in (rows.state.live, rows.changes):
         apply(table, iter_changes(part.filter(condition)))

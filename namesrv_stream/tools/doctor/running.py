@@ -27,11 +27,12 @@ _EVERY_ADDRESS: Final = ("0.0.0.0", "::")
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """The outcome of a request for readiness.
+    """The outcome of ``GET /readyz`` at a server.
 
     Attributes:
         body: The body of the answer, whatever its status: a server that is not ready answers 503.
-        ahead_ms: How far the server's clock is ahead of this machine's, less the time of the request; None if unknown.
+        ahead_ms: Milliseconds by which the server's clock is ahead of this machine's, negative if it is behind; 0 if
+            the clocks may agree; None if unknown.
         reason: Why there is no answer; "" if there is one.
     """
 
@@ -62,7 +63,7 @@ def query_readiness(url: str, *, is_certificate_checked: bool = True) -> Reply:
 
 
 def _ahead_ms(date: str | None, took_ms: int) -> int | None:
-    """0 if the clocks may agree, given the resolution of the answer and the time of the request."""
+    """Return ``Reply.ahead_ms``, less the uncertainty: ``Date`` has whole seconds, and the request took time."""
     if date is None:
         return None
     try:
@@ -95,7 +96,7 @@ def processes(settings: Settings) -> Iterator[Finding]:
 
 
 def ports(settings: Settings) -> Iterator[Finding]:
-    """Check the ports of parts that do not run yet."""
+    """Check that the ports of parts that do not run are free; for running ones, say which port they have."""
     here, starting = running_parts(settings.data.run_dir), starting_parts(settings.data.run_dir)
     wanted = {"remoting": "serve", "http": "serve"} | (
         {"embedded_kafka": "kafka"} if settings.is_kafka_embedded else {}
@@ -125,7 +126,7 @@ def _port(area: str, section: str, host: str, port: int) -> Finding:
 
 
 def exposure(settings: Settings) -> Iterator[Finding]:
-    """Whether every peer that reaches this machine may register as a broker."""
+    """Check whether every peer that reaches this machine may register as a broker."""
     remoting, admin, area = settings.remoting, settings.admin, "remoting access"
     if remoting.listen_host not in _EVERY_ADDRESS:
         yield fine(area, f"remoting listens on {remoting.listen_host} only")
@@ -149,7 +150,7 @@ def exposure(settings: Settings) -> Iterator[Finding]:
 
 
 def servers(settings: Settings, urls: tuple[str, ...]) -> Iterator[Finding]:
-    """Whether every server answers, is ready, and has this machine's time."""
+    """Check that every server answers, is ready, and has the same time as this machine."""
     own = []
     if not urls and "serve" in running_parts(settings.data.run_dir):
         scheme = "https" if settings.http.tls else "http"

@@ -29,8 +29,8 @@ class BrokerView:
     """What one name server answers about a broker name.
 
     Attributes:
-        info: All brokers.
-        routes: The routes of the topics that the broker offers.
+        info: All brokers that the name server knows.
+        routes: Topic → its route, for the topics that the broker offers.
     """
 
     broker_name: str
@@ -39,12 +39,12 @@ class BrokerView:
 
     @property
     def broker(self) -> BrokerData | None:
-        """Its processes; None if it is not registered."""
+        """The processes of the broker name; None if it is not registered."""
         return self.info.brokers.get(self.broker_name)
 
     @property
     def queues(self) -> dict[str, QueueData]:
-        """Topic → the broker's queues."""
+        """Topic → the queues that the broker offers for it."""
         name, routes = self.broker_name, self.routes.items()
         return {topic: queues for topic, route in routes for queues in route.queue_datas if queues.broker_name == name}
 
@@ -69,7 +69,7 @@ class BrokerView:
         return is_other and queues.is_writeable
 
     def lacking(self, perms: Mapping[str, int]) -> dict[str, int]:
-        """Return the recorded permissions of those topics that the broker offers without the write permission."""
+        """Return those of ``perms`` (topic → permission) whose topic the broker offers without the write permission."""
         queues = self.queues.items()
         return {topic: perms[topic] for topic, q in queues if topic in perms and not q.is_writeable}
 
@@ -93,7 +93,7 @@ class BrokerRoutes:
         await asyncio.gather(*(peer.close() for peer in (*self._each.values(), *self._brokers.values())))
 
     async def views(self) -> tuple[dict[str, BrokerView], dict[str, str]]:
-        """Return the view of every name server that answers, and why the others do not."""
+        """Return the view of every name server that answers, and why the others do not, both by address."""
         views: dict[str, BrokerView] = {}
         failures: dict[str, str] = {}
 
@@ -126,14 +126,14 @@ class BrokerRoutes:
         return BrokerView(self.broker_name, info, offered)
 
     async def observe(self, broker_addr: str) -> tuple[Observation, dict[str, BrokerView]]:
-        """Ask all name servers and the broker."""
+        """Query all name servers and the broker; return the observation, and every name server's view."""
         began_ms = SystemClock().monotonic_ms()
         (views, failures), (counter, failure) = await asyncio.gather(self.views(), self.counter(broker_addr))
         writable = {addr: len(view.writable) for addr, view in views.items()}
         return Observation(began_ms, SystemClock().monotonic_ms(), writable, failures, counter, failure), views
 
     async def counter(self, broker_addr: str) -> tuple[PutCounter | None, str]:
-        """Return the message counter of the broker, or why it does not answer."""
+        """Return the message counter of the broker, or None and why it does not answer."""
         if broker_addr not in self._brokers:
             self._brokers[broker_addr] = self._servers.only(broker_addr)
         code = _GET_BROKER_RUNTIME_INFO
@@ -151,7 +151,7 @@ class BrokerRoutes:
         """Return the record of the broker's drain, if there is one.
 
         Raises:
-            UnexpectedAnswer: The entry is not a record.
+            UnexpectedAnswer: The KV entry of the broker is not a record of a drain.
         """
         try:
             value = await queries.kv_value(self._servers, DRAINED_BROKERS, self.broker_name, TIMEOUT_MS)
@@ -163,7 +163,7 @@ class BrokerRoutes:
         return record
 
     async def wipe(self, record: DrainRecord) -> None:
-        """Write the record, and then wipe the write permission, at all name servers.
+        """Write the record of the drain, and then wipe the write permission, at all name servers.
 
         Raises:
             NamesrvStreamError: A name server refused or did not answer.
@@ -172,7 +172,12 @@ class BrokerRoutes:
         admin.check(await admin.wipe_write_perm(self._servers, self.broker_name, TIMEOUT_MS))
 
     async def restore_at(self, addr: str, queues: Mapping[str, QueueData], perms: Mapping[str, int]) -> None:
-        """Give topics their permissions back at one name server.
+        """Set the permissions of some topics at one name server, and keep their queues.
+
+        Args:
+            addr: The name server, one of ``addrs``.
+            queues: Topic → the broker's present queues there.
+            perms: Topic → the permission to set.
 
         Raises:
             NamesrvStreamError: The name server refused or did not answer.
@@ -186,7 +191,7 @@ class BrokerRoutes:
         await asyncio.gather(*(restore(topic, perm) for topic, perm in perms.items()))
 
     async def forget(self) -> None:
-        """Delete the record.
+        """Delete the record of the drain at all name servers.
 
         Raises:
             NamesrvStreamError: A name server refused or did not answer.

@@ -50,7 +50,7 @@ class Progress:
 
     @property
     def elapsed_ms(self) -> float:
-        """The time since the start."""
+        """The time since the start, in milliseconds."""
         return (time.monotonic() - self._began_s) * 1000
 
     def say(self, text: str) -> None:
@@ -76,7 +76,10 @@ class DrainRun:
     record: DrainRecord | None = field(default=None, init=False)
 
     async def drain(self) -> DrainState:
-        """Return the state in which the broker is safe to stop, or the last one before the time passed.
+        """Wipe the write permission, and wait until the broker is safe to stop or the time limit has passed.
+
+        Returns:
+            The last state; its ``step`` says whether the broker is safe to stop.
 
         Raises:
             DrainRefused: The broker cannot be drained, or it left during the drain.
@@ -104,7 +107,7 @@ class DrainRun:
             raise DrainRefused(f"name server {addr} does not answer ({why}): a drain needs all name servers")
 
     def _check(self, views: Mapping[str, BrokerView], record: DrainRecord | None) -> str:
-        """Return the address of the broker's master.
+        """Check that the broker can be drained, and return the address of its master.
 
         Raises:
             DrainRefused: The broker cannot be drained.
@@ -135,10 +138,10 @@ class DrainRun:
         return broker.master_addr
 
     async def _check_counter(self, master_addr: str) -> None:
-        """Check that the broker answers with its counter; in its first second, a broker answers with an error instead.
+        """Check that the broker answers with its counter; tries again, since a starting broker answers with an error.
 
         Raises:
-            DrainRefused: It does not.
+            DrainRefused: The broker does not answer with its counter.
         """
         for _ in range(_COUNTER_TRIES):
             counter, failure = await self.routes.counter(master_addr)
@@ -159,7 +162,7 @@ class DrainRun:
         return len(perms)
 
     async def _watch(self, master_addr: str, state: DrainState) -> DrainState:
-        """Observe until the broker is safe or the time has passed; wipe again what a registration has restored."""
+        """Observe until the broker is safe or the time limit has passed; wipe again what a registration restored."""
         step, said_s = Step.WIPING, time.monotonic()
         while True:
             began_s = time.monotonic()
@@ -189,7 +192,7 @@ class DrainRun:
 
 
 def named(topics: Iterable[str]) -> str:
-    """Return some of the topics, sorted, as text."""
+    """Return the first of the topics, sorted, as text."""
     names = sorted(topics)
     return ", ".join(names[:_MOST_NAMES]) + (", …" if len(names) > _MOST_NAMES else "")
 

@@ -1,4 +1,4 @@
-"""When a broker that is being drained can be stopped: a pure function of what servers and broker answered.
+"""When a broker that is being drained can be stopped: a pure function of the answers of name servers and broker.
 
 A broker is safe to stop if all of these are true:
 
@@ -33,7 +33,7 @@ class Step(StrEnum):
 
 
 class PutCounter(NamedTuple):
-    """A broker's number of stored messages, of all topics, and when its process started, which resets the number."""
+    """Number of messages, of all topics, that a broker has stored since its process started; and that start."""
 
     started: str
     puts: int
@@ -41,15 +41,15 @@ class PutCounter(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Observation:
-    """The answers of all peers at one time.
+    """The answers of all peers (name servers and the broker) to one round of queries; times in milliseconds.
 
     Attributes:
         began_ms: When the first peer was asked, by a monotonic clock.
-        ended_ms: When the last one had answered.
+        ended_ms: When the last one had answered or failed, by the same clock.
         writable: Name server → number of the broker's topics that it answers with the write permission.
         unanswered: Name server → why it did not answer.
         counter: The broker's counter; None if the broker did not answer.
-        broker_failure: Why the broker did not answer.
+        broker_failure: Why the broker did not answer; "" if it did.
     """
 
     began_ms: int
@@ -62,11 +62,11 @@ class Observation:
 
 @dataclass(frozen=True, slots=True)
 class DrainState:
-    """What is known after the observations so far; times are in milliseconds of the same clock.
+    """What is known after the observations so far; times are in milliseconds of a monotonic clock.
 
     Attributes:
-        poll_interval_ms: How often clients ask for routes.
-        quiet_ms: How long the broker must store no message.
+        poll_interval_ms: Interval at which clients query routes.
+        quiet_ms: How long the broker must store no message to count as quiet.
         wiped_at_ms: Time of the last wipe.
         wipes: Number of wipes.
         hidden_at_ms: Since when no name server answers with the write permission; None if one does.
@@ -123,7 +123,7 @@ class DrainState:
 
     @property
     def poll_left_ms(self) -> int:
-        """How long clients may still have the old route, if nothing restores the permission."""
+        """For how many more milliseconds clients may have the old route, if nothing restores the permission."""
         return max(0, POLLS * self.poll_interval_ms - (self.hidden_for_ms or 0))
 
     @property

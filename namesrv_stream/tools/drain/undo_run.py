@@ -28,7 +28,7 @@ class UndoRun:
         """Restore the permissions once the broker is registered and answers; returns the outcome as JSON.
 
         Raises:
-            DrainRefused: No drain is recorded, or the time has passed.
+            DrainRefused: No drain is recorded, or the time limit has passed.
             NamesrvStreamError: A name server refused the change or did not answer.
         """
         name, record = self.routes.broker_name, await self.routes.record()
@@ -48,7 +48,11 @@ class UndoRun:
         return await self._outcome(record)
 
     async def _step(self, record: DrainRecord) -> str:
-        """Restore permissions at one name server, if all is ready; returns why it is not done, "" if it is."""
+        """Restore permissions at the first name server that lacks some, if all peers answer.
+
+        Returns:
+            Why the undo is not complete yet; "" if it is.
+        """
         views, failures = await self.routes.views()
         if reason := await self._not_ready(views, failures):
             return reason

@@ -36,22 +36,22 @@ Texts = Mapping[str, str]
 
 
 def setting_key(name: str) -> str:
-    """Return the setting as configuration files have it."""
+    """Return the key of a setting in configuration files, such as ``liveness.default_timeout_ms``."""
     return public_key(f"{SECTION}.{name}")
 
 
 def default_texts() -> dict[str, str]:
-    """Return the values in force before any was logged."""
+    """Return the values in force before any change was logged: name in ``FoldSettings`` → JSON text."""
     return {name: setting_text(value) for name, value in asdict(FoldSettings()).items()}
 
 
 def running_texts(table: RouteTable, partition: int) -> dict[str, str]:
-    """Return the values in force in one partition."""
+    """Return the values in force in one partition: name → JSON text."""
     return default_texts() | effective_texts(table.settings_of(partition))
 
 
 def configured_texts(settings: Settings) -> dict[str, str]:
-    """Return the configured values of the fold's settings."""
+    """Return the configured values of the fold's settings: name → JSON text."""
     known = settings.liveness.model_dump()
     return {name: setting_text(known[name]) for name in default_texts() if name in known}
 
@@ -97,11 +97,11 @@ def _suggestion(key: str) -> str:
 
 
 def check_change(configuration: Configuration, running: Texts, key: str, text: str) -> tuple[str, SettingValue]:
-    """Name and value of the setting that ``key`` and ``text`` mean, checked together with the others in force.
+    """Return name and value of the setting that ``key`` and ``text`` mean, checked against the other values in force.
 
     Args:
-        configuration: For the settings that the fold does not have, such as the interval of ticks.
-        running: The values in force.
+        configuration: Has the settings outside the fold that the value must fit, such as the interval of ticks.
+        running: The values in force: name → JSON text.
         key: ``liveness.default_timeout_ms``, or without its section.
         text: The value as typed.
 
@@ -146,12 +146,12 @@ class RunningSetting:
     """One setting of the fold.
 
     Attributes:
-        name: Of a field of ``FoldSettings``.
+        name: Name of its field in ``FoldSettings``.
         running: JSON text of the value in force in the lowest partition.
         by_partition: JSON text → partitions where it is in force; two values while a change is under way.
         configured: JSON text of the configured value; None if the configuration has no such key.
         configured_in: The file, variable or flag that sets it; "" for a default.
-        last_change: None if it was never changed, or the table no longer has the change.
+        last_change: Its last change at run time; None if there was none, or the table no longer has it.
     """
 
     name: str
@@ -199,13 +199,13 @@ class Changed:
     """The outcome of a change.
 
     Attributes:
-        key: ``liveness.default_timeout_ms``.
+        key: The setting, such as ``liveness.default_timeout_ms``.
         old: JSON text of the value before.
         new: JSON text of the new value.
         by: Who made the change.
         offsets: Partition → offset of the event; empty if the setting already had this value everywhere.
-        behind: Partitions that have not folded the change yet; None if there are no tables here.
-        waited_ms: Time from the acknowledgement of all partitions to the tables.
+        behind: Partitions whose change the tables do not contain yet; None if there are no tables.
+        waited_ms: Milliseconds from Kafka's acknowledgement until the tables had the change, or the wait ended.
         since: JSON text of the value that somebody else has set since then; None if it is still ``new``.
     """
 
@@ -220,15 +220,16 @@ class Changed:
 
 
 def change_setting(configuration: Configuration, key: str, text: str, by: str, timeout_s: float) -> Changed:
-    """Log the change and wait until the tables contain it; blocks.
+    """Log the change of a setting and wait until the tables contain it; blocks.
 
-    The event belongs to no server, so it advances no broker's clock.
+    The event belongs to no server, so it advances no observed time, and no broker ages by it.
 
     Args:
         configuration: Where Kafka and the tables are.
         key: The setting as typed.
         text: The value as typed.
         by: Who changes it.
+        timeout_s: Seconds to wait for the tables.
 
     Raises:
         ConfigError: The setting does not exist or cannot have the value.
@@ -266,6 +267,6 @@ def change_setting(configuration: Configuration, key: str, text: str, by: str, t
 
 
 def _made(settings: Settings, offsets: Mapping[int, int]) -> SettingChange | None:
-    """Return the change that these records made according to the tables; None if they made none."""
+    """Return the change that the records at ``offsets`` made, according to the tables; None if they made none."""
     changes = setting_changes(read_rows(tables_of(settings), ChangeKind.SETTING))
     return next((c for c in reversed(changes) if offsets.items() <= c.partitions.items()), None)

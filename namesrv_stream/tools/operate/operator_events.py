@@ -1,6 +1,6 @@
 """Writes an operator's event to every partition of the log, and waits until the tables contain its effect.
 
-``release`` does so for brokers that the guard protects.
+``release`` does so with the event that releases the brokers that the guard protects.
 """
 
 import socket
@@ -61,13 +61,13 @@ class ForeignLog(NamesrvStreamError):
 
 
 def broadcast(settings: Settings, event: Event, folded: FoldedLog) -> dict[int, int]:
-    """Publish to all partitions and wait until all replicas have it; blocks.
+    """Publish an event to all partitions and wait until all replicas have it; blocks.
 
     Args:
-        folded: The log as far as the tables cover it.
+        folded: How far the tables cover the log; checked against Kafka's log.
 
     Returns:
-        partition → offset.
+        Partition → offset of the event.
 
     Raises:
         ForeignLog: Kafka has another log; nothing was written.
@@ -137,7 +137,7 @@ def _send(producer: KafkaProducer, settings: Settings, value: bytes) -> dict[int
 
 
 class TablesWatch:
-    """A context manager that follows the tables; entering it loads them and blocks.
+    """A context manager that follows the tables; the constructor loads them and blocks.
 
     Attributes:
         exists: Whether there were tables at the start.
@@ -173,7 +173,7 @@ class TablesWatch:
 
     @property
     def folded(self) -> FoldedLog:
-        """The log as far as the tables cover it now; without a topic id if there are none."""
+        """How far the tables cover the log now; without a topic id if there are no tables."""
         return FoldedLog(self._follower.topic_id, self._follower.progress)
 
     @property
@@ -185,10 +185,11 @@ class TablesWatch:
         """Wait until the tables cover one record of every partition.
 
         Args:
-            offsets: partition → offset.
+            offsets: Partition → offset of the record.
+            timeout_s: Longest wait, in seconds.
 
         Returns:
-            The partitions whose record they do not cover.
+            The partitions whose record the tables do not cover when the wait ends.
         """
         until_s = time.monotonic() + timeout_s
         with self._moved:
@@ -212,10 +213,10 @@ class TablesWatch:
 
 
 def check_operator(by: str) -> str:
-    """``by``, checked for use in the history.
+    """Return ``by``, the name of an operator, without surrounding blanks, if it can be logged with a change.
 
     Raises:
-        ConfigError: It is empty, too long, reserved for the configuration, or not a line of text.
+        ConfigError: The name is empty, too long, reserved for the configuration, or not a line of text.
     """
     by = by.strip()
     if not by or by == SOURCE or len(by) > _MOST_CHARS or not by.isprintable():
@@ -229,9 +230,9 @@ class Released:
     """The outcome of a release.
 
     Attributes:
-        brokers: The protected brokers, according to the tables.
+        brokers: The brokers that were protected before, according to the tables.
         still_held: Those that the tables still show as protected.
-        behind: Partitions that have not folded the release yet; None if there are no tables here.
+        behind: Partitions whose release the tables do not contain yet; None if there are no tables.
     """
 
     brokers: tuple[LeaseKey, ...]
@@ -240,7 +241,7 @@ class Released:
 
 
 def release(settings: Settings, cluster: str, by: str, timeout_s: float) -> Released:
-    """Log the release and wait until the tables contain it; blocks.
+    """Log the release of a cluster's protected brokers and wait until the tables contain it; blocks.
 
     Args:
         settings: Where Kafka and the tables are.

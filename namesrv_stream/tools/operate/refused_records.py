@@ -52,7 +52,7 @@ class RefusedRecords:
 
     Attributes:
         records: Oldest first.
-        older: Number of further records of the requested time.
+        older: Number of older records since the requested time, which ``records`` does not contain.
     """
 
     records: list[RefusedRecord]

@@ -41,7 +41,7 @@ _MOST_ROWS = 20  # of one side of a difference, for people
 
 
 class Key(NamedTuple):
-    """A part of a partition, named as in ``route.digest``."""
+    """A part of a partition, such as a broker group; parts are named as in ``route.digest``."""
 
     partition: int
     kind: str
@@ -57,7 +57,7 @@ class Pair(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Lag:
-    """One server covers less of a partition than another.
+    """A server that covers less of a partition than another.
 
     Attributes:
         server: URL of the server that is behind.
@@ -94,7 +94,7 @@ class Skew:
         failures: URL → why the server did not answer.
         lags: Servers that are behind another.
         differences: Parts that differ.
-        moving: Pairs that differ, and advanced before the difference could be read.
+        moving: Pairs of servers that differ, and that advanced before the difference could be read.
     """
 
     states: dict[str, ServerState] = field(default_factory=dict)
@@ -105,7 +105,7 @@ class Skew:
 
     @property
     def is_none(self) -> bool:
-        """Whether all servers answered and serve the same."""
+        """Whether all servers answered and serve the same routes."""
         return not (self.failures or self.lags or self.differences or self.moving)
 
     @property

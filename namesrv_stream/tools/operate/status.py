@@ -147,7 +147,7 @@ async def find_status(urls: Sequence[str], *, is_certificate_checked: bool) -> S
 
 
 def _merged(brokers: Iterable[BrokerProcess]) -> Sequence[BrokerProcess]:
-    """Return every process once, from the server with its last heartbeat; it has ended if no server has it alive."""
+    """Return every process once, from the server with its last heartbeat; ended only if no server has it alive."""
     newest: dict[tuple[str, str, str], BrokerProcess] = {}
     for broker in brokers:
         other = newest.get(broker.key)

@@ -25,7 +25,7 @@ _SUBJECTS: Final[tuple[Literal["topic", "broker"], ...]] = ("topic", "broker")
 
 @dataclass(slots=True)
 class Answers:
-    """The answers of all servers; ``failures`` has those that did not answer. The tables answer under the URL ""."""
+    """The answers by URL of the server, and why the others did not answer. The tables answer under the URL ""."""
 
     of_server: dict[str, Explanation] = field(default_factory=dict)
     failures: dict[str, ServerUnreachable | BadAnswer] = field(default_factory=dict)
@@ -108,7 +108,7 @@ def _from_tables(configuration: Configuration, questions: Sequence[Question], at
 
 
 async def _from_servers(urls: Sequence[str], questions: Sequence[Question], *, is_certificate_checked: bool) -> Answers:
-    """Ask all servers at once. A server without a route learns which of the others have one."""
+    """Query all servers at once. To an answer without a route, add which of the other servers have one."""
 
     async def ask(url: str) -> Explanation:
         asked = (_asked(url, each, is_certificate_checked=is_certificate_checked) for each in questions)

@@ -20,10 +20,11 @@ class Difference:
     """One difference.
 
     Attributes:
-        where: A row of ``route_changes``, the table at the end of the range, or the fold state in ``route_state``.
+        where: What differs: a row of ``route_changes``, the table at the end of the range, or the fold state in
+            ``route_state``.
         partition: Kafka partition.
         offset: Offset of the row; for a table or a state the offset before which they are compared.
-        seq: Sequence number of the row.
+        seq: Sequence number of the row among those of its offset; None for a table or a state.
         kind: Kind of the row.
         key: Key columns of the row.
         columns: The columns that differ, if both sides have the row.
@@ -47,7 +48,7 @@ class RowComparison:
     """The result of a comparison of two sequences of rows.
 
     Attributes:
-        difference: The first difference; the comparison ends with it.
+        difference: The first difference, at which the comparison ends; None if there is none.
         rows: Number of equal rows.
         rows_past_retention: Number of folded rows that are past their retention and no longer stored.
     """
@@ -143,9 +144,9 @@ def _part_difference(part: Part, offset: int, stored: TableContent, folded: Tabl
 
 
 def state_difference(partition: int, offset: int, stored: bytes, folded: bytes) -> Difference | None:
-    """Return the fields in which two encoded fold states differ; None if they are equal.
+    """Return the difference between two encoded fold states, with every field that differs; None if they are equal.
 
-    Of a list or a mapping, only the first item that differs is returned.
+    Of a list or a mapping, it contains only the first item that differs.
     """
     if stored == folded:
         return None
@@ -159,7 +160,7 @@ def state_difference(partition: int, offset: int, stored: bytes, folded: bytes) 
 
 
 def _state_fields(content: bytes) -> dict[str, Any]:
-    """Return the fields, with sorted lists: they are mappings, and a rebuilt state has them in a different order."""
+    """Return the fields, with sorted lists: lists encode mappings, whose order is different in a rebuilt state."""
     fields: dict[str, Any] = orjson.loads(content)
     return {name: sorted(v, key=repr) if isinstance(v, list) else v for name, v in fields.items()}
 

@@ -100,7 +100,7 @@ class ArchivedEvents:
                 yield from self._read(partition, span)
 
     def _readable(self, partition: int, begin: int, end: int) -> list[Span]:
-        """Divide a range into spans that fit into memory even if records are large: one may have megabytes."""
+        """Divide a range into spans that fit into memory, even though a record may have several megabytes."""
         size = pl.col("value").str.len_bytes().fill_null(0) + pl.col("raw").bin.size().fill_null(0)
         with reading(self._table.storage):
             rows = self._table.scan(_within(partition, begin, end)).select("offset", size.alias("size"))
@@ -133,7 +133,7 @@ def _within(partition: int, begin: int, end: int) -> pl.Expr:
 
 
 def _spans_of(offsets: pl.Series) -> Iterator[Span]:
-    """Ascending offsets as spans without gaps."""
+    """Yield the spans without gaps that ascending offsets form."""
     if offsets.is_empty():
         return
     is_first = offsets.diff().fill_null(0) != 1
@@ -165,14 +165,14 @@ def log_opener(
     """Return a function that opens the log.
 
     Args:
-        source: Where to read it from. Kafka continues the archive for records that it does not contain yet.
+        source: The store to read from. With the archive, newer records than it contains come from Kafka.
         needs_kafka: Whether the end of the log is required; if not, the log may end with the archive.
         open_kafka: Opens the log in Kafka.
 
     Returns:
-        A function whose context raises KafkaUnreachable if Kafka is needed, or there is no archive either;
-        NotInHistory if the archive is requested and there is none; ConfigError if archive and Kafka have
-        different topics.
+        A function whose context raises KafkaUnreachable if Kafka does not answer, and is needed or there is no archive
+        either; NotInHistory if the archive is requested and there is none; ConfigError if the archive is requested and
+        belongs to another topic than Kafka's.
     """
 
     @contextmanager
@@ -203,7 +203,7 @@ def _archive_alone(settings: Settings, source: Source, error: KafkaUnreachable) 
 
 
 def _joined(settings: Settings, source: Source, kafka: LogSource) -> LogSource:
-    """Kafka's log, with the archive before it or instead of it."""
+    """Return Kafka's log, completed by the archive according to ``source``."""
     if source is Source.KAFKA or (source is Source.AUTO and not any(kafka.begin(p) for p in kafka.pieces)):
         return kafka
     try:

@@ -26,12 +26,12 @@ OnProgress = Callable[[int, int, int], None]
 
 @dataclass(frozen=True, slots=True)
 class FoldStart:
-    """The start of a fold, which modifies its state and its table.
+    """The start of a fold. The fold modifies the state and the table in place.
 
     Attributes:
-        origin: Description for people.
+        origin: Description of the start for people.
         offset: First offset to fold.
-        state: State of the fold there.
+        state: State of the fold before that offset.
         table: Route table of the rows before it.
     """
 
@@ -42,12 +42,12 @@ class FoldStart:
 
 
 def start_of_log(partition: int, partitions: int) -> FoldStart:
-    """Return the start before the first record."""
+    """Return the start at offset 0, with an empty state."""
     return FoldStart("the beginning of the log", 0, FoldState(partition, partitions), RouteTable())
 
 
 def start_from_state(kept: KeptState) -> FoldStart:
-    """Return the start at a stored version of ``route_state``.
+    """Return the start with the fold state of a stored version of ``route_state``.
 
     Raises:
         TableSchemaMismatch: Another version of the fold wrote it.
@@ -69,12 +69,12 @@ def find_start(
     starts that need the archive come last.
 
     Args:
-        end: The offset after the last to fold.
+        end: The offset after the last one to fold.
         kept_states: Stored versions of ``route_state``.
         begin: First offset whose rows are needed; the start may be before it.
 
     Raises:
-        NoStartPoint: There is no start.
+        NoStartPoint: There is no such start.
         TableSchemaMismatch: The only start is a state of another version of the fold.
     """
     for earliest in log.starts(partition, end):
@@ -131,9 +131,9 @@ class LogFold:
 
         Args:
             log: The log, which must contain all records up to there.
-            end: The offset after the last to fold.
+            end: The offset after the last one to fold.
             on_progress: Called during long folds.
-            stop_at: An offset before which one of the steps must end.
+            stop_at: An offset at which a step must end, so that the caller can read the state there.
 
         Raises:
             KafkaUnreachable: Kafka does not answer any more.
@@ -145,7 +145,7 @@ class LogFold:
                 yield self.fold(records)
 
     def table(self) -> RouteTable:
-        """Return the route table of the broker groups in the fold's state, not the one that its changes make."""
+        """Return the route table; its broker groups are those of the fold's state, not those made of the rows."""
         groups = self._groups.groups
         for name in self._table.groups.keys() - groups.keys():
             self._table.replace_group(BrokerGroup(name))

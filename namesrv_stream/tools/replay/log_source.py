@@ -75,7 +75,7 @@ def clipped(pieces: Iterable[Piece], begin: int, end: int) -> Iterator[Piece]:
 
 
 def _without(span: Span, others: Iterable[Span]) -> Iterator[Span]:
-    """Yield the part of a span that no other one covers; an empty span stays, since it marks the end of the log."""
+    """Yield the parts of a span that no other one covers; an empty span stays, since it marks the end of the log."""
     begin = span.begin
     for other in others:
         if other.begin >= span.end or other.end <= begin:
@@ -110,7 +110,7 @@ class LogSource:
         stores: The stores to read from.
         has_kafka: Whether Kafka answers. Otherwise the log ends with the archive.
         is_kafka_preferred: Whether to try a start in Kafka before an earlier one in the archive.
-        notes: Sentences that the reader should know.
+        notes: Remarks for the user, such as why the archive is not used.
         begins: Partition → first offset that was written for the present number of partitions; no fold crosses it. {}
             if the number never changed.
     """
@@ -124,11 +124,11 @@ class LogSource:
     begins: Mapping[int, int] = field(default_factory=dict)
 
     def begin(self, partition: int) -> int:
-        """Return the first offset; 0 if there is none."""
+        """Return the first offset of the partition; 0 if the log has none."""
         return self.pieces[partition][0].begin if self.pieces[partition] else 0
 
     def end(self, partition: int) -> int:
-        """Return the offset after the last record."""
+        """Return the offset after the last record of the partition; 0 if the log has none."""
         return self.pieces[partition][-1].end if self.pieces[partition] else 0
 
     def batches(self, partition: int, begin: int, end: int) -> Iterator[list[Record]]:
@@ -151,12 +151,12 @@ class LogSource:
         return (kafka, unbroken) if self.is_kafka_preferred and unbroken < kafka <= end else (unbroken,)
 
     def gap_before(self, partition: int, offset: int) -> str | None:
-        """Return what is missing just before an offset, and why, as text; None if nothing is."""
+        """Return which records are missing just before an offset, and why, as text; None if none are."""
         gap = next((gap for gap in gaps(self.pieces[partition]) if gap.end == offset), None)
         return None if gap is None else _gap_text(partition, gap.begin, gap.end)
 
     def gap_texts(self) -> tuple[str, ...]:
-        """Return a sentence for everything that is missing, with the reason."""
+        """Return a sentence for every gap in the log, with its possible reasons."""
         found = ((p, gap) for p in sorted(self.pieces) for gap in gaps(self.pieces[p]))
         return tuple(_gap_text(partition, *gap) for partition, gap in found)
 
@@ -166,7 +166,7 @@ class LogSource:
 
 
 def read_from_text(pieces: tuple[Piece, ...]) -> str:
-    """Return where records are read from, as text."""
+    """Return the ranges of offsets and the store that each of them is read from, as text."""
     return ", ".join(f"{piece.begin} to {piece.end - 1} from {_NAMES[piece.store]}" for piece in pieces)
 
 

@@ -45,8 +45,8 @@ class Consent:
     """What the operator has accepted.
 
     Attributes:
-        loss: Records that Kafka no longer has are lost.
-        differences: Rows of the new tables may differ from the old ones.
+        loss: Whether the new tables may lack what cannot be read any more: records of the log, rows of the old tables.
+        differences: Whether rows of the new tables may differ from the old ones.
     """
 
     loss: bool
@@ -69,8 +69,8 @@ def rebuild(
         open_log: Opens the log; by default from Kafka, and from the archive what Kafka has deleted.
 
     Raises:
-        RebuildRefused: It would lose or change more than ``consent`` allows, or the verification failed.
-        NamesrvStreamError: It is not possible; contains the reason.
+        RebuildRefused: The rebuild would lose or change more than ``consent`` allows, or the verification failed.
+        NamesrvStreamError: The rebuild is not possible; the text has the reason.
     """
     tables = tables_of(settings)
     with job_lock(settings.data.lock_dir, _REMEDY):
@@ -149,7 +149,7 @@ def _write(
 def _first_difference(
     made: StoredTables, old: OldTables, starts: list[RebuildStart], log: LogSource
 ) -> Difference | None:
-    """Return the first row that differs from the old tables, among the rows that both got from the log."""
+    """Return the first row that differs from the old tables, among the rows that both have from the log."""
     for start in starts:
         begin, end = start.start.offset, min(old.next_offset(start.partition), log.end(start.partition))
         before = old.rows(start.partition, begin, end)
@@ -165,7 +165,7 @@ def _verify(made: StoredTables, starts: list[RebuildStart], log: LogSource, on_p
     """Read back the new tables and compare them with a replay.
 
     Raises:
-        RebuildRefused: They differ from the log.
+        RebuildRefused: The new tables differ from the replay.
     """
     parts = []
     for rebuilt in starts:

@@ -51,7 +51,7 @@ class OldTables:
         """Open the existing tables, and report missing ones.
 
         Raises:
-            RebuildRefused: They belong to another topic, like the history tables, which a rebuild does not replace.
+            RebuildRefused: The tables belong to another topic, and so do the history tables, which a rebuild keeps.
         """
         tables_dir, losses = tables_of(settings), list[str]()
         changes: StoredChanges | None = None
@@ -80,7 +80,7 @@ class OldTables:
 
     @property
     def begins(self) -> Mapping[int, int]:
-        """See ``LogSource``."""
+        """See ``LogSource.begins``."""
         tables = [table for table in (self._changes, self._states) if table is not None]
         return next((table.begins for table in tables if table.begins), {})
 
@@ -104,16 +104,16 @@ class OldTables:
         return self._states.newest(partition, at_most) if self._states else None
 
     def history(self, partition: int, end: int) -> pa.Table:
-        """Return the rows before ``end``, whose records the log no longer has; a missing table is a loss."""
+        """Return the rows before ``end``, to be copied; a missing or unreadable table is added to ``losses``."""
         if self._changes is None and end:
             self.losses.append(f"partition {partition}: route_changes has no rows of the records before {end}")
         rows = self.rows(partition, 0, end)
         return ROW_SCHEMA.empty_table() if rows is None else rows.select(ROW_SCHEMA.names).cast(ROW_SCHEMA)
 
     def rows(self, partition: int, begin: int, end: int) -> pa.Table | None:
-        """See ``StoredChanges.rows``.
+        """See ``StoredChanges.rows``; None if there is no table, or if it cannot be read.
 
-        None if there is no table, or if it cannot be read, which is added to ``losses``.
+        A table that cannot be read is added to ``losses``.
         """
         if self._changes is None:
             return None
@@ -128,13 +128,13 @@ class OldTables:
 
 @dataclass(frozen=True, slots=True)
 class RebuildStart:
-    """The start of one partition.
+    """The start of the rebuild of one partition.
 
     Attributes:
         start: Start of the fold.
-        seed: The row of ``route_state`` there; None at the beginning of the log.
-        live: Live rows of ``route_state`` there, columns of ``STATE_SCHEMA``.
-        history: Rows of ``route_changes`` before it, columns of ``ROW_SCHEMA``, copied unchanged.
+        seed: The fold state to write to ``route_state`` for this start; None at the beginning of the log.
+        live: Live rows of ``route_state`` for this start, columns of ``STATE_SCHEMA``.
+        history: Rows of ``route_changes`` before this start, columns of ``ROW_SCHEMA``, copied unchanged.
         losses: A sentence for everything that is lost.
     """
 
@@ -182,7 +182,7 @@ def _from_tables(
     old: OldTables,
     losses: tuple[str, ...],
 ) -> RebuildStart:
-    """Return the start from the rows of the tables, which cover the log below ``known``, without ages of brokers."""
+    """Return a start made of the tables' rows, which cover the log below ``known``, with every broker at age zero."""
     if known < earliest:
         losses += (
             f"partition {partition}: the records {known} to {earliest - 1} were removed before they were folded",

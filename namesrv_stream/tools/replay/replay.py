@@ -55,8 +55,8 @@ class PartitionReplay:
         dead_letters: Number of items that could not be folded.
         is_state_compared: Whether the range contains a fold state of ``route_state``.
         stored_digest: Digest of the stored table at the end; None after a difference, or if the table is unknown.
-        folded_digest: Digest of the fold's table at the end; None in the same cases.
-        difference: The first difference.
+        folded_digest: Digest of the fold's table at the end; None when ``stored_digest`` is.
+        difference: The first difference; None if there is none.
     """
 
     partition: int
@@ -165,7 +165,7 @@ class GivenOffsets:
 
     Attributes:
         flag: The flag that gave them.
-        everywhere: Offset of the other partitions; None if none was given.
+        everywhere: Offset for every partition that ``of_partition`` does not have; None if none was given.
         of_partition: Partition → offset.
     """
 
@@ -180,7 +180,7 @@ class GivenOffsets:
         """Refuse offsets of partitions that the topic does not have.
 
         Raises:
-            ConfigError: There is such an offset.
+            ConfigError: An offset belongs to a partition that does not exist.
         """
         for partition in sorted(self.of_partition):
             if partition >= partitions:
@@ -196,7 +196,8 @@ class ReplayRange:
     Attributes:
         begin: First offsets to compare; by default as early as the log can be folded.
         end: First offsets after the range; by default the end of the tables.
-        end_ms: The range also ends before the first record of this LogAppendTime (epoch milliseconds) or later.
+        end_ms: If given, the range ends at the latest before the first record with this LogAppendTime (epoch
+            milliseconds) or a later one.
     """
 
     begin: GivenOffsets
@@ -213,7 +214,7 @@ def replay(settings: Settings, wanted: ReplayRange, on_progress: OnProgress, ope
         open_log: Opens the log; by default from Kafka, and from the archive what Kafka has deleted.
 
     Raises:
-        NamesrvStreamError: It is not possible; contains the reason.
+        NamesrvStreamError: The replay is not possible; the text has the reason.
     """
     stored = _stored_tables(settings)
     changes = stored.changes
@@ -254,7 +255,7 @@ def _check_same_topic(settings: Settings, changes: StoredChanges, topic_id: str)
 
 
 def _end(log: LogSource, partition: int, wanted: ReplayRange, covered: int) -> int:
-    """Return the end of the range: the given one, or the end of the tables, or that of the archive without Kafka."""
+    """Return the end of the range: the given one, otherwise the end of the tables, or of the archive without Kafka."""
     end, flag = wanted.end.get(partition), wanted.end.flag
     if end is None:
         end = covered if log.has_kafka else min(covered, log.end(partition))

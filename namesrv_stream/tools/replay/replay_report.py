@@ -21,8 +21,8 @@ class Rebuild:
         origins: Partition → start of its fold, as text.
         losses: A sentence for everything that could not be rebuilt.
         proof: The replay of the new tables.
-        difference: The first row that differs from the old tables.
-        kept: Where the old tables are now.
+        difference: The first row that differs from the old tables; None if there is none.
+        kept: The folders that now contain the old tables.
     """
 
     origins: dict[int, str]
@@ -39,7 +39,7 @@ class Repartition:
     Attributes:
         before: Former number of partitions.
         partitions: Present number of partitions.
-        begins: Partition → first offset written for that number; {} if an earlier run had completed it.
+        begins: Partition → first offset written for that number; {} if an earlier run had added the partitions.
         broker_names: Number of broker names.
         closed_s: Seconds for which the topic was closed.
     """

@@ -1,6 +1,6 @@
 """``repartition``: gives the events topic more partitions while it is closed.
 
-While the topic is closed it accepts no records, so that the log ends at the same place for all readers. Servers treat a
+While the topic is closed it accepts no records, so the log ends at the same offsets for all readers. Servers treat a
 closed topic like an unreachable Kafka. The log is folded up to its end, and the state of the fold in ``route_state`` is
 divided among the new partitions. A run that was killed at any step is completed by the next run (ADR 0054).
 """
@@ -42,7 +42,7 @@ _SESSION_S: Final = 1.0  # how much longer a server's session lasts than its rec
 def repartition(
     settings: Settings, partitions: int, print_line: Callable[[str], None], on_progress: OnProgress
 ) -> Repartition:
-    """Give the topic more partitions; blocks, for ``kafka.delivery_timeout_ms`` and some seconds.
+    """Give the topic more partitions; blocks, for ``advanced.kafka.delivery_timeout_ms`` and a while.
 
     Args:
         settings: Settings of the installation; the former number of partitions comes from the tables.
@@ -51,9 +51,9 @@ def repartition(
         on_progress: Called during long folds.
 
     Raises:
-        ConfigError: There are already more, or the job runs.
-        RebuildRefused: The routes would change; the topic stays closed.
-        NamesrvStreamError: It is not possible; contains the reason.
+        ConfigError: The topic already has more partitions, or the job runs.
+        RebuildRefused: The new tables do not contain the same routes; the topic stays closed.
+        NamesrvStreamError: The repartition is not possible; the text has the reason.
     """
     tables, growth = tables_of(settings), TopicGrowth(settings)
     with job_lock(settings.data.lock_dir, _REMEDY):
@@ -102,7 +102,7 @@ def _folded(tables: Storage) -> FoldedLog:
 def _fold(
     settings: Settings, before: int, partitions: int, print_line: Callable[[str], None], on_progress: OnProgress
 ) -> tuple[dict[int, int], list[FoldState]]:
-    """Fold the log to its end and commit; returns the first new offset of every partition, and the states there."""
+    """Fold the log to its end and commit; returns every partition's first new offset, and the states there."""
     tables = tables_of(settings)
     writer, kept, states = ChangesWriter(tables, 0), KeptStates(tables), []
     with open_kafka_log(settings) as whole:

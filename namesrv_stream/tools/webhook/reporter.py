@@ -1,7 +1,8 @@
 """The webhook process: follows the changes of a name server over HTTP, and reports those that the settings ask for.
 
-It reports at least once and in order: it stores its position after the receiver has accepted everything before it. A
-position belongs to the tables and not to a server, so the webhook can continue at any server of these tables.
+It reports at least once and in order: it stores a position after the receiver has accepted everything before it, or
+after the report was dropped (``advanced.webhook.give_up_ms``). A position belongs to the tables and not to a server, so
+the webhook can continue at any server of these tables.
 """
 
 import logging
@@ -37,7 +38,7 @@ logger = logging.getLogger(__name__)
 
 
 def run_webhook(settings: Settings) -> int:
-    """Report until SIGTERM or SIGINT; blocks.
+    """Report changes until SIGTERM or SIGINT; blocks.
 
     Returns:
         0 after such a signal.
@@ -61,7 +62,7 @@ def _stop(_number: int, _frame: FrameType | None) -> None:
 
 
 class Reporter:
-    """One receiver, and the position up to which it has accepted reports."""
+    """Reports to one receiver, and stores the position up to which the receiver has accepted the changes."""
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
@@ -71,7 +72,7 @@ class Reporter:
         self._back_off = BackOff(200, 10_000)
 
     def run(self) -> None:
-        """Follow and report until the process ends."""
+        """Follow the changes and report them until the process ends."""
         position = str((read_run_file(self._position_file) or {}).get("position", ""))
         logger.info("webhook started position=%s", position or "now")
         while True:
@@ -85,7 +86,7 @@ class Reporter:
                 time.sleep(delay_s)
 
     def _step(self, position: str) -> str:
-        """Request changes once, report them, and store the new position."""
+        """Request the changes after ``position``, report them, and store and return the new position."""
         status, answer = self._ask(position or "now", _WAIT_S if position else 0)
         if status == HTTPStatus.GONE:
             # The current state does not contain the missed changes; the receiver learns that there is a gap.
@@ -122,7 +123,7 @@ class Reporter:
 
 
 def _is_own(settings: Settings) -> bool:
-    """Whether this machine's server is followed, at the loopback address, which its certificate does not contain."""
+    """Whether to follow this machine's server, at the loopback address, for which its certificate is not valid."""
     return not settings.webhook.servers
 
 

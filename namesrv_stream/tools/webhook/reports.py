@@ -1,4 +1,4 @@
-"""Events for the receiver of the webhook, and their delivery: one report after the other until each is accepted."""
+"""Events for the receiver of the webhook, and their delivery: in order, each report repeated until it is accepted."""
 
 import hashlib
 import hmac
@@ -48,7 +48,7 @@ logger = logging.getLogger(__name__)
 
 
 def kinds(settings: WebhookSettings) -> str:
-    """Return the kinds of rows that can cause the events in ``webhook.events``, for ``/changes?kind=``."""
+    """Return the kinds of rows that can cause the events in ``webhook.events``: the value for ``/changes?kind=``."""
     return ",".join(sorted({kind.value for (kind, _), name in _EVENTS.items() if name in settings.events}))
 
 
@@ -117,10 +117,10 @@ def signature(secret: bytes, body: bytes) -> str:
 
 
 class Sender:
-    """One receiver. The files with its URL and its secret are read for every attempt, so that they can change.
+    """Sends reports to one receiver. The files with its URL and secret are read for every attempt: they may change.
 
     Raises:
-        ConfigError: A file cannot be read, or does not contain a URL.
+        ConfigError: The constructor cannot read a file, or the file does not contain a URL.
     """
 
     def __init__(self, settings: WebhookSettings) -> None:
@@ -130,10 +130,10 @@ class Sender:
         self._secret()
 
     def send(self, message: dict[str, Any]) -> bool:
-        """POST until the receiver answers with a status of 200 to 299; blocks.
+        """POST a message until the receiver answers with a status of 200 to 299; blocks.
 
         Returns:
-            False if it was not accepted within ``webhook.give_up_ms``.
+            Whether the message was accepted within ``advanced.webhook.give_up_ms``; otherwise it is dropped.
         """
         body = orjson.dumps(message)
         until_s = time.monotonic() + self._settings.give_up_ms / 1000

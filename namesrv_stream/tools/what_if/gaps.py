@@ -74,7 +74,7 @@ class GapTally:
         """Return a quantile of the gaps, rounded up to ``STEP_MS``; 0 without gaps.
 
         Args:
-            share: 0.5 for the median.
+            share: Between 0 and 1; 0.5 for the median.
         """
         left = share * self.total
         for steps, count in sorted(self.counts.items()):
@@ -90,7 +90,7 @@ class GapWatch:
     Attributes:
         tallies: Cluster → gaps of live brokers.
         unclear_ms: Cluster → the longest silence of a broker that may have been alive, and that did not expire in the
-            log as it was.
+            recorded log.
         ended_ms: The same for brokers that expired.
     """
 
@@ -103,14 +103,14 @@ class GapWatch:
     def seen(
         self, key: LeaseKey, server_id: str, clock_ms: int, at_ms: int, heartbeat: ReceivedHeartbeat | None
     ) -> None:
-        """Count the gap that ends with a heartbeat.
+        """Count the gap that ends with a heartbeat; if the verdict is UNCLEAR, record the silence instead.
 
         Args:
             key: The broker process.
-            server_id: The server that received it.
-            clock_ms: Observed time of that server.
-            at_ms: LogAppendTime in epoch milliseconds.
-            heartbeat: The silence before it; None for the first heartbeat.
+            server_id: The server that received the heartbeat.
+            clock_ms: Observed time of that server at the heartbeat.
+            at_ms: LogAppendTime of the heartbeat, in epoch milliseconds.
+            heartbeat: What is known of the silence before the heartbeat; None for the first heartbeat.
         """
         place, cluster = (key, server_id), key.live_key.cluster
         last_ms = self._last_ms.get(place)
@@ -142,13 +142,13 @@ def suggest(gaps: GapTally, unclear_ms: int, ended_ms: int, limits: FoldSettings
     """Return the shortest timeout with a margin over every silence of a live broker so far.
 
     A silence of a broker that may have been alive counts if the broker did not expire in the recorded log. If it did
-    expire, the silence is only named, since a machine that was off for an hour looks the same.
+    expire, the reason only mentions the silence, since a machine that was off for an hour looks the same.
 
     Args:
         gaps: Gaps of live brokers.
         unclear_ms: The longest silence of a broker that may have been alive and did not expire in the recorded log.
         ended_ms: The same for brokers that expired.
-        limits: Lower and upper limit of timeouts.
+        limits: Settings with the lower and the upper limit of timeouts.
     """
     if gaps.total < _ENOUGH_GAPS:
         found = f"{plural(gaps.total, 'is', 'are')} only {counted(gaps.total, 'heartbeat')}"

@@ -45,7 +45,7 @@ class LogAnalysis:
 
     @property
     def observed_ms(self) -> int:
-        """The longest observed time of a partition."""
+        """The observed time of the analysed records, of the partition where it is longest."""
         return max((a.observed_ms for a in self.partitions), default=0)
 
     @property
@@ -61,7 +61,7 @@ def analyse_log(
     on_progress: OnProgress = lambda partition, done, total: None,
     open_log: OpenLog | None = None,
 ) -> LogAnalysis:
-    """Analyse the log from an instant on, or from after the last gap behind it; blocks, for minutes.
+    """Analyse the log from an instant on, or, if gaps follow, from the end of the last gap; blocks, for minutes.
 
     Args:
         overrides: The timeouts to try.
@@ -100,7 +100,7 @@ def analyse_log(
 
 
 def _range(log: LogSource, partition: int, since_ms: int, notes: list[str]) -> tuple[int, int]:
-    """Return the first and the end offset of the records since ``since_ms``, or since the last gap in the log after it.
+    """Return first offset and end of the records since ``since_ms``, or, if gaps follow, of those after the last gap.
 
     In the second case, a note is added.
     """
@@ -115,7 +115,7 @@ def _range(log: LogSource, partition: int, since_ms: int, notes: list[str]) -> t
 
 
 def _settings_at(settings: Settings, rows: Sequence[RouteChange] | None, partition: int, offset: int) -> FoldSettings:
-    """Return the settings in force just before a record; without tables, the configured ones."""
+    """Return the settings in force just before a record; without tables, the configured settings."""
     if rows is None:
         return FoldSettings().with_values(settings.liveness.model_dump())
     return FoldSettings().with_texts(values_before(rows, partition, offset))

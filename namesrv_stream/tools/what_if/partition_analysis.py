@@ -36,11 +36,11 @@ _OVERRIDDEN: Final = (
 
 @dataclass(frozen=True, slots=True)
 class Override:
-    """A difference from the settings in the log.
+    """A timeout to try, instead of the one in the settings of the log.
 
     Attributes:
         timeout_ms: The default timeout; None for the log's own.
-        of_every_broker: Whether it also applies to brokers that request a timeout of their own.
+        of_every_broker: Whether the timeout also applies to brokers that request a timeout of their own.
     """
 
     timeout_ms: int | None = None
@@ -66,11 +66,11 @@ class Override:
 
 
 class TimeoutRun:
-    """The fold of one partition with an override, without earlier brokers.
+    """The fold of one partition with an override; it starts without brokers.
 
     Args:
         state: State of the fold at the start of the analysed log, without brokers.
-        override: The difference from the settings in the log.
+        override: The timeout to try.
     """
 
     def __init__(self, state: FoldState, override: Override) -> None:
@@ -105,8 +105,8 @@ class PartitionAnalysis:
     are removed from registrations, so that many folds cost little more than one.
 
     Attributes:
-        tally: Result of the silences during which some run ended the broker, and that are over.
-        silences: The other silences.
+        tally: Results of those silences that are over and during which some run ended the broker.
+        silences: Follows the silences; its ``open`` are those that are not over.
         gaps: Lengths of the silences of live brokers.
         timeouts: Broker process → the timeout that it requests; None for the default.
         at_ms: LogAppendTime of the first and the last record, in epoch milliseconds; None without records.
@@ -127,7 +127,7 @@ class PartitionAnalysis:
         Args:
             overrides: The overrides of the runs after the first.
             settings: The settings in force at the start of the analysed log.
-            elsewhere: Registrations of brokers that may have registered before that.
+            elsewhere: Registrations from the tables, for brokers that registered before the analysed log.
             on_over: Called with every silence during which some run ended the broker, once the silence is over.
         """
         self.tally = SilenceTally()
@@ -176,7 +176,7 @@ class PartitionAnalysis:
                 self.silences.ended(number, row, run.state.observed_ms)
 
     def _registered_before(self, event: Event) -> BrokerRegistered | None:
-        """Return the registration that a broker must have sent before the analysed log begins."""
+        """Return the registration that the sender of a heartbeat sent before the analysed log, if needed and known."""
         if not isinstance(event, BrokerHeartbeat) or event.proof is not Proof.REGISTRATION:
             return None
         key = event.lease_key
@@ -210,7 +210,7 @@ class PartitionAnalysis:
 
 
 def _events(record: Record) -> Iterator[Event]:
-    """Yield the events of a record, without those that cannot be decoded."""
+    """Yield the events of a record, without topics and without events that cannot be decoded."""
     try:
         events = decode_record(record.value)
     except EventDecodeError:
@@ -223,6 +223,6 @@ def _events(record: Record) -> Iterator[Event]:
 
 
 def _without_topics(registration: Registration) -> Registration:
-    """Return the registration without topics; a single topic stays, for that is another kind of registration."""
+    """Return the registration without topics; a single one stays: such a registration is of another kind."""
     topics = registration.topics if len(registration.topics) == 1 else {}
     return replace(registration, topics=topics, topic_mappings=None, filter_servers=None)

@@ -1,4 +1,4 @@
-"""Silences of brokers: which timeouts would have expired them, and what the log says later about who was dead.
+"""Silences of brokers: which timeouts would have expired them, and whether the log shows later that they were dead.
 
 A silence of a broker process (name, cluster, address) begins with its last sign of life at any server, and ends with
 the next one or with the log. Time is the observed time of the partition, which does not depend on the timeout.
@@ -9,7 +9,7 @@ The end of a silence decides its verdict:
   restart. The verdict is the same after a restart of the server, which closes every connection and says nothing about
   brokers, and for brokers of programs that publish directly, which have no connection.
 - ``RESTARTED``: it ended over another connection of the same server, which had not closed the former one; or, according
-  to the log, the broker had unregistered, or all its former connections were closed from its end.
+  to the log, the broker had unregistered, or the broker's side had closed all its former connections.
 - ``UNCLEAR``: it ended over another connection after the server itself had closed the former one (it was idle, or the
   broker had expired), or at another server. The broker may have restarted or been frozen. Or the log ended first, and
   the broker was still live in the recorded log: a broker between two heartbeats looks like one that has died.
@@ -43,8 +43,8 @@ class Ended:
 
     Attributes:
         observed_ms: When it ended, in the observed time of the partition.
-        at_ms: LogAppendTime in epoch milliseconds.
-        cause: Cause in the row of the fold.
+        at_ms: LogAppendTime of the record that ended it, in epoch milliseconds.
+        cause: Cause in the row of ``route_changes``.
     """
 
     observed_ms: int
@@ -72,7 +72,10 @@ class Silence:
     verdict: Verdict = Verdict.UNCLEAR
 
     def seen_ms(self, run: int) -> int | None:
-        """When a run noticed a death: the broker ended, or it registered again; None if never."""
+        """Return the observed time at which a run noticed the death: it removed the broker, or the broker came back.
+
+        None if the run never noticed it.
+        """
         end = self.ends.get(run)
         return end.observed_ms if end else self.seen_again_ms
 

@@ -66,12 +66,12 @@ def _upright(x: float, colour: str, *, is_dashed: bool = False) -> Line:
 
 
 def _share(value_s: float, first: float, last: float) -> float:
-    """Return the position of a duration between the first and the last, from 0 to 1."""
+    """Return the position of a duration on the logarithmic axis from ``first`` to ``last``, from 0 to 1."""
     return math.log(value_s / first) / math.log(last / first)
 
 
 def _height(count: float, top: float) -> float:
-    """Return the height in percent; a logarithm that is defined for zero."""
+    """Return the height of a bar in percent, on a logarithmic scale that is defined for zero."""
     return math.log1p(count) / math.log1p(top) * 100
 
 

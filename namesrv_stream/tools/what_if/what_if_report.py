@@ -43,7 +43,7 @@ class EarlierDetection:
 
 @dataclass(frozen=True, slots=True)
 class RunReport:
-    """One timeout in one cluster.
+    """The effect of one timeout in one cluster.
 
     Attributes:
         timeout_ms: None for the recorded log.
@@ -51,7 +51,7 @@ class RunReport:
         false: Expiries of live brokers, according to their connection.
         unclear: Expiries of brokers that returned and may have restarted, or were silent and not yet expired in the
             recorded log when it ended.
-        sooner: Detection of deaths; None for the recorded log.
+        sooner: How much sooner deaths were noticed; None for the recorded log.
     """
 
     timeout_ms: int | None
@@ -71,9 +71,9 @@ class ClusterReport:
 
     Attributes:
         brokers: Number of registered broker processes.
-        with_own_timeout: Number of those that request a timeout, which another default does not change.
+        with_own_timeout: Number of those that request a timeout of their own, so that the default does not apply.
         gaps: Gaps of live brokers.
-        runs: The log as it was, then every requested timeout.
+        runs: The recorded log, then every requested timeout.
     """
 
     cluster: str
@@ -88,7 +88,7 @@ def cluster_reports(analyses: Sequence[PartitionAnalysis], limits: FoldSettings 
     """Return a report for every cluster, by name; the analyses must have the same overrides.
 
     Args:
-        limits: Lower and upper limit of a suggestion.
+        limits: Settings with the lower and the upper limit of a suggested timeout.
     """
     keys = {key: timeout for analysis in analyses for key, timeout in analysis.timeouts.items()}
     found = SilenceTally()
@@ -126,7 +126,7 @@ def _run_report(
 
 
 def _sooner(run: int, deaths: Iterable[Silence]) -> EarlierDetection:
-    """Compare a run with the recorded log, over deaths that either noticed by an expiry."""
+    """Compare a run with the recorded log, over the deaths that at least one of the two noticed by an expiry."""
     gains, still_open = [], 0
     for death in deaths:
         if not any(death.ends[r].is_expiry for r in (0, run) if r in death.ends):
@@ -156,7 +156,7 @@ def print_report(analysis: LogAnalysis, reports: Sequence[ClusterReport], *, as_
 
 
 def as_text(analysis: LogAnalysis, reports: Sequence[ClusterReport]) -> RenderableType:
-    """Tables, one for each cluster."""
+    """Return tables, one for every cluster, with remarks on the log."""
     return Group(*_parts(analysis, reports))
 
 
