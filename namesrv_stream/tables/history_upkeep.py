@@ -1,8 +1,8 @@
-"""Keeps the history tables small without an operator: compacts files, removes rows after their retention, vacuums.
+"""Keeps the history tables small without an operator: compacts files, removes rows past their retention, vacuums.
 
-Every run of the history adds one or two files per table. Once an hour, the files of a day are compacted if there are
-many. Once a day, rows after their retention and files that belong to no version are removed, and the log gets a
-checkpoint, as it does every 100 commits. Ages are measured in the time of the log, so a machine that was off for a
+Every run of the history process adds one or two files per table. Once an hour, the files of a day are compacted if
+there are many. Once a day, rows past their retention and files that belong to no version are removed, and the log gets
+a checkpoint, as it does every 100 commits. Ages are measured in the time of the log, so a machine that was off for a
 month does not delete everything at its start. delta-rs does the work (ADR 0025).
 """
 
@@ -89,7 +89,7 @@ class Upkeep:
                     logger.debug("files compacted table=%s day=%s files=%d", name, day, files)
 
     def clean_up(self) -> None:
-        """Remove rows after their retention, and files that belong to no version; blocks."""
+        """Remove rows past their retention, and files that belong to no version; blocks."""
         newest = self._newest()
         for name in HISTORY_SCHEMAS:
             storage = self._tables / name
