@@ -39,7 +39,7 @@ def table_properties(topic_id: str, partitions: int, begins: Mapping[int, int] |
 
     Args:
         topic_id: Kafka's id of the events topic.
-        begins: Partition → its first offset since the topic had this number of partitions; None if it never changed.
+        begins: Partition → its first offset since the topic got this number of partitions; None if it never changed.
     """
     return partition_properties(partitions, begins or {}) | {
         "delta.appendOnly": "false",

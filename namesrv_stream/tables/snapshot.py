@@ -64,7 +64,7 @@ class StateRows:
         version: Version of the table; -1 if there is no table.
         topic_id: Kafka's id of the topic from which the table was made; "" if there is no table.
         partitions: Number of partitions of that topic.
-        begins: Partition → its first offset since the topic had this number of partitions; {} if it never changed.
+        begins: Partition → its first offset since the topic got this number of partitions; {} if it never changed.
     """
 
     live: pa.Table = field(default_factory=as_read(STATE_SCHEMA).empty_table)

@@ -23,7 +23,7 @@ class StoredChanges:
     Attributes:
         topic_id: Kafka's id of the topic from which the table was made.
         table_id: Delta's id of the table, which changes if the table is recreated.
-        begins: Partition → its first offset since the topic had this number of partitions; {} if it never changed.
+        begins: Partition → its first offset since the topic got this number of partitions; {} if it never changed.
         next_offsets: Partition → first offset that the table does not cover.
         removed_below: Partition → the offset below which rows were removed after their retention; 0 if none were.
         files: The data files of the table.

@@ -52,7 +52,7 @@ class TableVersion:
         table_id: Delta's id of the table, which changes if the table is recreated.
         topic_id: Kafka's id of the topic from which it was made.
         partitions: Number of partitions of that topic.
-        begins: Partition → its first offset since the topic had this number of partitions; {} if it never changed.
+        begins: Partition → its first offset since the topic got this number of partitions; {} if it never changed.
         progress: How far the table covers the log.
         files: The data files of the table.
         schema: Columns of the table.
