@@ -196,7 +196,7 @@ class Past(Database):
             raise NotInHistory(f"{at} is before the start of the history, {begin}")
 
     def default_timeouts(self, settings: Settings, window: Window) -> pa.Table:
-        """Return the default timeouts of a period: ``timeout_ms``, and ``at_ms``, from which it was in effect."""
+        """Return the default timeouts in a period: columns ``at_ms``, the start of its effect, and ``timeout_ms``."""
         default_ms = settings.liveness.default_timeout_ms
         return self.query("default_timeouts", default_timeout_ms=default_ms, **asdict(window))
 
@@ -248,7 +248,7 @@ def open_history_table(settings: Settings, name: str) -> StoredTable:
 
 
 def open_newest(settings: Settings) -> Database:
-    """Open all changes: those of the history, or those of ``route_changes`` if there is no history; blocks.
+    """Open a database with the changes of the history, or those of ``route_changes`` if there is no history; blocks.
 
     Raises the errors of ``open_history_table``.
     """

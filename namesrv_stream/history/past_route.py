@@ -35,7 +35,7 @@ def set_topic(past: Past, topic: str, window: Window) -> bool:
         window: The period. Changes after its start and up to its end are included.
 
     Returns:
-        Whether the history contains the topic up to the end of the period.
+        Whether the history contains the topic at or before the end of the period.
     """
     offers = past.query("topic_offers", topic=topic, **asdict(window))
     past.register("topic_offers", offers)

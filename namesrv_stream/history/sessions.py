@@ -6,8 +6,8 @@ counted per replica. docs/history.md contains the rules as well. A process that 
 broker name
 
 1. whose newest process had the same address, with any brokerId;
-2. otherwise, whose newest process came up with the same id. It replaces that process, which may be down or still up, as
-   in a rolling replacement or until its end is detected;
+2. otherwise, whose newest process came up with the same id. The new process replaces that one, which may be down or
+   still up, as in a rolling replacement or until its end is detected;
 3. otherwise, if it or the newest process of the replica has id 0: the replica that went down last and is still down.
    Id 0 is a role: in controller mode, a failed master comes back with an id of its own, and a slave may come back as 0;
 4. otherwise: a new replica.

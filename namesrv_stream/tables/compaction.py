@@ -1,7 +1,7 @@
 """Keeps the job's tables small, on a thread of the job, while batches run.
 
-``route_state`` is rewritten whenever a batch outputs fold states. Then small files of ``route_changes`` are compacted,
-which followers ignore because the rows do not change. The log of ``route_changes`` gets a checkpoint every 100
+``route_state`` is rewritten whenever a batch outputs fold states. Then small files of ``route_changes`` are compacted.
+Followers ignore this, because the rows do not change. The log of ``route_changes`` gets a checkpoint every 100
 versions. Once an hour, old log entries, files that belong to no version, and rows past their retention are removed.
 Rows are removed only if ``route_state`` covers them. Rows that the history process has not read yet are kept longer,
 but not without limit. The commits of this thread and of the batches go through the same writer, so they never conflict.
@@ -135,7 +135,7 @@ def remove_rows(table: TableWriter, cutoff_ms: int, ends: Mapping[int, int]) -> 
 
 
 def _groups(files: list[DataFile], max_bytes: int) -> Iterator[list[DataFile]]:
-    """Yield groups of adjacent files, each of at most ``max_bytes`` unless it is a single file."""
+    """Yield groups of adjacent files, each of at most ``max_bytes`` unless it is only one file."""
     group: list[DataFile] = []
     size = 0
     for file in files:

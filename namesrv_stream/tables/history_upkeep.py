@@ -56,7 +56,7 @@ class Upkeep:
         """Compact files and clean up, if they are due; blocks for seconds.
 
         Args:
-            now_ms: Epoch milliseconds of this machine. The times of the last runs are stored in ``DATA/run``.
+            now_ms: Time by this machine's clock, epoch milliseconds. The times of the last runs are in ``DATA/run``.
         """
         done = read_run_file(self._state) or {}  # empty for new tables
         joined_ms, cleaned_ms = (int(done.get(name, now_ms)) for name in ("joined_ms", "cleaned_ms"))
@@ -172,7 +172,7 @@ def newest_rows(rows: pl.DataFrame) -> pl.DataFrame:
 
 
 def _as_archived(rows: pl.DataFrame) -> pa.Table:
-    """Convert rows to the types of the table, because Polars has no maps."""
+    """Convert rows to the types of ``route_archive``, because Polars has no maps."""
     schema, table = HISTORY_SCHEMAS[ROUTE_ARCHIVE], rows.to_arrow()
     columns = [
         pa.array(table[field.name].to_pylist(), field.type) if pa.types.is_nested(field.type) else table[field.name]

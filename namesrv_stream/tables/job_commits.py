@@ -128,7 +128,7 @@ LOGGED_KINDS: Final = frozenset({ChangeKind.GUARD, ChangeKind.SETTING})
 
 
 def log_commit(changes: Iterable[RouteChange]) -> None:
-    """Log the rows of one commit.
+    """Log which brokers are held or released, and which settings changed, in one commit.
 
     Args:
         changes: Rows in log order within each partition. Rows of other kinds are ignored.

@@ -176,7 +176,7 @@ def read_rows(tables: Storage, kind: ChangeKind) -> list[RouteChange]:
 
 
 def read_uncovered(table: TableVersion, state: StateRows) -> tuple[pa.Table, TableVersion]:
-    """Read the rows of ``route_changes`` that ``state`` does not cover, in log order.
+    """Read the rows of ``route_changes`` that ``state`` does not cover, in log order; return (rows, ``table``).
 
     Raises the errors of ``TableVersion.read``.
     """

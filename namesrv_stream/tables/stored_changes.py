@@ -116,14 +116,14 @@ class KeptStates:
             self._read[self._newest] = newest
 
     def newest(self, partition: int, at_most: int | None = None) -> KeptState | None:
-        """Return the newest version, or the newest whose offset is at most ``at_most``; None if there is none."""
+        """Return the partition's newest state, or the newest with an offset of at most ``at_most``; None if none."""
         version = self._newest
         if at_most is not None:
             version = self._first(lambda v: self._offset(v, partition) > at_most) - 1
         return self._state(version, partition)
 
     def oldest(self, partition: int, at_least: int = 0) -> KeptState | None:
-        """Return the oldest version whose offset is at least ``at_least``; None if there is none."""
+        """Return the partition's oldest state with an offset of at least ``at_least``; None if there is none."""
         return self._state(self._first(lambda v: self._offset(v, partition) >= at_least), partition)
 
     def _first(self, is_wanted: Callable[[int], bool]) -> int:
@@ -141,7 +141,7 @@ class KeptStates:
         return low
 
     def _offset(self, version: int, partition: int) -> int:
-        """Return the offset of the newest readable version up to this one; -1 if none has the partition."""
+        """Return the partition's offset in the newest readable version up to ``version``; -1 if it has none."""
         found = self._readable(version)
         if found is None or partition not in found.fold_states or found.partitions != self.partitions:
             return -1
@@ -155,7 +155,7 @@ class KeptStates:
         return KeptState(found.version, in_log_order(live), found.fold_states[partition])
 
     def _readable(self, version: int) -> StateRows | None:
-        """Return the newest readable version up to this one. The search ends at the first one that was cleaned up."""
+        """Return the newest readable version up to ``version``. The search ends at a version that was cleaned up."""
         for number in range(version, -1, -1):
             if number not in self._read:
                 self._read[number] = None

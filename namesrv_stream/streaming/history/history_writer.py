@@ -147,7 +147,7 @@ class History:
         return self._in_own_stage(archive_rows(within(rows, begin, end)))
 
     def _in_own_stage(self, rows: DataFrame) -> DataFrame:
-        """Shuffle rows, so that reading and writing are different stages: a task then has one Python worker (115 MB)."""
+        """Shuffle rows, so that reading and writing are separate stages: a task then has one Python worker (115 MB)."""
         return rows.repartition(self._tasks)
 
     def _source(self) -> StoredChanges:

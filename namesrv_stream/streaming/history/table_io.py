@@ -26,7 +26,7 @@ def read_rows(
     Args:
         files: The files to read, which are distributed to tasks.
         schema: Columns of the table. Columns that a file does not have are null.
-        columns: The columns to read. Partition columns cannot be read, because they are not in the files.
+        columns: The columns to read, without partition columns, which the files do not contain.
     """
     wanted = pa.schema([schema.field(name) for name in columns]).remove_metadata()
     nullable = pa.schema([field.with_nullable(True) for field in wanted])

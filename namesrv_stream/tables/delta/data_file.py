@@ -54,7 +54,7 @@ class DataFile:
 
     @classmethod
     def from_listing(cls, row: Mapping[str, Any]) -> "DataFile":
-        """Create it from a row of delta-rs's flattened list of files."""
+        """Create the object from a row of delta-rs's flattened list of files."""
         return cls(
             path=row["path"],
             size=row["size_bytes"],
@@ -66,7 +66,7 @@ class DataFile:
 
     @classmethod
     def from_add(cls, add: Mapping[str, Any]) -> "DataFile":
-        """Create it from an ``add`` action of a commit."""
+        """Create the object from an ``add`` action of a commit."""
         stats = json.loads(add.get("stats") or "{}")
         lowest, highest = stats.get("minValues", {}), stats.get("maxValues", {})
         return cls(

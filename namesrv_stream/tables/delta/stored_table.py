@@ -118,9 +118,9 @@ class StoredTable:
         return self._table.transaction_version(app_id) or 0
 
     def committed_ms(self) -> int | None:
-        """Return when a writer last committed, except for maintenance; by its clock, epoch milliseconds.
+        """Return the time of the last commit that is not maintenance, by its writer's clock, epoch milliseconds.
 
-        None if all of the newest commits are maintenance.
+        None if the newest commits are all maintenance.
         """
         newest = self._table.version()
         for version in range(newest, max(-1, newest - _COMMITS_SEARCHED), -1):

@@ -268,7 +268,7 @@ class TableWriter:
 
 
 def grown(table: TableWriter, change: Change, begins: Mapping[int, int]) -> Change:
-    """Return the change, which then also records that partitions were added.
+    """Return the change, extended to record that partitions were added to the topic.
 
     The table covers an added partition up to its offset in ``begins``.
     """

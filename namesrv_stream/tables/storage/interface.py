@@ -65,7 +65,7 @@ class CommitWatch:
                 os.close(wake)
 
     def begin(self) -> None:
-        """Watch the current folder. A file that arrives from now on ends the next wait."""
+        """Watch the folder that the path now refers to. A file that arrives from now on ends the next wait."""
         if self._reports is None:
             return
         with suppress(OSError):  # the folder does not exist yet
@@ -95,7 +95,7 @@ class Storage(ABC):
 
     @abstractmethod
     def __truediv__(self, name: str) -> Self:
-        """Return the storage below this one."""
+        """Return the folder ``name`` in this storage."""
 
     @abstractmethod
     def __str__(self) -> str:
