@@ -69,8 +69,8 @@ class Figures:
         request: The request.
         known: The part of the period that the tables cover.
         rows: Question → its rows. ``brokers`` are sorted by downtime, longest first, with the additional column
-            ``missed``, the number of missed heartbeats. ``outages`` are sorted by length, longest first, without outages of brokers
-            that were removed intentionally.
+            ``missed``, the number of missed heartbeats. ``outages`` are sorted by length, longest first,
+            without outages of brokers that were removed intentionally.
         total: The row for all clusters, which is the last row of ``clusters.sql``.
     """
 
