@@ -1,6 +1,6 @@
-"""``spark-submit jobs/history.py [--once] [--conf FILE] [--set SECTION.KEY=VALUE …]``: the history tables.
+"""``spark-submit jobs/history.py [--once] [--conf FILE] [--set SECTION.KEY=VALUE …]``: writes the history tables.
 
-It is ``namesrv-stream history-job`` for installations that start Spark with ``spark-submit``, for example from a
+This is ``namesrv-stream history-job`` for installations that start Spark with ``spark-submit``, for example from a
 scheduler with ``--once``. The options of ``spark-submit`` override the settings. ``--jars`` must name the jars in
 ``.jars/spark``. docs/deploy.md has the whole command.
 """

@@ -1,6 +1,6 @@
-"""``spark-submit jobs/route_table.py [--conf FILE] [--set SECTION.KEY=VALUE …]``: the fold, on any Spark master.
+"""``spark-submit jobs/route_table.py [--conf FILE] [--set SECTION.KEY=VALUE …]``: runs the job, on any Spark master.
 
-It is ``namesrv-stream job`` for installations that start Spark with ``spark-submit``. The options of ``spark-submit``
+This is ``namesrv-stream job`` for installations that start Spark with ``spark-submit``. The options of ``spark-submit``
 override the settings. ``--jars`` must name the jars in ``.jars/spark``. docs/deploy.md has the whole command.
 """
 

@@ -1,7 +1,7 @@
 """An answer as rows and columns, the time that it covers, and its three forms: readable tables, JSON and CSV.
 
-Times are columns whose names end in ``_ms`` and that are not durations. They are epoch milliseconds in JSON, ISO 8601
-in UTC in CSV, and UTC in tables. Only JSON contains names exactly as brokers sent them. In CSV and tables, control
+Columns of times and of durations have names that end in ``_ms``. Times are epoch milliseconds in JSON, ISO 8601 in UTC
+in CSV, and UTC in tables. Only JSON contains names exactly as brokers sent them. In CSV and tables, control
 characters are escaped, so that a row is one line and cannot affect a terminal.
 """
 
@@ -42,8 +42,8 @@ class Extent:
         stored_to_ms: Time up to which the history tables are complete; ``route_changes`` has the rest. 0 if they are
             empty.
         reaches_ms: Time up to which ``route_changes``, and therefore every answer, is complete, by the job's clock.
-        lost_until_ms: End of the lost changes after ``stored_to_ms``, if changes were removed before the history had
-            read them; otherwise None.
+        lost_until_ms: End of the period after ``stored_to_ms`` whose changes are lost, because they were removed before
+            the history process had read them; None if no changes are lost.
     """
 
     begin_ms: int | None
@@ -52,7 +52,7 @@ class Extent:
     lost_until_ms: int | None = None
 
     def notes(self, at_ms: int) -> list[str]:
-        """Return readable notes if the tables are not complete up to a time."""
+        """Return notes for people about what is missing in the tables up to a time; none if they are complete."""
         notes = []
         if self.lost_until_ms is not None and at_ms >= self.stored_to_ms:
             begin = f"between {instant(self.stored_to_ms)} and" if self.stored_to_ms else "before"
@@ -69,7 +69,7 @@ class Extent:
         return self.reaches_ms < at_ms - _USUAL_LAG_MS
 
     def reach(self) -> str:
-        """Return up to when all answers are complete, as readable text."""
+        """Return a text for people that says up to when all answers are complete."""
         return f"the tables reach to {instant(self.reaches_ms)}"
 
     def known_part(self, requested: Window) -> Window:
@@ -89,10 +89,10 @@ _MINUTE_MS: Final = 60_000
 
 
 def no_figures_text(settings: Settings, heard_from_ms: int, now_ms: int) -> str:
-    """Return a sentence that says when heartbeat figures arrive, or that they should have arrived.
+    """Return a sentence that says by when the first heartbeat figures arrive, or that they are overdue.
 
     Args:
-        heard_from_ms: Start of the first broker in the period, epoch milliseconds.
+        heard_from_ms: Time at which the first broker of the period came up, epoch milliseconds.
     """
     # The first minute must end, and the history process must then run twice.
     minute_end_ms = (heard_from_ms // _MINUTE_MS + 1) * _MINUTE_MS
@@ -119,7 +119,7 @@ class Column:
         title: Title in tables.
         show: Formats a value that is not None.
         is_instant: Whether values are epoch milliseconds.
-        is_text: Whether a value may be long, and is shortened on a narrow terminal.
+        is_text: Whether values may be long texts, which are shortened on a narrow terminal.
         is_for_scripts: Whether tables leave it out.
         is_optional: Whether tables leave it out on a narrow terminal.
         show_short: Formats a value for a terminal, if this differs from ``show``.
@@ -168,7 +168,7 @@ class Section:
     emphasis: Callable[[Mapping[str, Any]], bool] = lambda row: False
 
     def shown_columns(self) -> list[Column]:
-        """Return the columns for people that have a value in at least one row."""
+        """Return the columns that tables show: those for people that have a value in at least one row."""
         shown = [column for column in self.columns if not column.is_for_scripts]
         return [c for c in shown if any(row[c.key] is not None and row[c.key] is not False for row in self.rows)]
 
@@ -252,7 +252,7 @@ def as_csv(section: Section, *, raw: bool = False) -> str:
     Args:
         section: The table.
         raw: Whether texts that a spreadsheet would read as formulas stay as they are. By default, an apostrophe
-            precedes them, because brokers choose names.
+            precedes them, because the texts are from brokers.
     """
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")

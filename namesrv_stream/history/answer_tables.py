@@ -1,6 +1,6 @@
 """The columns of all tables that ``history`` and ``report`` print, and the tables of ``history``.
 
-Each figure has one definition. The keys of columns are the names in JSON and CSV, on which scripts depend.
+Each column is defined once. The keys of columns are the names in JSON and CSV, on which scripts depend.
 docs/history.md and docs/report.md list them, and tests compare these lists with the output.
 """
 
@@ -27,7 +27,7 @@ def columns(keys: str, *own: Column) -> tuple[Column, ...]:
     Args:
         keys: Keys of the columns, in order. A key that ends in ``?`` is left out on a narrow terminal. A key in
             parentheses is for scripts only.
-        own: Definitions that replace the common ones in this table.
+        own: Columns that replace the common columns with the same keys in this table.
     """
     known = _COLUMNS | {column.key: column for column in own}
     found = []
@@ -39,7 +39,7 @@ def columns(keys: str, *own: Column) -> tuple[Column, ...]:
 
 
 def counts_text(counts: Mapping[str, int]) -> str:
-    """Return counts as text, the most frequent first."""
+    """Return cause → count as text, the highest count first."""
     return ", ".join(f"{count} {cause}" for cause, count in sorted(counts.items(), key=lambda item: -item[1]))
 
 
@@ -178,7 +178,7 @@ _OUTAGES: Final = columns(
 
 
 def sessions_section(rows: Sequence[Row]) -> Section:
-    """Return the table of rows of ``period_sessions.sql``."""
+    """Return rows of ``period_sessions.sql`` as a table."""
     return Section("sessions", "sessions", _SESSIONS, rows, lambda row: _is_failure(row["cause"]))
 
 
@@ -188,7 +188,7 @@ def broker_changes_section(rows: Sequence[Row]) -> Section:
 
 
 def topic_changes_section(topic: str, changes: Sequence[Row]) -> Section:
-    """Return the rows of ``topic_changes.sql`` after the start of the period."""
+    """Return ``changes`` as a table: rows of ``topic_changes.sql`` except that of the start of the period."""
     rows = []
     for change in changes:
         reasons = [offer["reason"] for offer in change["offers"]]
@@ -203,19 +203,19 @@ def topic_changes_section(topic: str, changes: Sequence[Row]) -> Section:
 
 
 def brokers_section(rows: Sequence[Row]) -> Section:
-    """Return the table of rows of ``brokers.sql``."""
+    """Return rows of ``brokers.sql`` as a table."""
     return Section(
         "brokers", "brokers", _BROKERS, rows, lambda row: not row["is_up"] and _is_failure(row["down_cause"])
     )
 
 
 def flaps_section(rows: Sequence[Row]) -> Section:
-    """Return the table of rows of ``flaps.sql``."""
+    """Return rows of ``flaps.sql`` as a table."""
     return Section("flaps", "brokers by how much they flapped", _FLAPS, rows, lambda row: bool(row["has_flapped"]))
 
 
 def outages_section(rows: Sequence[Row]) -> Section:
-    """Return the table of rows of ``outages.sql``."""
+    """Return rows of ``outages.sql`` as a table."""
     return Section("outages", "outages", _OUTAGES, rows, lambda row: row["end_ms"] is None and not row["for_good"])
 
 

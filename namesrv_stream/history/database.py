@@ -1,4 +1,4 @@
-"""The history tables in DuckDB, in this process. It answers questions, each of which is a SQL file in ``sql``.
+"""Queries the history tables with DuckDB, in this process. Each question is a SQL file in ``sql``.
 
 ``views.sql`` derives intervals and sessions from the append-only tables, and adds the rows of ``route_changes`` that
 the history does not have yet. So an answer is as recent as the job's last commit.
@@ -55,7 +55,7 @@ class Database:
         """Open an empty database.
 
         Args:
-            opened: The tables that will be registered; errors name the damaged one.
+            opened: The tables that will be registered. Errors name the damaged one of them.
         """
         self._connection = duckdb.connect()
         self._opened = opened
@@ -71,20 +71,20 @@ class Database:
         """Create the tables of ``period_tables.sql``, which the questions about brokers read; blocks.
 
         Args:
-            sessions: All sessions that overlap the period, with the numbers of their replicas; and of the sessions of
-                each process before the period the first and the last.
+            sessions: All sessions that overlap the period, and the first and the last earlier session of each process;
+                with the numbers of their replicas.
         """
         self.register("sessions", sessions)
         self.register("period", pa.table({"since_ms": [window.since_ms], "until_ms": [window.until_ms]}))
         self.execute(sql_text("period_tables"))
 
     def execute(self, script: str) -> None:
-        """Execute statements without a result."""
+        """Execute SQL statements that return nothing."""
         with self._reading():
             self._connection.execute(script)
 
     def query(self, question: str, **parameters: Any) -> pa.Table:
-        """Answer a question with rows; blocks.
+        """Answer a question with an Arrow table; blocks.
 
         Args:
             question: Name of a SQL file.
@@ -105,7 +105,7 @@ class Database:
             return self._connection.execute(sql, wanted).to_arrow_table()
 
     def rows(self, question: str, **parameters: Any) -> list[Row]:
-        """Answer a question with dictionaries. SQL maps become dictionaries as well, which are empty if null."""
+        """Answer a question with one dictionary per row. SQL maps become dictionaries, too; a null map an empty one."""
         found = self.query(question, **parameters)
         maps = [field.name for field in found.schema if pa.types.is_map(field.type)]
         rows: list[Row] = found.to_pylist()
@@ -114,7 +114,7 @@ class Database:
         return rows
 
     def changes(self, question: str, **parameters: Any) -> list[RouteChange]:
-        """Answer a question whose rows are changes; blocks. Raises the errors of ``query``."""
+        """Answer a question whose rows have the columns of ``RouteChange``; blocks. Raises the errors of ``query``."""
         return decode_changes(self.query(question, **parameters))
 
     @contextmanager
@@ -138,7 +138,7 @@ TABLE_VIEWS: Final = (
 
 
 class Past(Database):
-    """The tables at one time, for one thread.
+    """The history tables and ``route_changes`` at the time of opening, for one thread.
 
     Attributes:
         extent: The time that the tables cover.
@@ -196,12 +196,12 @@ class Past(Database):
             raise NotInHistory(f"{at} is before the start of the history, {begin}")
 
     def default_timeouts(self, settings: Settings, window: Window) -> pa.Table:
-        """Return the default timeouts over time: ``at_ms``, from which each was in effect, and ``timeout_ms``."""
+        """Return the default timeouts in a period: columns ``at_ms``, the start of its effect, and ``timeout_ms``."""
         default_ms = settings.liveness.default_timeout_ms
         return self.query("default_timeouts", default_timeout_ms=default_ms, **asdict(window))
 
     def all_counted_to_ms(self, until_ms: int) -> int | None:
-        """Return up to when the heartbeats of all brokers are counted, at most ``until_ms``; None if none are."""
+        """Return until when the heartbeats of all brokers are counted, at most ``until_ms``; None if none are."""
         return min((min(at_ms, until_ms) for at_ms in self.counted_to_ms.values()), default=None)
 
     @property
@@ -239,6 +239,7 @@ def open_history_table(settings: Settings, name: str) -> StoredTable:
     Raises:
         NotInHistory: The table does not exist.
         TableSchemaMismatch: The table is damaged or has an unexpected schema.
+        StoreUnreachable: The object store does not answer.
     """
     table = StoredTable.open(tables_of(settings), name, HISTORY_SCHEMAS[name])
     if table is None:
@@ -247,7 +248,7 @@ def open_history_table(settings: Settings, name: str) -> StoredTable:
 
 
 def open_newest(settings: Settings) -> Database:
-    """Open all changes: those of the history, or those of ``route_changes`` if there is no history; blocks.
+    """Open a database with the changes of the history, or those of ``route_changes`` if there is no history; blocks.
 
     Raises the errors of ``open_history_table``.
     """
@@ -261,7 +262,7 @@ def open_newest(settings: Settings) -> Database:
 
 
 def open_changes(settings: Settings) -> StoredTable:
-    """Open ``route_changes`` at its newest version. Open it after the history tables.
+    """Open ``route_changes`` at its newest version. Call this after the history tables were opened: it may be newer.
 
     Raises the errors of ``open_history_table``.
     """

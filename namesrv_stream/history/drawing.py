@@ -39,7 +39,7 @@ COLOUR_OF_CAUSE: Final[Mapping[str, str]] = {
 
 
 def colour_of(cause: str | None) -> str:
-    """Return the colour of a session that ended by a cause; None means that it has not ended."""
+    """Return the colour for a session that ended by this cause; None stands for a session that has not ended."""
     return UP if cause is None else COLOUR_OF_CAUSE.get(cause, _OTHER)
 
 
@@ -51,7 +51,7 @@ def in_order(causes: Iterable[str]) -> list[str]:
 
 
 def down_legend(causes: Iterable[str]) -> list[tuple[str, str]]:
-    """Return the legend of tracks."""
+    """Return the legend of tracks that show these causes: (text, colour) pairs."""
     return [("up", UP), *((f"down: {cause}", colour_of(cause)) for cause in in_order(causes))]
 
 
@@ -61,11 +61,11 @@ _MIN_WIDTH: Final = 0.15
 
 @dataclass(frozen=True, slots=True)
 class Bar:
-    """A rectangle. x and y are measured from the upper left corner.
+    """A rectangle. Position and size are in percent of the chart, measured from its upper left corner.
 
     Attributes:
         title: Tooltip, which screen readers read as well.
-        is_pale: Whether it is less important, or behind other bars.
+        is_pale: Whether the bar is drawn pale, because it is less important or behind other bars.
     """
 
     x: float
@@ -79,7 +79,7 @@ class Bar:
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """A line through points (x, y)."""
+    """A line through points (x, y), in the same units as those of ``Bar``."""
 
     points: Sequence[tuple[float, float]]
     colour: str
@@ -121,7 +121,7 @@ class Chart:
 
 @dataclass(frozen=True, slots=True)
 class Track:
-    """A row of bars of full height.
+    """A row of bars, which are as high as the row.
 
     Attributes:
         label: Label before the bars.
@@ -146,7 +146,7 @@ class Tracks:
 
 
 def x_of(window: Window, at_ms: float) -> float:
-    """Return the x coordinate of a time."""
+    """Return the x coordinate of a time, percent of the window's width."""
     return (at_ms - window.since_ms) / (window.until_ms - window.since_ms) * 100
 
 
@@ -160,7 +160,7 @@ def span(
     is_pale: bool = False,
     height: float = 100,
 ) -> Bar:
-    """Return a bar from the top for the part of a time span within the window, with a visible minimum width."""
+    """Return a bar for the part of a time span within the window: at the top, and wide enough to be visible."""
     begin, end = x_of(window, max(begin_ms, window.since_ms)), x_of(window, min(end_ms, window.until_ms))
     width = max(end - begin, _MIN_WIDTH)
     return Bar(min(begin, 100 - width), 0, width, height, colour, title, is_pale)
@@ -198,7 +198,7 @@ class Scale:
         return duration(value) if self.is_duration else f"{value:,.0f}"
 
     def height(self, value: float) -> float:
-        """Return the height of a value, percent of the chart."""
+        """Return the height at which a value is drawn, percent of the chart."""
         return value / self.top * 100
 
     def labels(self) -> list[Label]:
@@ -213,7 +213,7 @@ class Scale:
 
 
 def scale(highest: float, *, is_duration: bool = False) -> Scale:
-    """Return the axis for values up to ``highest``, which are counts or durations in milliseconds."""
+    """Return the axis for values from 0 to ``highest``: counts, or durations in milliseconds."""
     steps = _DURATIONS_MS if is_duration else _COUNTS
     return Scale(next((float(step) for step in steps if step >= highest), highest), is_duration)
 
@@ -297,5 +297,5 @@ def check_plot_file(path: Path) -> None:
 
 
 def _printed(value: Any) -> Any:
-    """Escape control characters, such as those that reverse the direction of text, in what a template prints."""
+    """Return a value that a template prints, with control characters escaped, such as those that reverse text."""
     return printable(value) if isinstance(value, str) and not isinstance(value, Markup) else value

@@ -112,7 +112,7 @@ def _check_flags(given: Mapping[str, str | bool | None]) -> None:
     """Refuse empty values and flags that cannot be combined.
 
     Raises:
-        ConfigError: There is such a flag.
+        ConfigError: A value is empty, or two of the flags cannot be combined.
     """
     for flag, value in given.items():
         if value == "":

@@ -35,7 +35,7 @@ def set_topic(past: Past, topic: str, window: Window) -> bool:
         window: The period. Changes after its start and up to its end are included.
 
     Returns:
-        Whether the history contains the topic up to the end of the period.
+        Whether the history contains the topic at or before the end of the period.
     """
     offers = past.query("topic_offers", topic=topic, **asdict(window))
     past.register("topic_offers", offers)
@@ -45,7 +45,7 @@ def set_topic(past: Past, topic: str, window: Window) -> bool:
 
 
 def describe(change: Mapping[str, Any]) -> str:
-    """Describe a row of ``topic_offers.sql``: ``-broker-a``, ``+broker-a 8/8 RW-``, ``broker-a perm RW- → R--``."""
+    """Return a row of ``topic_offers.sql`` as text, such as ``+broker-a 8/8 RW-`` or ``broker-a perm RW- → R--``."""
     name, before, after = change["broker_name"], change["offer_before"] or {}, change["offer"] or {}
     served, serves = before.get("broker_addrs") is not None, after.get("broker_addrs") is not None
     if served and not serves:
@@ -108,7 +108,7 @@ class PastRoute:
 
     Attributes:
         at_ms: The time, epoch milliseconds.
-        last_change: The newest row on which it depends.
+        last_change: The newest change that affected the route.
         extent: The time that the history covers.
     """
 
@@ -123,9 +123,9 @@ class PastRoute:
         return encode_topic_route(self.route, strict=True)
 
     def json_text(self) -> bytes:
-        """Return the same with the time, its last change and the time that the history covers.
+        """Return ``body`` with additional fields: the time, the last change, the extent of the history, and notes.
 
-        Routes may have megabytes, so the steps hold the interpreter's lock only briefly.
+        A route may have megabytes, so it is not decoded again, and each step holds the interpreter's lock only briefly.
         """
         more = {
             "asOf": self.at_ms,
@@ -136,7 +136,7 @@ class PastRoute:
         return self.body().removesuffix(b"}") + b"," + orjson.dumps(more).removeprefix(b"{")
 
     def notes(self) -> list[str]:
-        """Return notes about the completeness of the history."""
+        """Return notes about what the history does not contain up to that time."""
         return self.extent.notes(self.at_ms)
 
     def lines(self) -> list[str]:
@@ -206,7 +206,7 @@ def _answers(table: RouteTable, options: RouteOptions) -> RouteAnswers:
 
 
 def table_of(rows: Iterable[RouteChange]) -> RouteTable:
-    """Return the route table of rows."""
+    """Build a route table from rows."""
     table = RouteTable()
     reducer.apply(table, rows)
     return table
@@ -251,6 +251,7 @@ def read_past_route(
         ConfigError: The time is invalid or in the future.
         NotInHistory: There was no route then, or the history does not cover that time; the text says which.
         TableSchemaMismatch: A table is damaged or has an unexpected schema.
+        StoreUnreachable: The object store does not answer.
     """
     at_ms = parse_past_instant(flag, as_of, now_ms, source=source)
     name_server = settings.name_server

@@ -119,7 +119,7 @@ def plot_topic(past: Past, topic: str, window: Window, path: Path) -> None:
 
 
 def _tracks(past: Past, window: Window) -> tuple[Tracks, int]:
-    """Return the tracks of brokers and the number of brokers. Of too many, those with the most interruptions are shown.
+    """Return tracks, and the number of all brokers. If there are many, only those with most interruptions are drawn.
 
     Raises:
         NotInHistory: There was no broker.
@@ -135,7 +135,7 @@ def _tracks(past: Past, window: Window) -> tuple[Tracks, int]:
 def _gap_chart(
     title: str, gaps: Sequence[Row], shades: Sequence[Bar], timeouts: Sequence[int], window: Window, step_ms: int
 ) -> Chart:
-    """Return a chart of gaps per minute, with timeouts as lines and the times when a broker was down shaded."""
+    """Return a chart of heartbeat gaps, with lines for timeouts and shades for times when a broker was down."""
     # An outage may last thousands of timeouts. Such a gap becomes a mark at the top, with its length.
     highest_ms = timeouts[-1] * _TIMEOUTS_SHOWN
     within = [row["longest_ms"] for row in gaps if row["longest_ms"] <= highest_ms]
@@ -229,9 +229,11 @@ def broker_tracks(brokers: Sequence[Row], outages: Sequence[Row], window: Window
 def titled_span(
     window: Window, begin_ms: int, end_ms: int | None, colour: str, text: str, *, is_pale: bool = False
 ) -> Bar:
-    """Return a bar with its start and duration as title. An end of None is the end of the period.
+    """Return a bar whose tooltip has its start, ``text`` and its duration.
 
-    Intended absences are pale: a broker that was unregistered and did not come back.
+    Args:
+        end_ms: End, epoch milliseconds; None for the end of the period.
+        is_pale: Whether the absence was intended: the broker unregistered and did not come back.
     """
     until_ms = window.until_ms if end_ms is None else end_ms
     title = f"{instant(begin_ms)}: {text}, {duration(until_ms - begin_ms)}"

@@ -24,7 +24,7 @@ from namesrv_stream.text_table import counted, plural
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """A question, about a broker, a topic, or all brokers.
+    """A question about a broker name, a topic, or all brokers.
 
     Attributes:
         window: The period.
@@ -32,7 +32,7 @@ class Question:
         topic: A topic; None for no particular one.
         cluster: Only this cluster; None for all.
         flaps: Whether to answer how often brokers went down and came back.
-        outages: Whether to answer when something was down.
+        outages: Whether to answer when brokers, whole broker names or clusters, or the topic were down.
         plot: File of a plot; None for no plot.
     """
 
@@ -51,6 +51,7 @@ def answer_question(settings: Settings, question: Question) -> Answer:
     Raises:
         NotInHistory: The history does not have the broker, topic, cluster or period.
         TableSchemaMismatch: A table is damaged or has an unexpected schema.
+        StoreUnreachable: The object store does not answer.
         ConfigError: The plot cannot be written.
     """
     past, requested = Past(settings), question.window

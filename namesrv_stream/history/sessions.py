@@ -6,8 +6,8 @@ counted per replica. docs/history.md contains the rules as well. A process that 
 broker name
 
 1. whose newest process had the same address, with any brokerId;
-2. otherwise, whose newest process came up with the same id. It replaces that process, which may be down or still up, as
-   in a rolling replacement or until its end is detected;
+2. otherwise, whose newest process came up with the same id. The new process replaces that one, which may be down or
+   still up, as in a rolling replacement or until its end is detected;
 3. otherwise, if it or the newest process of the replica has id 0: the replica that went down last and is still down.
    Id 0 is a role: in controller mode, a failed master comes back with an id of its own, and a slave may come back as 0;
 4. otherwise: a new replica.
@@ -37,12 +37,12 @@ from namesrv_stream.tables.layout import HEARTBEAT_MINUTES
 def sessions_between(
     past: Past, window: Window, *, cluster: str | None = None, broker_name: str | None = None
 ) -> pa.Table:
-    """Return the rows of ``sessions.sql`` with the numbers of their replicas; blocks.
+    """Return the rows of ``sessions.sql`` with the additional column ``replica``; blocks.
 
     ``heartbeats`` is null for a session of which no heartbeat is counted yet.
 
     Args:
-        window: The period. Later starts and ends are ignored.
+        window: The period. Starts and ends of sessions after it are ignored.
         cluster: Only this cluster; None for all.
         broker_name: Only this broker name; None for all.
 
@@ -63,7 +63,7 @@ def _without_uncounted(sessions: pa.Table, counted_to_ms: Mapping[int, int]) -> 
 
 
 def with_replicas(sessions: pa.Table) -> pa.Table:
-    """Return rows of ``sessions.sql`` with the additional column ``replica``."""
+    """Return rows of ``sessions.sql`` with the additional column ``replica``, a number."""
     return sessions.append_column("replica", pa.array(replica_numbers(sessions.to_pylist()), pa.int64()))
 
 
@@ -83,7 +83,7 @@ def set_period(past: Past, window: Window, *, cluster: str | None = None, broker
 
 
 def known_from(past: Past) -> str:
-    """Return when the history begins, as the end of a sentence; empty if the history is empty."""
+    """Return a text that says when the history begins, to be appended to a sentence; "" if the history is empty."""
     begin_ms = past.extent.begin_ms
     return "" if begin_ms is None else f"; it begins at {instant(begin_ms)}"
 
@@ -93,11 +93,13 @@ _Session = Mapping[str, Any]
 
 
 def replica_numbers(sessions: Sequence[_Session]) -> list[int]:
-    """Return the number of the replica of each session. Numbers follow cluster, broker name and newest address.
+    """Return the number of the replica of each session.
+
+    Replicas are numbered in the order of cluster, broker name and newest address.
 
     Args:
-        sessions: Rows of ``sessions.sql``: all sessions of each process in a period; and of those before the period
-            the first and the last, so that a known process is not taken for a new one.
+        sessions: Rows of ``sessions.sql``: all sessions of each process in a period, and its first and last session
+            before the period, so that a known process is not taken for a new one.
     """
     newest_of_names: dict[tuple[str, str], dict[int, _Session]] = {}
     first_of = {}
@@ -145,14 +147,15 @@ _MAX_LISTED: Final = 10
 
 @dataclass(frozen=True, slots=True)
 class Silences:
-    """The silences of a period.
+    """How long brokers were silent in a period, and what other timeouts would have meant.
 
     Attributes:
         since_ms: First heartbeat of the period in the table, epoch milliseconds; the start of the period if there is
             none. It is later than requested if there are too many rows.
         until_ms: Time up to which the table has all heartbeats; None if it has none of the period.
         brokers: Number of broker processes with heartbeats.
-        timeouts: Rows of ``timeouts.sql``. Expiries are counted at most once per minute and broker.
+        timeouts: Rows of ``timeouts.sql``, one per given timeout. Expiries are counted at most once per minute and
+            broker.
         longest: The first rows of ``silences.sql``: the broker processes with the longest silences.
         expired: Sessions that actually expired between ``since_ms`` and ``until_ms``.
     """
@@ -168,13 +171,17 @@ class Silences:
 def silences(settings: Settings, since_ms: int, until_ms: int, timeouts_ms: Sequence[int]) -> Silences:
     """Return the silences of a period; blocks.
 
-    A silence is the time between two heartbeats at any name server. Silences in which the broker's session ended do not
-    count. Within a minute, only the longest gap at each server is known, and the smallest of these gaps is
-    the broker's silence.
+    A silence is the time between two successive heartbeats of a broker, whichever name servers received them. Silences
+    in which the broker's session ended do not count. Within a minute, only the longest gap at each server is known; the
+    smallest of these gaps is taken as the broker's silence.
+
+    Args:
+        timeouts_ms: The timeouts for which expiries are counted.
 
     Raises:
         NotInHistory: The tables do not exist.
         TableSchemaMismatch: A table is damaged or has an unexpected schema.
+        StoreUnreachable: The object store does not answer.
     """
     open_history_table(settings, HEARTBEAT_MINUTES)
     past = Past(settings)

@@ -1,4 +1,4 @@
-"""What the tables know about a topic or a broker name, for ``why``; and answers about a moment of the past."""
+"""Reads from the tables what the command ``why`` needs about a topic or a broker name, and explains a past time."""
 
 from collections.abc import Sequence
 from typing import Final
@@ -30,8 +30,8 @@ def read_newest(settings: Settings, question: Question, names: Sequence[str]) ->
     Args:
         settings: Names the tables.
         question: The question.
-        names: All current topics or broker names. Near misses are chosen from them. If TBW102 is not one of them, the
-            rows that explain why it has no route are read, too.
+        names: All current topics or broker names. Near misses are chosen from them. If the topic TBW102 is not one
+            of them, the rows that explain why TBW102 has no route are read, too.
     """
     database = open_newest(settings)
     rows = _rows(database, question, _END_MS)
@@ -49,10 +49,10 @@ def near_misses(names: Sequence[str], name: str) -> Sequence[str]:
 def explain_past(
     settings: Settings, question: Question, at: str, now_ms: int, *, flag: str, source: str = COMMAND_LINE
 ) -> Explanation:
-    """Answer a question about a time given as text, from the tables alone; blocks.
+    """Answer a question about a past time, from the tables alone; blocks.
 
     Args:
-        settings: Names the tables; options of the server that the history does not record have their present values.
+        settings: Names the tables, and has the server's options, which the history does not record.
         question: The question.
         at: The time, in a form that ``instants.parse_past_instant`` accepts.
         now_ms: The time now.
@@ -63,6 +63,7 @@ def explain_past(
         ConfigError: The time is invalid or in the future.
         NotInHistory: The history does not cover that time.
         TableSchemaMismatch: A table is damaged or has an unexpected schema.
+        StoreUnreachable: The object store does not answer.
     """
     at_ms = parse_past_instant(flag, at, now_ms, source=source)
     past = Past(settings)
@@ -91,7 +92,7 @@ def _rows(database: Database, question: Question, at_ms: int) -> list[RouteChang
 
 
 def _has_key(rows: Sequence[RouteChange], question: Question) -> bool:
-    """Whether a broker has registered the name; a topic that no broker has may have an order configuration."""
+    """Whether a row shows that a broker has registered the name. Without one, a topic may still have KV rows."""
     return any(row.kind == _KEY_OF[question.subject] for row in rows)
 
 

@@ -1,6 +1,6 @@
 """The event log in Kafka: client configuration, topics, readers, checks of the log, and the embedded node.
 
-``route`` interprets the events, and ``tools.replay`` reads the archived log. Servers, the Spark programs and the tools
+``route`` interprets the events, and ``tools.replay`` reads the archive. Servers, the Spark programs and the tools
 may import this package; it imports ``route`` and ``settings``.
 """
 

@@ -46,7 +46,7 @@ def bootstrap_servers(settings: Settings) -> str:
     """Return Kafka's addresses: those of the configured cluster, or that of the embedded node on this machine.
 
     Raises:
-        ConfigError: The embedded Kafka uses any free port and was not started with this data directory.
+        ConfigError: The embedded Kafka chooses a free port itself, and has never run with this data directory.
     """
     if settings.kafka.bootstrap_servers:
         return settings.kafka.bootstrap_servers
@@ -69,7 +69,7 @@ def admin_config(settings: Settings) -> dict[str, Any]:
 
 
 class _PatientNetClient(KafkaNetClient):  # type: ignore[misc]  # untyped
-    """Lets a producer wait for Kafka without load. kafka-python's own client (3.0.12) uses a full core for it."""
+    """Lets a producer wait for Kafka without CPU load. kafka-python's own client (3.0.12) uses a full core for it."""
 
     def __init__(self, **config: Any) -> None:
         super().__init__(**config)
@@ -78,11 +78,14 @@ class _PatientNetClient(KafkaNetClient):  # type: ignore[misc]  # untyped
         self.cluster.request_update = self._request_one_update
 
     def connection_delay(self, node_id: Any) -> float:
-        """Return milliseconds, as callers expect. kafka-python returns seconds, and 0 during a connection attempt."""
+        """Return the delay in milliseconds, as callers expect, and never 0.
+
+        kafka-python returns seconds, and 0 during a connection attempt.
+        """
         return max(float(_MIN_DELAY_MS), float(super().connection_delay(node_id)) * 1000)
 
     def _request_one_update(self) -> Any:
-        """Request an update unless one is pending.
+        """Request an update of the cluster metadata unless one is pending.
 
         Each request wakes the producer, which immediately requests the next update while a partition has no leader.
         """
@@ -95,7 +98,7 @@ def producer_config(settings: Settings) -> dict[str, Any]:
     """Return the arguments of ``kafka.KafkaProducer`` for events and dead letters.
 
     The producer is idempotent, waits for all replicas, keeps the order within a partition, and never creates topics. A
-    record may be as large before compression as the topic allows.
+    record may be as large as the topic allows, measured before compression.
     """
     kafka = settings.kafka
     return {
@@ -138,14 +141,14 @@ def _shared(settings: Settings, without: frozenset[str]) -> dict[str, Any]:
 
 
 def reason_of(error: BaseException) -> str:
-    """Return the text of an error of Kafka's client on one line of at most 200 characters; its class if it has none."""
+    """Return the text of an error on one line of at most 200 characters; the name of its class if it has no text."""
     return " ".join(str(error).split())[:200] or type(error).__name__
 
 
 class _ConnectFailures(logging.Filter):
-    """Keeps the error of the latest failed connection, and its time. Timeouts do not count, as they show no cause.
+    """Keeps the error of the latest failed connection, and its time. Timeouts are ignored, because they show no cause.
 
-    kafka-python (3.0.12) only logs it. A client that cannot connect then raises a ``KafkaTimeoutError`` without reason.
+    kafka-python (3.0.12) only logs that error. A client that cannot connect raises a ``KafkaTimeoutError`` without it.
     """
 
     def __init__(self) -> None:
@@ -154,7 +157,7 @@ class _ConnectFailures(logging.Filter):
         self._answer: tuple[float, KafkaError] | None = None
 
     def since(self, monotonic_s: float) -> KafkaError | None:
-        """Return the error, if it is not older than this. Kafka's answers go before lost connections."""
+        """Return the latest error since a time, or None. Kafka's answers take precedence over lost connections."""
         known = (failure for failure in (self._answer, self._latest) if failure is not None)
         return next((error for at_s, error in known if at_s >= monotonic_s), None)
 
@@ -178,7 +181,7 @@ _manager.addFilter(_failures)
 
 
 def unreachable(settings: Settings, error: BaseException) -> KafkaUnreachable:
-    """Return the product's error for an error of Kafka's client."""
+    """Return a ``KafkaUnreachable``, or a more specific subclass, for an error of kafka-python."""
     if isinstance(error, KafkaTimeoutError) and "bootstrap" in str(error):
         error = _failures.since(time.monotonic() - settings.kafka.connect_timeout_ms / 1000 - 1) or error
     kind = KafkaUnreachable
@@ -191,7 +194,7 @@ def unreachable(settings: Settings, error: BaseException) -> KafkaUnreachable:
 
 @contextmanager
 def kafka_errors(settings: Settings) -> Iterator[None]:
-    """Convert errors of Kafka's client.
+    """Convert errors of kafka-python to errors of this product.
 
     Raises:
         KafkaUnreachable: Kafka does not answer, refuses the login, or does not permit a request.
@@ -213,9 +216,9 @@ def admin_client(settings: Settings) -> Iterator[KafkaAdminClient]:
 
 
 def describe_topic(admin: KafkaAdminClient, topic: str) -> dict[str, Any]:
-    """Return Kafka's description of a topic; it has no partitions if the topic does not exist.
+    """Return Kafka's description of a topic, which has no partitions if the topic does not exist.
 
-    kafka-python also returns a topic that the user may not see without partitions. Only the error code differs.
+    kafka-python also returns no partitions for a topic that the user may not see. Only the error code differs.
 
     Raises:
         TopicAuthorizationFailedError: The user lacks Describe, and Kafka does not say whether the topic exists.
@@ -228,7 +231,7 @@ def describe_topic(admin: KafkaAdminClient, topic: str) -> dict[str, Any]:
 
 
 def topic_values(admin: KafkaAdminClient, topic: str) -> dict[str, str]:
-    """Return Kafka's name → value of all settings of an existing topic.
+    """Return all settings of an existing topic: Kafka's name → value.
 
     Raises:
         TopicAuthorizationFailedError: The user lacks DescribeConfigs. kafka-python then returns no settings.
@@ -277,8 +280,8 @@ def client_options(settings: Settings) -> dict[str, Any]:
 def spark_options(settings: Settings) -> dict[str, str]:
     """Return ``kafka.extra`` for Spark's Kafka source. Options ``kafka.…`` of ``streaming.extra`` override them.
 
-    Secrets are in the options of the source only, never in Spark's own configuration, which is visible as arguments of
-    the JVM.
+    The result contains secrets. It must not become part of Spark's own configuration, which is visible in the arguments
+    of the JVM.
 
     Raises:
         ConfigError: A file cannot be read.

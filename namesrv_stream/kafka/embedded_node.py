@@ -1,7 +1,7 @@
 """The embedded Kafka: one KRaft node on this machine, with its log in the data directory.
 
-This process writes the configuration, formats the storage once, and then replaces itself by the Java process (exec). So
-the parent, usually ``up``, monitors, signals and reaps Kafka directly.
+This process writes the configuration, formats the storage once, and then replaces itself with the Java process (exec).
+So the parent, usually ``up``, monitors, signals and reaps Kafka directly.
 """
 
 import base64
@@ -26,7 +26,7 @@ _JVM_FLAGS: Final = ("-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Djava.awt.
 
 
 def run_kafka(settings: Settings) -> NoReturn:
-    """Replace this process by the embedded Kafka, which stops on SIGTERM.
+    """Replace this process with the embedded Kafka, which stops on SIGTERM.
 
     Raises:
         PrerequisiteMissing: Java 17 or the jars are missing.
@@ -149,9 +149,9 @@ def _escaped(value: str) -> str:
 
 
 def log4j2_properties() -> str:
-    """Return the configuration of Kafka's log: the message of its start, warnings and errors.
+    """Return the configuration of Kafka's own messages: only its start, warnings and errors are logged.
 
-    The log goes to stderr, which ``up`` writes to DATA/logs/kafka.log with a size limit.
+    They go to stderr, which ``up`` writes to DATA/logs/kafka.log with a size limit.
     """
     return """\
 status = warn

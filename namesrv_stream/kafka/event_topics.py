@@ -1,13 +1,13 @@
-"""The two Kafka topics: creation, verification, the first records, and the addition of partitions to the events topic.
+"""The events topic and the dead-letter topic: creation, verification, the first records, and more partitions.
 
 Every process calls :func:`ensure_topics` at its start. So a topic that was created manually with unsuitable settings is
 reported before it causes damage: without LogAppendTime there is no common clock, and with a smaller maximum size,
 registrations are lost.
 
 The first record of an empty partition contains the configured settings, so that they apply from the first registration
-on. The job logs its settings, too, but it is ready some seconds after the servers. Therefore a server that finds a
-partition empty logs its own configuration there. The job has the final decision: if its configuration differs from a
-server's, it logs its own values at its start (ADR 0047).
+on. The job writes its settings to the topic, too, but it is ready some seconds after the servers. Therefore a server
+that finds a partition empty writes its own settings there. The settings of the job prevail: if a server's differ from
+them, the job writes its own at its start (ADR 0047).
 
 Partitions are added while the events topic is closed. A topic with a maximum record size of 0 bytes rejects the records
 of all producers and can still be read. So the end of the log does not move while the fold's state is divided among the
@@ -66,7 +66,7 @@ def ensure_topics(settings: Settings) -> None:
 
     Raises:
         KafkaUnreachable: No Kafka broker answers.
-        ConfigError: A topic has unsuitable settings, or Kafka cannot create it as configured; the text names both.
+        ConfigError: A topic has unsuitable settings, or Kafka cannot create it as configured; the text says which.
     """
     with admin_client(settings) as admin:
         for topic, partitions in wanted_topics(settings):
@@ -83,7 +83,7 @@ def wanted_topics(settings: Settings) -> list[tuple[str, int]]:
 
 
 def topic_configs(settings: Settings) -> dict[str, str]:
-    """Return Kafka's settings of both topics, by Kafka's names."""
+    """Return the settings with which both topics are created: Kafka's name → value."""
     kafka = settings.kafka
     durable = {_MIN_INSYNC: "2"} if kafka.replication_factor >= _REPLICAS_FOR_TWO_IN_SYNC else {}
     return durable | {
@@ -97,11 +97,11 @@ def topic_configs(settings: Settings) -> dict[str, str]:
 def create_topic(
     admin: KafkaAdminClient, topic: str, partitions: int, settings: Settings, *, is_trial: bool = False
 ) -> None:
-    """Create a topic, unless another process has. A trial creates nothing: Kafka only says whether it would.
+    """Create a topic, unless it exists already. A trial creates nothing: Kafka only checks the request.
 
     Raises:
         ConfigError: Kafka rejects the configured values, or has too few brokers for the replicas.
-        KafkaError: Kafka does not answer, or does not permit it.
+        KafkaError: Kafka does not answer, or does not permit the creation.
     """
     factor = settings.kafka.replication_factor
     wanted = {"num_partitions": partitions, "replication_factor": factor, "configs": topic_configs(settings)}
@@ -134,7 +134,7 @@ def _verify(admin: KafkaAdminClient, topic: str, partitions: int, settings: Sett
 
 
 def topic_doubts(actual: Mapping[str, str], replicas: int) -> list[tuple[str, str]]:
-    """Return settings of a topic that work, but may lose acknowledged records.
+    """Return those settings of a topic that work, but with which acknowledged records may be lost.
 
     Args:
         actual: Kafka's name → value of all settings of the topic.
@@ -149,7 +149,7 @@ def topic_doubts(actual: Mapping[str, str], replicas: int) -> list[tuple[str, st
 
 
 def topic_faults(actual: Mapping[str, str], settings: Settings) -> list[tuple[str, str]]:
-    """Return settings of a topic that do not work.
+    """Return those settings of a topic with which this product does not work.
 
     Args:
         actual: Kafka's name → value, at least for the names in :func:`topic_configs`.
@@ -214,7 +214,7 @@ class TopicGrowth:
         self._alter(topic_configs(self._settings)[_SIZE])
 
     def grow(self, partitions: int) -> None:
-        """Set the number of partitions. The new ones are empty and begin at offset 0."""
+        """Increase the number of partitions to this number. The new partitions are empty and begin at offset 0."""
         with admin_client(self._settings) as admin:
             admin.create_partitions({self._topic: partitions}, timeout_ms=_TIMEOUT_MS)
         while self.partitions() != partitions:
@@ -238,9 +238,9 @@ class TopicGrowth:
 
 
 def log_first_settings(settings: Settings) -> None:
-    """Log settings that differ from the defaults, in every partition that never had a record; blocks.
+    """Write settings that differ from the defaults to every partition that never had a record; blocks.
 
-    If Kafka fails, the settings apply from the start of the job on, and a warning is logged.
+    If Kafka fails, a warning is logged, and the settings apply only from the start of the job on.
     """
     changed = changed_settings(settings, {})
     if not changed:

@@ -64,9 +64,9 @@ class InspectedLog:
         end: Partition → offset of its next record.
         newest_ms: Partition → LogAppendTime of its newest record, epoch milliseconds; without empty partitions.
         dead_letters_held: Number of records in the dead-letter topic.
-        has_commits: Whether the log shows that a job has committed, as ``log_shows_commits`` says.
-        missing_rights: Topic → operations that parts need on it and this user lacks, by the names of ``kafka-acls``.
-            Without Describe, Kafka does not say whether the topic exists. Create counts if the topic does not exist.
+        has_commits: Whether the log shows that a job has committed (see ``log_shows_commits``).
+        missing_rights: Topic → operations on it that the product needs and this user lacks, named as in ``kafka-acls``.
+            Without Describe, Kafka does not say whether the topic exists. Create is needed only if it does not exist.
     """
 
     servers: str
@@ -107,8 +107,9 @@ def inspect_log(settings: Settings) -> InspectedLog:
 def log_shows_commits(settings: Settings) -> bool:
     """Return whether the first and the newest records of the log show that a job has committed; blocks.
 
-    Two kinds of ticks show it. The job logs ticks only when its tables exist, and a server advertises an address only
-    when it has read the commit of its own start. Both go to every partition, so one is read.
+    Two kinds of ticks show it: ticks of the job, which it writes only when its tables exist; and ticks of servers with
+    an address, which a server adds only after it has read the commit of its own start. Both kinds are written to every
+    partition, so only partition 0 is read.
 
     Raises:
         KafkaUnreachable: No Kafka broker answers.
@@ -137,10 +138,9 @@ def has_sign_of_commit(values: Iterable[bytes]) -> bool:
 
 
 def stored_topic_id(settings: Settings) -> str | None:
-    """Return Kafka's id of the events topic from the files of the embedded Kafka, which need not run; None without
-    files.
+    """Return Kafka's id of the events topic from the files of the embedded Kafka; None if there are none.
 
-    All partitions have the same id, and partition 0 always exists.
+    Kafka need not be running. All partitions have the same id, and partition 0 always exists.
     """
     metadata = settings.data.kafka_dir / "log" / f"{settings.kafka.broker_events_topic}-0" / "partition.metadata"
     try:
@@ -184,7 +184,7 @@ def _topic(
 
 
 def _extents(settings: Settings, topic: InspectedTopic | None) -> dict[int, tuple[int, int]]:
-    """Return the extents of the partitions with a leader; without a leader, Kafka does not know them."""
+    """Return ``LogReader.extents`` of the partitions that have a leader. Kafka does not know those of the others."""
     if topic is None:
         return {}
     with LogReader(settings, topic.name) as reader:

@@ -1,7 +1,7 @@
-"""Reads a topic from given offsets, and checks whether it is still the log from which the tables were made.
+"""Reads a topic from given offsets, and checks whether the events topic still has the log that the tables came from.
 
-A topic that was recreated, or that lost folded records, can grow again to any length. Offsets alone are therefore not
-sufficient. The check compares the topic's id and the last folded record of each partition (ADR 0049).
+A topic that was recreated, or that lost folded records, can later reach the same offsets again. Comparing offsets is
+therefore not sufficient. The check compares the topic's id and the last folded record of each partition (ADR 0049).
 """
 
 import time
@@ -58,7 +58,7 @@ class LogReader:
             self._consumer.close(**self._in_time())
 
     def partitions(self) -> list[int]:
-        """Return the partitions of the topic, none if it does not exist; blocks.
+        """Return the partitions of the topic; none if the topic does not exist; blocks.
 
         Raises:
             KafkaUnreachable: Kafka does not answer.
@@ -67,7 +67,9 @@ class LogReader:
             return sorted(self._consumer.partitions_for_topic(self._topic) or ())
 
     def offset_at(self, partition: int, at_ms: int) -> int | None:
-        """Return the first offset whose LogAppendTime is at least ``at_ms`` (epoch milliseconds), or None; blocks.
+        """Return the first offset with a LogAppendTime of at least ``at_ms`` (epoch milliseconds); blocks.
+
+        None if there is no such record.
 
         Raises:
             KafkaUnreachable: Kafka does not answer.
@@ -163,7 +165,7 @@ class TopicExtent:
     """Identity and available offsets of the events topic.
 
     Attributes:
-        topic_id: Kafka's id of the topic, which a recreation changes.
+        topic_id: Kafka's id of the topic, which changes if the topic is recreated.
         earliest: Partition → first available offset.
         end: Partition → offset of the next record.
     """
@@ -203,14 +205,15 @@ def check_log(settings: Settings, folded: FoldedLog, only: Collection[int] | Non
     """Compare Kafka's log with the tables; blocks.
 
     Args:
-        folded: The log as far as the tables cover it.
+        folded: How far the tables cover the log, and of which topic.
         only: Partitions to compare; None for all.
 
     Returns:
         Identity and offsets of the events topic.
 
     Raises:
-        LogReplaced: The log is another one, or a different record is at the offset of the last folded one.
+        LogReplaced: The topic was recreated, or has another record at the offset of the last folded one, or has fewer
+            partitions than the tables.
         LogTruncated: The log ends before the last folded record.
         KafkaUnreachable: No Kafka broker answers.
         ConfigError: The topic does not exist, or its number of partitions differs from the configuration.

@@ -1,4 +1,4 @@
-"""The SparkSession of both programs: settings and their reasons, the log as a source, the state and end of its JVM."""
+"""The SparkSession of both programs: its settings, reading the event log, and checking and killing its JVM."""
 
 import json
 import os
@@ -36,8 +36,8 @@ def is_gone(spark: SparkSession) -> bool:
 def kill_jvm(spark: SparkSession | None) -> None:
     """Kill Spark's JVM. A JVM that ``spark-submit`` started ends by itself when this process ends.
 
-    Without a session, a JVM may be starting. It is the only child of this process, and would notice the end of this
-    process only after its own start, which can take a minute.
+    If ``spark`` is None, a JVM may be starting. It is then the only child of this process, and would notice the end of
+    this process only after its own start, which can take a minute.
 
     Stderr is silenced first, because pyspark's threads would write errors about their lost connections.
     """
@@ -77,7 +77,7 @@ def failure_reason(error: Exception) -> str:
 def failure_line(text: str) -> str:
     """Return the reason in the text of a Spark exception.
 
-    This is the Python exception if there is one, otherwise Java's innermost cause, otherwise the first line with words.
+    This is the Python exception if there is one, otherwise Java's innermost cause, otherwise the first line of text.
 
     Args:
         text: ``str`` of the exception.
@@ -166,7 +166,7 @@ def build_session(settings: Settings, extra: dict[str, str] | None = None, scrat
 
 
 def session_config(settings: Settings, master: str, scratch: Path) -> dict[str, str]:
-    """Return the settings of Spark on which the programs depend. Those of the operator override them.
+    """Return the Spark settings that the programs need. The operator's settings override them.
 
     Raises:
         PrerequisiteMissing: Spark's jars are missing, and ``spark-submit`` did not start the JVM.
@@ -194,7 +194,7 @@ def session_config(settings: Settings, master: str, scratch: Path) -> dict[str, 
 
 
 def shuffle_partitions(settings: Settings, master: str) -> int:
-    """Return the number of tasks of the fold. On two cores, a third task is of no use."""
+    """Return the number of tasks of the fold: at most 2 in one process, because more are of no use on two cores."""
     return min(2, settings.kafka.partitions) if is_one_process(master) else settings.kafka.partitions
 
 
@@ -204,7 +204,9 @@ def scratch_dir(settings: Settings) -> Path:
 
 
 def socket_dir(*folders: Path) -> Path | None:
-    """Return the first folder whose name is suitable for Spark's Unix domain sockets; None if there is none.
+    """Return the first folder whose path is suitable for Spark's Unix domain sockets: short, and in lower case.
+
+    None if there is no such folder.
 
     Source: pyspark 4.2, worker.py: EvalConf.state_server_socket_port is read in lower case.
     """
@@ -238,7 +240,7 @@ def is_submitted() -> bool:
 
 
 def submitted_config() -> dict[str, str]:
-    """Return the settings of ``spark-submit``: flags, ``--conf`` and ``spark-defaults.conf``; {} without it."""
+    """Return the settings of ``spark-submit``: flags, ``--conf`` and ``spark-defaults.conf``; {} if it was not used."""
     if not is_submitted():
         return {}
     SparkContext._ensure_initialized()  # noqa: SLF001 (otherwise SparkConf does not read those of the JVM)

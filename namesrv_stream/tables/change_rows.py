@@ -1,7 +1,7 @@
 """Columns of ``route_changes`` and ``route_state``, and the conversion of ``RouteChange`` rows to and from Arrow.
 
-The columns are those of ``RouteChange`` in its order, followed by the table's own. Conversions work on whole columns:
-80,000 rows take a fraction of a second.
+The columns are the fields of ``RouteChange`` in their order, followed by columns that only the table has. Conversions
+work on whole columns: 80,000 rows take a fraction of a second.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -85,7 +85,7 @@ _OF_FEW_VALUES: Final = ("kind", "cause", "cluster", "broker_name", "topic")
 
 
 def as_read(schema: pa.Schema) -> pa.Schema:
-    """Return the columns of a table in the form in which readers get them, with dictionaries."""
+    """Return the schema in which readers get the rows of a table: some columns are dictionary-encoded."""
     for name in _OF_FEW_VALUES:
         field = schema.field(name)
         schema = schema.set(schema.names.index(name), field.with_type(pa.dictionary(pa.int32(), field.type)))
@@ -106,7 +106,7 @@ _LOG_ORDER: Final = [("partition", "ascending"), ("offset", "ascending"), ("seq"
 
 
 def encode_changes(changes: Sequence[RouteChange]) -> pa.RecordBatch:
-    """Return the rows as columns of ``RouteChange``."""
+    """Return the rows as an Arrow batch with one column for each field of ``RouteChange``."""
     if not changes:
         return pa.RecordBatch.from_arrays([pa.array([], f.type) for f in ROW_SCHEMA], schema=ROW_SCHEMA)
     columns = zip(*changes, strict=True)
@@ -130,7 +130,7 @@ def _decoded(rows: pa.Table | pa.RecordBatch) -> Iterator[RouteChange]:
 
 
 def is_queue_data(rows: pa.Table) -> pa.ChunkedArray:
-    """Return which rows ``decode_queue_data`` can decode."""
+    """Return for each row whether ``decode_queue_data`` can decode it."""
     return pc.equal(rows["kind"], ChangeKind.QUEUE_DATA.value)
 
 
@@ -138,14 +138,14 @@ def decode_queue_data(rows: pa.Table) -> dict[str, Mapping[str, QueueData | None
     """Decode rows of kind ``queue_data`` without creating a ``RouteChange`` for each.
 
     Nearly all rows of a table are of this kind. 1.6 million of them take 0.4 s and little memory this way, and 25 s and
-    2 GB as changes.
+    2 GB as ``RouteChange`` objects.
 
     Args:
         rows: Rows of that kind only, in log order, columns of ``QUEUE_DATA_SCHEMA``.
 
     Returns:
-        Broker name → topic → its queues by the last row, None if they were deleted. Names with the same topics and
-        queues share one mapping.
+        Broker name → topic → its queues according to the last row; None if they were deleted. Broker names with the
+        same topics and queues share one mapping.
     """
     names, topics = _texts(rows["broker_name"]), _texts(rows["topic"])
     queue_of, queues = _queues(rows)
@@ -177,7 +177,7 @@ def _texts(column: pa.ChunkedArray) -> pa.DictionaryArray:
 
 
 def _queues(rows: pa.Table) -> tuple[list[QueueData | None], pa.Int32Array]:
-    """Return the different queues of the rows (None for deleted ones), and the index of each row's queues."""
+    """Return the distinct queues of the rows (None for deleted ones), and for each row the index of its queues."""
     shapes: list[tuple[Any, ...]] = [()]
     which = pa.repeat(pa.scalar(0, pa.int32()), rows.num_rows)
     for name in _QUEUE_COLUMNS:
@@ -196,7 +196,7 @@ def _queues(rows: pa.Table) -> tuple[list[QueueData | None], pa.Int32Array]:
 
 
 def _content(numbers: pa.Int32Array) -> bytes:
-    """Return the numbers as bytes, which compare fast."""
+    """Return the numbers as bytes, which can be compared faster."""
     width = numbers.type.byte_width
     return memoryview(numbers.buffers()[1])[numbers.offset * width : (numbers.offset + len(numbers)) * width].tobytes()
 
@@ -221,7 +221,7 @@ def _values(column: Any) -> Iterable[Any]:
 
 
 def changes_to_ipc(changes: Sequence[RouteChange]) -> bytes:
-    """Return the rows as an Arrow IPC stream, for the way from Spark's Python worker to its driver.
+    """Return the rows as an Arrow IPC stream, for the transfer from Spark's Python worker to its driver.
 
     Large batches are compressed to a tenth, because the driver's JVM keeps a whole batch in memory, parts of it twice.
     """
@@ -233,7 +233,7 @@ def changes_to_ipc(changes: Sequence[RouteChange]) -> bytes:
 
 
 def changes_from_ipc(data: bytes) -> pa.Table:
-    """Inverse of ``changes_to_ipc``, as columns."""
+    """Inverse of ``changes_to_ipc``, except that the result is a table with the columns of ``ROW_SCHEMA``."""
     with pa.ipc.open_stream(data) as reader:
         return reader.read_all()
 
@@ -253,7 +253,7 @@ def _is_in_log_order(rows: pa.Table) -> bool:
 
 
 def from_offsets(rows: pa.Table, offsets: Mapping[int, int]) -> pa.Table:
-    """Return the rows from the offset of their partition on; no rows of partitions without an offset."""
+    """Return the rows at or above the offset of their partition; no rows of partitions without an offset."""
     is_wanted = pa.chunked_array([pa.repeat(pa.scalar(False), rows.num_rows)])
     for partition, offset in offsets.items():
         is_of_it = pc.and_(pc.equal(rows["partition"], partition), pc.greater_equal(rows["offset"], offset))

@@ -1,10 +1,10 @@
 """Keeps the job's tables small, on a thread of the job, while batches run.
 
-``route_state`` is rewritten whenever a batch outputs fold states. Then small files of ``route_changes`` are compacted,
-which followers ignore because the rows do not change. The log of ``route_changes`` gets a checkpoint every 100
-versions. Once an hour, old log entries, files that belong to no version, and rows after their retention are removed.
-Rows are removed only if ``route_state`` covers them, and they wait for the history for a limited time. These commits
-and those of batches go through the same writer, so they never conflict within the process.
+``route_state`` is rewritten whenever a batch outputs fold states. Then small files of ``route_changes`` are compacted.
+Followers ignore this, because the rows do not change. The log of ``route_changes`` gets a checkpoint every 100
+versions. Once an hour, old log entries, files that belong to no version, and rows past their retention are removed.
+Rows are removed only if ``route_state`` covers them. Rows that the history process has not read yet are kept longer,
+but not without limit. The commits of this thread and of the batches go through the same writer, so they never conflict.
 """
 
 import logging
@@ -63,7 +63,7 @@ def join_small_files(table: TableWriter, files: int, joined_bytes: int) -> None:
 
 
 def clean_up(settings: Settings, changes: TableWriter, state: TableWriter) -> None:
-    """Remove rows after their retention, write checkpoints and vacuum both tables; blocks."""
+    """Remove rows past their retention, write checkpoints and vacuum both tables; blocks."""
     streaming = settings.streaming
     # The state is read first: later versions of it cover at least the same rows.
     covered = read_newest_state(tables_of(settings)).fold_states
@@ -87,7 +87,9 @@ def clean_up(settings: Settings, changes: TableWriter, state: TableWriter) -> No
 
 
 def seen_by_history(settings: Settings, ends: Mapping[int, int]) -> dict[int, int]:
-    """Return ``ends``, or lower offsets where the history is behind; ``ends`` if there is no history process.
+    """Return each offset of ``ends``, or the offset that the history process has reached if that is lower.
+
+    Without a history process, ``ends`` is returned unchanged.
 
     Args:
         ends: Partition → offset.
@@ -133,7 +135,7 @@ def remove_rows(table: TableWriter, cutoff_ms: int, ends: Mapping[int, int]) -> 
 
 
 def _groups(files: list[DataFile], max_bytes: int) -> Iterator[list[DataFile]]:
-    """Yield groups of adjacent files, each of at most ``max_bytes`` unless it is a single file."""
+    """Yield groups of adjacent files, each of at most ``max_bytes`` unless it is only one file."""
     group: list[DataFile] = []
     size = 0
     for file in files:
@@ -146,7 +148,7 @@ def _groups(files: list[DataFile], max_bytes: int) -> Iterator[list[DataFile]]:
 
 
 def _join(storage: Storage, files: list[DataFile]) -> DataFile:
-    """Write one file with the rows of several. Only a few thousand rows are in memory at a time."""
+    """Write one file that contains the rows of several files. Only a few thousand rows are in memory at a time."""
     content = BytesIO()
     with pq.ParquetWriter(content, CHANGES_SCHEMA, compression="zstd", store_schema=False) as writer:
         for file in files:

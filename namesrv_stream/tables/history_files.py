@@ -118,7 +118,7 @@ class HistoryMark:
         topic_id: Kafka's id of the topic to which the offsets belong.
         changes_id: Delta's id of the ``route_changes`` that was read; "" in tables that are made from events only.
         next_offsets: Partition → first offset that the table does not cover; 0 for partitions that are not named.
-        at_ms: Partition → highest relevant LogAppendTime below that offset, epoch milliseconds.
+        at_ms: Partition → LogAppendTime up to which the table has data, epoch milliseconds.
     """
 
     topic_id: str = ""
@@ -148,16 +148,16 @@ def encode_mark(mark: HistoryMark) -> str:
 
 
 def commit_metadata(mark: HistoryMark) -> dict[str, str]:
-    """Return the metadata of a commit with the mark, in the form of delta-rs."""
+    """Return the mark as metadata of a commit, in the form that delta-rs expects."""
     return {_USER_METADATA: encode_mark(mark)}
 
 
 def decode_mark(text: str | None) -> HistoryMark | None:
-    """Inverse of ``encode_mark``; None if the text is not of the history process.
+    """Inverse of ``encode_mark``; None if the history process did not write the text.
 
     Raises:
-        ValueError: The mark is damaged, or its format is of another version. The mark of an earlier commit must not be
-            used instead, because the table contains more rows.
+        ValueError: The mark is damaged, or another version wrote it in another format. The mark of an earlier commit
+            must not be used instead, because the table contains more rows.
     """
     try:
         fields = orjson.loads(text or "")[_NAME]
@@ -175,7 +175,7 @@ def decode_mark(text: str | None) -> HistoryMark | None:
 
 
 def read_mark(table: Storage) -> HistoryMark | None:
-    """Return the mark of a table at its newest version; None if there is no table, or if it is empty.
+    """Return the mark of a table at its newest version; None if the table is missing or has no rows.
 
     Raises:
         TableSchemaMismatch: The table has rows, but no commit with a mark; or it is damaged.

@@ -4,8 +4,8 @@ Spark's tasks write the files of a commit (``history_files``), and the history p
 The content of a table and its mark (``history_files.HistoryMark``) change together. A commit is made for the version
 after the one whose mark was read, so of two processes that write a table, one fails.
 
-Version 0.1.0 kept intervals and sessions as tables of their own. The history process copies the rows of
-its ``route_history`` to ``route_archive``, and keeps its tables in a folder that nothing reads.
+Version 0.1.0 kept intervals and sessions as tables of their own. The history process copies the rows of that
+version's ``route_history`` to ``route_archive``, and moves the old tables to a folder that nothing reads.
 """
 
 import logging
@@ -120,7 +120,7 @@ def data_files(table: Storage, column: str = "", since_ms: int = 0) -> list[Data
     """Return the files of a table at its newest version; blocks. Raises the errors of ``open_delta``.
 
     Args:
-        column: A column of timestamps. Files whose values are all before ``since_ms`` are left out.
+        column: A column of timestamps. Files whose values are all before ``since_ms`` are left out; "" for all files.
         since_ms: Epoch milliseconds.
     """
     listed = pa.table(open_delta(table).get_add_actions(flatten=True)).to_pylist()
@@ -206,7 +206,7 @@ def has_former_history(tables: Storage) -> bool:
 
 
 def migrate_former_history(tables: Storage, topic_id: str) -> None:
-    """Copy the rows of version 0.1.0 to ``route_archive`` in one commit, and move its tables away; blocks.
+    """Copy the rows of version 0.1.0 to ``route_archive`` in one commit, and move the old tables away; blocks.
 
     If the process is killed in between, the next call continues.
 

@@ -1,8 +1,8 @@
-"""Keeps the history tables small without an operator: compacts files, removes rows after their retention, vacuums.
+"""Keeps the history tables small without an operator: compacts files, removes rows past their retention, vacuums.
 
-Every run of the history adds one or two files per table. Once an hour, the files of a day are compacted if there are
-many. Once a day, rows after their retention and files that belong to no version are removed, and the log gets a
-checkpoint, as it does every 100 commits. Ages are measured in the time of the log, so a machine that was off for a
+Every run of the history process adds one or two files per table. Once an hour, the files of a day are compacted if
+there are many. Once a day, rows past their retention and files that belong to no version are removed, and the log gets
+a checkpoint, as it does every 100 commits. Ages are measured in the time of the log, so a machine that was off for a
 month does not delete everything at its start. delta-rs does the work (ADR 0025).
 """
 
@@ -56,7 +56,7 @@ class Upkeep:
         """Compact files and clean up, if they are due; blocks for seconds.
 
         Args:
-            now_ms: Epoch milliseconds of this machine. The times of the last runs are stored in ``DATA/run``.
+            now_ms: Time by this machine's clock, epoch milliseconds. The times of the last runs are in ``DATA/run``.
         """
         done = read_run_file(self._state) or {}  # empty for new tables
         joined_ms, cleaned_ms = (int(done.get(name, now_ms)) for name in ("joined_ms", "cleaned_ms"))
@@ -89,7 +89,7 @@ class Upkeep:
                     logger.debug("files compacted table=%s day=%s files=%d", name, day, files)
 
     def clean_up(self) -> None:
-        """Remove rows after their retention, and files that belong to no version; blocks."""
+        """Remove rows past their retention, and files that belong to no version; blocks."""
         newest = self._newest()
         for name in HISTORY_SCHEMAS:
             storage = self._tables / name
@@ -172,7 +172,7 @@ def newest_rows(rows: pl.DataFrame) -> pl.DataFrame:
 
 
 def _as_archived(rows: pl.DataFrame) -> pa.Table:
-    """Convert rows to the types of the table, because Polars has no maps."""
+    """Convert rows to the types of ``route_archive``, because Polars has no maps."""
     schema, table = HISTORY_SCHEMAS[ROUTE_ARCHIVE], rows.to_arrow()
     columns = [
         pa.array(table[field.name].to_pylist(), field.type) if pa.types.is_nested(field.type) else table[field.name]

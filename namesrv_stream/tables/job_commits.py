@@ -1,8 +1,8 @@
 """What the job records in each commit of ``route_changes``, and log lines about committed rows.
 
-A commit records the job's own figures, and when it committed which offsets. The figures are in the commit's metadata
-(ADR 0022). They cover all batches before the committed one since the start of the job, so they are counters that only
-rise until the job is restarted.
+A commit records figures about the job, the committed offsets, and the time of the commit. The figures are in the
+commit's metadata (ADR 0022). They are totals since the start of the job: of records up to this commit, and of batches
+before it.
 
 Log lines are about held brokers and changed settings: one line per cluster or setting, for any number of rows. The job
 logs the rows that it has written, a server the rows that it has applied.
@@ -42,13 +42,13 @@ class JobCommit:
 
 
 def job_commits(table: "StoredTable", after_ms: int) -> list[JobCommit]:
-    """Return the job's commits since a time and the one before, by time; blocks.
+    """Return the job's commits after a time, preceded by the last one before it, in order of time; blocks.
 
     Delta's log keeps commits for a day only.
 
     Args:
         table: ``route_changes``.
-        after_ms: Epoch milliseconds.
+        after_ms: The time, epoch milliseconds.
 
     Raises:
         TableDamaged: A commit is damaged.
@@ -86,11 +86,11 @@ class JobFigures:
 
     Attributes:
         started_ms: Start of the job, epoch milliseconds.
-        at_ms: LogAppendTime of the newest folded record in the partition that is most behind, epoch milliseconds.
+        at_ms: LogAppendTime of the newest folded record in the partition that is furthest behind, epoch milliseconds.
         records: Number of records folded since the start.
         dead_letters: Number of dead letters since the start.
         batch_counts: Micro-batches by duration; one count per bound of ``BATCH_BOUNDS_MS``, and one above the last.
-        batch_ms: Total duration of the micro-batches, from Spark's call to the end of the commit.
+        batch_ms: Total duration of the micro-batches, from Spark's call to the end of the commit, milliseconds.
     """
 
     started_ms: int
@@ -128,7 +128,7 @@ LOGGED_KINDS: Final = frozenset({ChangeKind.GUARD, ChangeKind.SETTING})
 
 
 def log_commit(changes: Iterable[RouteChange]) -> None:
-    """Log the rows of one commit.
+    """Log which brokers are held or released, and which settings changed, in one commit.
 
     Args:
         changes: Rows in log order within each partition. Rows of other kinds are ignored.

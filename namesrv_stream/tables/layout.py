@@ -2,7 +2,7 @@
 
 The history process appends to the history tables, and any program may read them. Times are TIMESTAMP in UTC or epoch
 milliseconds, in the time of the log. Partition and offset of a row identify its Kafka record. Rows never change.
-``schemas/README.md`` says which tables may get columns.
+``schemas/README.md`` says to which tables new versions may add columns.
 """
 
 from collections.abc import Mapping, Sequence
@@ -39,7 +39,7 @@ def table_properties(topic_id: str, partitions: int, begins: Mapping[int, int] |
 
     Args:
         topic_id: Kafka's id of the events topic.
-        begins: Partition → first offset written for this number of partitions, if the topic was given more partitions.
+        begins: Partition → its first offset since the topic got this number of partitions; None if it never changed.
     """
     return partition_properties(partitions, begins or {}) | {
         "delta.appendOnly": "false",
@@ -55,13 +55,13 @@ def table_properties(topic_id: str, partitions: int, begins: Mapping[int, int] |
 
 
 def partition_properties(partitions: int, begins: Mapping[int, int]) -> dict[str, str]:
-    """Return the properties that change if the topic is given more partitions."""
+    """Return the properties that change when partitions are added. ``begins`` is as in ``table_properties``."""
     text = orjson.dumps({str(p): offset for p, offset in sorted(begins.items())}).decode()
     return {PARTITIONS_PROPERTY: str(partitions)} | ({BEGINS_PROPERTY: text} if begins else {})
 
 
 def decode_begins(text: str | None) -> dict[int, int]:
-    """Return the value of ``BEGINS_PROPERTY``. Raises ValueError if it is damaged."""
+    """Decode the value of ``BEGINS_PROPERTY``; {} if there is none. Raises ValueError if it is damaged."""
     return {int(partition): int(offset) for partition, offset in orjson.loads(text or "{}").items()}
 
 
@@ -72,7 +72,7 @@ def history_properties(
 
     Args:
         topic_id: Kafka's id of the events topic.
-        statistics: Columns with minimum and maximum per file.
+        statistics: Columns of which the log lists the minimum and maximum in each file.
         vacuum_hours: How long removed files are kept, hours.
     """
     properties = table_properties(topic_id, partitions)
@@ -85,20 +85,20 @@ def history_properties(
 
 
 def app_id(topic_id: str, partition: int) -> str:
-    """Return Delta's application id of one partition's progress. Its transaction version is the next offset to fold."""
+    """Return the Delta application id that records a partition's progress; its version is the next offset to fold."""
     return f"{topic_id}-{partition}"
 
 
 def removed_app_id(topic_id: str, partition: int) -> str:
-    """Return the application id by which ``route_changes`` records removed rows of a partition.
+    """Return the Delta application id by which ``route_changes`` records that rows of a partition were removed.
 
-    Its transaction version is the first offset from which no rows were removed. ``partition_of_app_id`` ignores it.
+    Its transaction version is the offset below which rows were removed. ``partition_of_app_id`` ignores it.
     """
     return f"{topic_id}-{partition}:removed"
 
 
 def partition_of_app_id(text: str) -> int | None:
-    """Inverse of ``app_id``; None for other application ids."""
+    """Return the partition of an id that ``app_id`` has returned; None for other application ids."""
     _, dash, partition = text.rpartition("-")
     return int(partition) if dash and partition.isdecimal() else None
 
@@ -119,7 +119,7 @@ def check_table(
         features: Table features, of readers and writers.
         found: Columns of the table; comments are not compared.
         expected: The expected columns.
-        newest: The highest supported protocol of this table.
+        newest: The highest supported (reader, writer) protocol of this table.
 
     Raises:
         TableSchemaMismatch: Something differs; the text says what.

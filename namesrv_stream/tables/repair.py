@@ -1,8 +1,9 @@
-"""Creates the job's tables if they are missing, repairs damage, and replaces the tables by rebuilt ones.
+"""Creates the job's tables if they are missing, repairs damage, and replaces the tables with rebuilt ones.
 
 Damage is caused by a crash of the machine or a defective disk. A repair goes back to the newest undamaged version of a
 table. Newer commits are renamed, and the job folds the log again from there (ADR 0049). If no version is undamaged, a
-table that was just created is created again. Any other table needs `namesrv-stream rebuild`.
+table that was created only recently is created again, because Kafka still has all its records. Any other table needs
+`namesrv-stream rebuild`.
 
 When rebuilt tables replace the old ones, the old ones are kept under a dated name. All moves are recorded before the
 first one, and the next process that writes the tables completes an interrupted swap. So a job never finds a mixture of
@@ -188,7 +189,7 @@ def _remove_unfinished(storage: Storage) -> None:
 def _drop_damaged_checkpoints(storage: Storage) -> list[str]:
     """Rename the newest checkpoint if it is unreadable, and ``_last_checkpoint`` if it names no existing one.
 
-    The commits have the same content as a checkpoint.
+    Nothing is lost, because the commits contain the same information.
     """
     done = []
     for name in map(checkpoint_name, _checkpoints(storage)[-1:]):
@@ -218,10 +219,10 @@ REBUILT: Final = "rebuild"
 
 
 def swap_tables(tables: Storage, suffix: str) -> list[str]:
-    """Replace the tables by the new ones. Only the process that writes the tables may call this.
+    """Replace the tables with the rebuilt ones. Only the process that writes the tables may call this.
 
     Args:
-        suffix: Suffix of the new names of the old tables.
+        suffix: Suffix that is added to the names of the old tables.
 
     Returns:
         The new names of the old tables.

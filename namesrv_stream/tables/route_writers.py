@@ -99,10 +99,10 @@ class ChangesWriter:
         return fresh
 
     def grow(self, begins: Mapping[int, int]) -> None:
-        """Commit that the topic has more partitions from now on.
+        """Record in a commit that partitions were added to the topic.
 
         Args:
-            begins: Partition → first offset written for this number of partitions, up to which the table covers it.
+            begins: Partition → its first offset after partitions were added. The table covers it up to that offset.
 
         Raises:
             NamesrvStreamError: As for ``write``.
@@ -136,7 +136,7 @@ class StateWriter:
         """Rewrite the table so that it covers these fold states; blocks.
 
         Args:
-            new_states: Partition → fold state, whose offset ``route_changes`` must cover already.
+            new_states: Partition → fold state. ``route_changes`` must already cover the offsets of these states.
 
         Raises:
             TablesTakenOver: Another job has rewritten the table meanwhile.
@@ -154,7 +154,7 @@ class StateWriter:
         """Replace all rows of the table; blocks.
 
         Args:
-            live: Live rows, columns of ``STATE_SCHEMA``.
+            live: Rows without fold states and deleted keys, columns of ``STATE_SCHEMA``.
             states: Partition → fold state at the offset that ``live`` covers.
             begins: As in ``Change``.
         """
@@ -234,7 +234,7 @@ _OF_PARTITION = (ChangeKind.SETTING.value, ChangeKind.SERVER.value)
 
 
 def grown_rows(live: pa.Table, before: int, partitions: int) -> pa.Table:
-    """Return the live rows for more partitions. Each broker's rows move to the partition of its name.
+    """Divide the live rows among more partitions. Each broker's rows move to the partition of its name.
 
     A new partition gets the settings and servers of the first one.
 

@@ -59,12 +59,12 @@ class StateRows:
     """The rows of one version of ``route_state``.
 
     Attributes:
-        live: All rows except fold states, columns of ``STATE_SCHEMA`` as read, in log order.
+        live: All rows except fold states, columns of ``as_read(STATE_SCHEMA)``, in log order.
         fold_states: Partition → its fold state.
         version: Version of the table; -1 if there is no table.
         topic_id: Kafka's id of the topic from which the table was made; "" if there is no table.
         partitions: Number of partitions of that topic.
-        begins: Partition → first offset written for this number of partitions; {} if the number never changed.
+        begins: Partition → its first offset since the topic got this number of partitions; {} if it never changed.
     """
 
     live: pa.Table = field(default_factory=as_read(STATE_SCHEMA).empty_table)
@@ -81,13 +81,13 @@ class TableRows:
 
     Attributes:
         state: The rows of ``route_state``.
-        changes: Rows of ``route_changes`` that ``state`` does not cover, columns of ``CHANGES_SCHEMA`` as read, in log
+        changes: Rows of ``route_changes`` that ``state`` does not cover, columns of ``as_read(CHANGES_SCHEMA)``, in log
             order.
         version: Version of ``route_changes``; -1 if there is no table.
         topic_id: Kafka's id of the topic from which the tables were made; "" if there is no table.
-        table_id: Delta's id of ``route_changes``, which a recreation changes; "" if there is no table.
+        table_id: Delta's id of ``route_changes``, which changes if the table is recreated; "" if there is no table.
         progress: How far ``route_changes`` covers the log.
-        damage: Why this is not the newest version of the tables; None if it is.
+        damage: Why the newest version of a table could not be read, and an older one was; None if it could.
     """
 
     state: StateRows = field(default_factory=StateRows)
@@ -163,7 +163,7 @@ def read_newest_state(tables: Storage) -> StateRows:
 def read_rows(tables: Storage, kind: ChangeKind) -> list[RouteChange]:
     """Read all rows of one kind that ``route_changes`` still has, in log order; blocks.
 
-    Columns of lists and maps are left out. Raises the errors of ``read_tables``, and ``TableDamaged`` if the newest
+    Fields that are lists or maps are None. Raises the errors of ``read_tables``, and ``TableDamaged`` if the newest
     version is damaged.
     """
     table = open_version(tables / ROUTE_CHANGES, CHANGES_SCHEMA)
@@ -176,7 +176,7 @@ def read_rows(tables: Storage, kind: ChangeKind) -> list[RouteChange]:
 
 
 def read_uncovered(table: TableVersion, state: StateRows) -> tuple[pa.Table, TableVersion]:
-    """Read the rows of ``route_changes`` that ``state`` does not cover, in log order.
+    """Read the rows of ``route_changes`` that ``state`` does not cover, in log order; return (rows, ``table``).
 
     Raises the errors of ``TableVersion.read``.
     """
@@ -188,7 +188,7 @@ def read_uncovered(table: TableVersion, state: StateRows) -> tuple[pa.Table, Tab
 
 
 def _without(rows: pa.Table, unwanted: Any) -> pa.Table:
-    """Return the rows without a few unwanted ones, without copying."""
+    """Return the rows except the few for which ``unwanted`` is true. Nothing is copied."""
     begins = [0, *(position + 1 for position in pc.indices_nonzero(unwanted).to_pylist())]
     ends = [*(begin - 1 for begin in begins[1:]), rows.num_rows]
     return pa.concat_tables(rows[begin:end] for begin, end in zip(begins, ends, strict=True))
@@ -201,12 +201,12 @@ class Snapshot:
     Attributes:
         table: The route table, which the caller owns.
         next_offsets: Partition → first offset that ``table`` does not cover.
-        version: Version of ``route_changes``; -1 if there is no table, and ``table`` is empty.
+        version: Version of ``route_changes``; -1 if there is no table; ``table`` is then empty.
         progress: How far ``route_changes`` covers the log.
         topic_id: Kafka's id of the topic from which the tables were made; "" if there are none.
         table_id: Delta's id of ``route_changes``; "" if there is no table.
         at_ms: Partition → highest LogAppendTime in the rows, epoch milliseconds.
-        damage: Why this is not the newest version; "" if it is.
+        damage: Why the newest version could not be read, and an older one was; "" if it could.
     """
 
     table: RouteTable
@@ -220,7 +220,7 @@ class Snapshot:
 
 
 def load_snapshot(tables: Storage) -> Snapshot:
-    """Build the route table from the newest tables; blocks (2 s for 1.6 million live rows).
+    """Build the route table from the newest version of the tables; blocks (2 s for 1.6 million live rows).
 
     Raises:
         TableSchemaMismatch: A table has an unexpected schema, or no version of it can be read.
@@ -242,7 +242,7 @@ def load_snapshot(tables: Storage) -> Snapshot:
 
 
 def load_settings_table(tables: Storage) -> RouteTable:
-    """Return a table of the fold's settings only. Raises the errors of ``load_snapshot``."""
+    """Return a route table that has only the fold's settings. Raises the errors of ``load_snapshot``."""
     rows, is_setting = read_tables(tables), pc.field("kind") == ChangeKind.SETTING.value
     return route_table(rows.state.live.filter(is_setting), rows.changes.filter(is_setting))
 
@@ -251,7 +251,8 @@ def route_table(*parts: pa.Table) -> RouteTable:
     """Build a route table from rows.
 
     Args:
-        parts: Rows in log order, columns of ``CHANGES_SCHEMA`` or ``STATE_SCHEMA`` as read; the oldest part first.
+        parts: Rows in log order, the oldest part first; columns of ``as_read(CHANGES_SCHEMA)`` or
+            ``as_read(STATE_SCHEMA)``.
     """
     table = RouteTable()
     queue_data, others = [QUEUE_DATA_SCHEMA.empty_table()], []

@@ -22,10 +22,10 @@ class StoredChanges:
 
     Attributes:
         topic_id: Kafka's id of the topic from which the table was made.
-        table_id: Delta's id of the table, which a recreation changes.
-        begins: Partition → first offset written for this number of partitions; {} if the number never changed.
+        table_id: Delta's id of the table, which changes if the table is recreated.
+        begins: Partition → its first offset since the topic got this number of partitions; {} if it never changed.
         next_offsets: Partition → first offset that the table does not cover.
-        removed_below: Partition → first offset from which no rows were removed after their retention.
+        removed_below: Partition → the offset below which rows were removed after their retention; 0 if none were.
         files: The data files of the table.
         newest_at_ms: Highest ``at_ms`` of the rows, epoch milliseconds; 0 without rows.
     """
@@ -45,6 +45,7 @@ class StoredChanges:
 
         Raises:
             TableSchemaMismatch: The table is damaged or has an unexpected schema.
+            StoreUnreachable: The object store does not answer.
         """
         table = open_version(tables / ROUTE_CHANGES, CHANGES_SCHEMA)
         return None if table is None else cls(table)
@@ -60,7 +61,7 @@ class StoredChanges:
     def rows(self, partition: int, begin: int, end: int) -> pa.Table:
         """Return the rows of one partition with ``begin <= offset < end``, in log order; blocks.
 
-        The columns are those of ``CHANGES_SCHEMA`` as read.
+        The columns are those of ``as_read(CHANGES_SCHEMA)``.
 
         Raises:
             TableSchemaMismatch: A file is missing or damaged.
@@ -76,8 +77,8 @@ class KeptState:
 
     Attributes:
         version: Version of the table.
-        live: The live rows, columns of ``STATE_SCHEMA`` as read.
-        fold_state: The fold's state, and the offset up to which ``live`` is complete.
+        live: The rows without fold states, columns of ``as_read(STATE_SCHEMA)``.
+        fold_state: The state of the fold, and its offset, up to which ``live`` is complete as well.
     """
 
     version: int
@@ -88,7 +89,7 @@ class KeptState:
 class KeptStates:
     """The readable versions of ``route_state``: those of the last day, and the newest.
 
-    Versions from before the topic was given more partitions are ignored.
+    Versions from before partitions were added to the topic are ignored.
 
     Args:
         tables: Storage of the tables, which need not exist.
@@ -97,7 +98,7 @@ class KeptStates:
         topic_id: Kafka's id of the topic from which the table was made; "" if there is no table.
         partitions: Number of partitions of that topic.
         begins: As in ``StateRows``.
-        damage: Why the newest version is ignored; None if it is not.
+        damage: Why the newest version cannot be read and is ignored; None if it can be read.
 
     Raises:
         TableSchemaMismatch: The table has an unexpected schema, or no version of it can be read.
@@ -115,14 +116,14 @@ class KeptStates:
             self._read[self._newest] = newest
 
     def newest(self, partition: int, at_most: int | None = None) -> KeptState | None:
-        """Return the newest version, or the newest one whose offset is at most ``at_most``; None if there is none."""
+        """Return the partition's newest state, or the newest with an offset of at most ``at_most``; None if none."""
         version = self._newest
         if at_most is not None:
             version = self._first(lambda v: self._offset(v, partition) > at_most) - 1
         return self._state(version, partition)
 
     def oldest(self, partition: int, at_least: int = 0) -> KeptState | None:
-        """Return the oldest version whose offset is at least ``at_least``; None if there is none."""
+        """Return the partition's oldest state with an offset of at least ``at_least``; None if there is none."""
         return self._state(self._first(lambda v: self._offset(v, partition) >= at_least), partition)
 
     def _first(self, is_wanted: Callable[[int], bool]) -> int:
@@ -140,7 +141,7 @@ class KeptStates:
         return low
 
     def _offset(self, version: int, partition: int) -> int:
-        """Return the offset of the newest readable version up to this one; -1 if none has the partition."""
+        """Return the partition's offset in the newest readable version up to ``version``; -1 if it has none."""
         found = self._readable(version)
         if found is None or partition not in found.fold_states or found.partitions != self.partitions:
             return -1
@@ -154,7 +155,7 @@ class KeptStates:
         return KeptState(found.version, in_log_order(live), found.fold_states[partition])
 
     def _readable(self, version: int) -> StateRows | None:
-        """Return the newest readable version up to this one. The search ends at the first one that was cleaned up."""
+        """Return the newest readable version up to ``version``. The search ends at a version that was cleaned up."""
         for number in range(version, -1, -1):
             if number not in self._read:
                 self._read[number] = None

@@ -62,7 +62,8 @@ def _stacked(
         figures: The figures with their segments.
         title: Title of the chart.
         values: For each segment, cause → value.
-        is_duration: Whether values are milliseconds of downtime, which are compared with the budget; otherwise counts.
+        is_duration: Whether values are milliseconds of downtime, for which the chart also shows the error budget;
+            otherwise counts.
     """
     window, segments = figures.known.window, figures.rows["segments"]
     totals = [sum(of.values()) for of in values]
@@ -84,7 +85,7 @@ def _stacked(
 
 
 def _pile(figures: Figures, row: Row, causes: Iterable[str], of: Mapping[str, float], axis: Scale) -> Iterable[Bar]:
-    """Yield the stacked bars of a segment."""
+    """Yield one bar per cause in ``of`` (cause → value), stacked at the segment of ``row``."""
     x, end = _ends(figures, row)
     upper = 100.0
     for cause in causes:
@@ -118,7 +119,7 @@ def _budget(figures: Figures) -> Chart:
 
 
 def _left(down_ms: Iterable[float], of: Row) -> list[float]:
-    """Return the remaining budget at the start and after each segment."""
+    """Return the share of the error budget that is left at the start and after each segment; negative if overspent."""
     curve = [1.0]
     for ms in down_ms:
         curve.append(curve[-1] - ms / (of["budget_ms"] or 1))
@@ -151,7 +152,7 @@ def _cluster_tracks(figures: Figures) -> Tracks:
 
 
 def _heat(figures: Figures, row: Row, share: float) -> Bar:
-    """Return the bar of a segment in the colour of its availability."""
+    """Return the bar of a segment, in a colour that shows its availability."""
     x, end = _ends(figures, row)
     objective = figures.request.objective
     is_far = 1 - share > 10 * (1 - objective)

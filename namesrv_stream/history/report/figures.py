@@ -47,7 +47,7 @@ class Known:
     """The part of the period that the tables cover.
 
     Attributes:
-        window: That part of the period.
+        window: This part.
         extent: The time that the history covers.
         heartbeat_window: The part of the period in which heartbeats are counted; None if there is no such part.
         has_heartbeats: Whether there is a table of heartbeats.
@@ -68,8 +68,9 @@ class Figures:
     Attributes:
         request: The request.
         known: The part of the period that the tables cover.
-        rows: Question → its rows. ``brokers`` are sorted by downtime, longest first, and have ``missed`` heartbeats.
-            ``outages`` are sorted by length, without brokers that were removed intentionally.
+        rows: Question → its rows. ``brokers`` are sorted by downtime, longest first, with the additional column
+            ``missed``, the number of missed heartbeats. ``outages`` are sorted by length, longest first,
+            without outages of brokers that were removed intentionally.
         total: The row for all clusters, which is the last row of ``clusters.sql``.
     """
 
@@ -91,6 +92,7 @@ def figures(settings: Settings, request: ReportRequest) -> Figures:
     Raises:
         NotInHistory: There is no history, or it does not have that period or that cluster.
         TableSchemaMismatch: A table is damaged or has an unexpected schema.
+        StoreUnreachable: The object store does not answer.
     """
     past, changes = Past(settings), open_changes(settings)
     extent = past.extent
@@ -110,7 +112,8 @@ def answers(database: Database, request: ReportRequest, known: Known) -> Figures
     """Answer all questions of the report; blocks.
 
     Args:
-        database: A database with the tables of the period, of heartbeats, of delays, and ``heartbeat_minutes``.
+        database: A database with the tables of ``set_period``, ``read_heartbeats`` and ``register_delays``, and with
+            ``heartbeat_minutes``.
         request: The request.
         known: The part of the period that the tables cover.
 
@@ -169,7 +172,7 @@ def changed_records(changes: StoredTable, window: Window) -> pa.Table:
 
 
 def read_heartbeats(past: Past, window: Window, cluster: str | None) -> None:
-    """Register the table of heartbeats. They are read day by day, because those of a month are millions of rows."""
+    """Register the table of heartbeats, read day by day, because the heartbeats of a month are millions of rows."""
     first, last = utc(window.since_ms).date(), utc(window.until_ms).date()
     days = [first + timedelta(days=number) for number in range((last - first).days + 1)]
     found = [past.query("heartbeats_of_day", day=day, cluster=cluster) for day in days]

@@ -40,7 +40,7 @@ class Tile:
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """A section of the page, as texts.
+    """A table of the page. All cells are texts.
 
     Attributes:
         title: Title of the section.
@@ -83,7 +83,7 @@ def page(figures: Figures, answer: Answer, made_ms: int) -> str:
 
 
 def _tables(answer: Answer) -> Mapping[str, Table]:
-    """Return the tables by name. Outages of single brokers are separate, so that they do not hide the wider ones."""
+    """Return name → table. Outages of single brokers have their own table, so that they do not hide wider outages."""
     sections = {section.name: section for section in answer.sections}
     outages = sections.pop("outages")
     single = [row for row in outages.rows if row["scope"] == "broker"]
@@ -94,7 +94,7 @@ def _tables(answer: Answer) -> Mapping[str, Table]:
 
 
 def table(section: Section) -> Table:
-    """Return the first rows of a section as texts, without columns that have no values."""
+    """Return the first rows of a section as a table of the page, without columns that have no values."""
     rows = section.rows[: MOST_ROWS.get(section.name, _MAX_SEGMENTS)]
     columns = replace(section, rows=rows).shown_columns()
     return Table(

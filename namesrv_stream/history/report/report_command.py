@@ -69,7 +69,7 @@ def report(
 
 
 def _objective(text: str) -> float:
-    """Return the share of an objective such as ``99.9`` or ``99.9%``.
+    """Return an objective such as ``99.9`` or ``99.9%`` as a share, here 0.999.
 
     Raises:
         ConfigError: The text is not a number between 0 and 100.

@@ -77,7 +77,7 @@ def answer_of(figures: Figures, notes: Sequence[str] = ()) -> Answer:
 
 
 def summary(figures: Figures) -> Row:
-    """Return the row for all brokers."""
+    """Return one row with the figures of all brokers together."""
     heartbeat_window, servers = figures.known.heartbeat_window, figures.rows["name_servers"]
     (behind,) = figures.rows["routes_behind"]
     return figures.total | {

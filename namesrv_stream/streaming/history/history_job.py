@@ -43,7 +43,7 @@ WriteBatch = Callable[[DataFrame, Mapping[int, int]], object]
 def start_history_query(
     spark: SparkSession, settings: Settings, begin: Mapping[int, int], write: WriteBatch, *, once: bool
 ) -> StreamingQuery:
-    """Start to read the events topic, and return at once. ``write`` is called on a thread of Python.
+    """Start to read the events topic, and return at once. ``write`` is called on a Python thread.
 
     The checkpoint is temporary, because the tables determine where to begin.
 
@@ -70,16 +70,16 @@ def start_history_query(
 
 
 def read_records(spark: SparkSession, settings: Settings, begin: Mapping[int, int]) -> DataFrame:
-    """Return the events topic from given offsets on.
+    """Return the records of the events topic from given offsets on, as a stream.
 
-    The columns are partition (int), offset (bigint), at (timestamp), value (binary).
+    The columns are partition (int), offset (bigint), at (timestamp, LogAppendTime), value (binary).
     """
     records = read_log(spark, settings, begin, settings.history.max_records, {})
     return records.select("partition", "offset", f.col("timestamp").alias("at"), "value")
 
 
 def batch_end(checkpoint: Path, batch_id: int, topic: str) -> dict[int, int]:
-    """Return partition → the offset after the last record of a batch, which Spark records before it runs the batch."""
+    """Return partition → the offset after the last record of a batch, which Spark writes to a file before the batch."""
     *_, offsets = (checkpoint / "offsets" / str(batch_id)).read_bytes().splitlines()
     return {int(partition): int(end) for partition, end in orjson.loads(offsets)[topic].items()}
 
@@ -103,7 +103,7 @@ def build_history_session(settings: Settings) -> SparkSession:
 
 
 def history_scratch_dir(settings: Settings) -> Path:
-    """Return the folder of temporary files of this process's Spark. The job has another one, which it empties."""
+    """Return the folder of this Spark program's temporary files. The job has another folder, which it empties."""
     return settings.data.dir / "scratch-history"
 
 
@@ -137,7 +137,7 @@ def run_history(settings: Settings, *, once: bool = False) -> int:
 
 
 class _HistoryProcess:
-    """One process. A thread does the work, so that signals are handled at once instead of after the JVM's answer."""
+    """One run of the process. A thread does the work, so that signals need not wait for an answer of the JVM."""
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
@@ -196,7 +196,7 @@ class _HistoryProcess:
             time.sleep(self._settings.history.interval_ms / 1000)
 
     def _attempt(self, spark: SparkSession) -> None:
-        """Write until a failure. A failure that may be temporary is logged.
+        """Write until a failure. Failures that may be temporary are logged, and not raised.
 
         Raises:
             NamesrvStreamError: The failure is permanent.

@@ -3,11 +3,15 @@
 A row of ``heartbeat_minutes`` is written after its minute has ended in the time of the log, so it never changes.
 
 ``route_archive`` has the rows of ``route_changes``, and replacements for changes that were lost. No loss is silent. If
-rows of ``route_changes`` were removed before the history had read them, or a rebuild has written new ones, the archive
-takes the rows that exist and continues from ``route_state``. If the newest row of a key is in the lost part, the
-archive gets that row. If the row of a key differs otherwise, the archive gets it at the offset of the state. A key that
-the state does not have is deleted at the offset of the state. The last two kinds of rows have the cause
-``state_rebuilt`` and a negative ``seq``.
+rows of ``route_changes`` were removed before the history process had read them, or a rebuild has written new ones,
+``route_archive`` gets the rows that exist and continues from ``route_state``. For every key whose content differs
+between the two tables, ``route_archive`` gets one more row:
+
+- the row of the state, if its offset is in the range that was not read;
+- a deletion with the offset of the state, if the state does not have the key;
+- otherwise the row of the state with the offset of the state.
+
+The last two kinds of rows have the cause ``state_rebuilt`` and a negative ``seq``.
 """
 
 from typing import Final
@@ -63,13 +67,13 @@ _PROOFS: Final = tuple(proof.value for proof in Proof)
 
 
 def running_minutes(events: DataFrame) -> DataFrame:
-    """Return the start of the minute of the last event in each partition, which has not ended yet.
+    """Return, for each partition, the minute of its last event. This minute has not ended yet.
 
     Args:
         events: Columns of ``broker_events``: partition, offset, at.
 
     Returns:
-        Columns partition, ``offset`` (of the first event in that minute), ``at_ms`` (start of the minute).
+        Columns ``partition``, ``offset`` (of the first event in that minute), ``at_ms`` (start of that minute).
     """
     last = f.date_trunc("minute", f.max("at").over(Window.partitionBy("partition")))
     running = events.select("partition", "offset", "at", last.alias("running")).where(f.col("at") >= f.col("running"))
@@ -79,7 +83,7 @@ def running_minutes(events: DataFrame) -> DataFrame:
 
 
 def heartbeats(events: DataFrame) -> DataFrame:
-    """Return all heartbeats and registrations that the fold accepts, with their server and time.
+    """Return one row for every heartbeat and registration that the fold accepts, with its server and time.
 
     Args:
         events: Columns of ``broker_events``: partition, offset, at, kind, cluster, broker_name, broker_addr, server_id,
@@ -115,7 +119,7 @@ def minute_rows(received: DataFrame, before: DataFrame) -> DataFrame:
 
     Args:
         received: Columns of ``heartbeats``, for complete minutes.
-        before: Earlier rows of ``heartbeat_minutes``, in which gaps may begin.
+        before: Earlier rows of ``heartbeat_minutes``, whose last heartbeats begin the first gaps of ``received``.
     """
     earlier = before.groupBy(*_KEY).agg(
         f.lit(-1).cast("bigint").alias("offset"), f.lit(0).alias("item"), f.unix_millis(f.max("last_at")).alias("at_ms")
@@ -147,7 +151,7 @@ def minute_rows(received: DataFrame, before: DataFrame) -> DataFrame:
 
 
 def _quantile(share: float) -> Column:
-    """Return the lowest gap such that at least this share of the gaps is not longer."""
+    """Return an expression for the lowest gap such that at least this share of the gaps is not longer."""
     return f.get("gaps", f.ceil(f.size("gaps") * share).cast("int") - 1)
 
 
@@ -161,19 +165,19 @@ _ROW_KEY: Final = "row_key"
 
 
 def archive_rows(changes: DataFrame) -> DataFrame:
-    """Return the rows of ``route_archive`` for rows of ``route_changes``."""
+    """Convert rows of ``route_changes`` to rows of ``route_archive``, except kinds that this table does not have."""
     of_history = changes.where(f.col("kind").isin(*HISTORY_KINDS))
     return of_history.select(*_COLUMNS, f.to_date(f.timestamp_millis("at_ms")).alias("day"))
 
 
 def rows_to_catch_up(archived: DataFrame, changes: DataFrame, live: DataFrame, reach: DataFrame) -> DataFrame:
-    """Return the rows that bring the archive to the content of ``route_state``.
+    """Return the rows that bring ``route_archive`` to the content of ``route_state``.
 
     Args:
         archived: Rows of ``route_archive``.
-        changes: Rows of ``route_archive`` for the rows that ``route_changes`` has beyond it, up to the state.
+        changes: The rows that ``route_changes`` has after those in ``archived``, up to the state, as ``archive_rows``.
         live: Live rows of ``route_state``.
-        reach: One row per partition to catch up: ``partition``, ``known`` (first offset that the archive has not read),
+        reach: One row per partition to catch up: ``partition``, ``known`` (first offset that was not read),
             ``state_offset`` and ``state_at_ms`` (offset and time of ``route_state``).
 
     Returns:
@@ -203,7 +207,14 @@ def rows_to_catch_up(archived: DataFrame, changes: DataFrame, live: DataFrame, r
 
 
 def _chosen(name: str, at_state: Column | None, is_gone: Column, is_in_log: Column) -> Column:
-    """Return a column: from the log if the row is in it, otherwise at the state. Deleted keys have key columns only."""
+    """Return an expression for one column of the additional rows of ``route_archive``.
+
+    Args:
+        name: Name of the column.
+        at_state: Value for rows that get the offset of the state; None if the column does not depend on that.
+        is_gone: Whether the key was deleted. Such rows have values only in key columns.
+        is_in_log: Whether the row of the state keeps its own offset.
+    """
     had, has = f.col(f"had.{name}"), f.col(f"has.{name}")
     if at_state is not None:
         return f.when(is_in_log, has).otherwise(at_state)
@@ -223,6 +234,6 @@ def _keyed(rows: DataFrame) -> DataFrame:
 
 
 def _content() -> Column:
-    """Return the content of a row without its place. The pairs of a map are sorted, because maps have no order."""
+    """Return an expression for the content of a row, without offset, time and cause; pairs of maps are sorted."""
     pairs = f.array_sort(f.map_entries("broker_addrs")).alias("broker_addrs")
     return f.struct(*(pairs if name == "broker_addrs" else f.col(name) for name in _CONTENT))

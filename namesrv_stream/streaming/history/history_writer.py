@@ -108,7 +108,7 @@ class History:
         return written | self.follow()
 
     def follow(self, *, is_last: bool = False) -> dict[str, int]:
-        """Bring the other tables to the state of ``route_changes`` and ``broker_events``; blocks.
+        """Bring the other tables up to date with ``route_changes`` and ``broker_events``; blocks.
 
         Args:
             is_last: Whether ``heartbeat_minutes`` is written even if its interval is not over.
@@ -119,7 +119,7 @@ class History:
         return self._append_changes() | self._append_minutes(is_last=is_last)
 
     def _append_changes(self) -> dict[str, int]:
-        """Bring ``route_archive`` to the job's last commit of ``route_changes``."""
+        """Bring ``route_archive`` up to date with the job's last commit of ``route_changes``."""
         source, written = self._source(), 0
         unseen = self._unseen_partitions(source)
         if unseen:
@@ -142,12 +142,12 @@ class History:
         return {ROUTE_ARCHIVE: written}
 
     def _changes(self, files: Collection[DataFile], begin: Mapping[int, int], end: Mapping[int, int]) -> DataFrame:
-        """Return the rows of ``route_archive`` for changes between offsets, read from files of ``route_changes``."""
+        """Return changes with ``begin <= offset < end`` from files of ``route_changes``, as ``route_archive`` rows."""
         rows = read_rows(self._spark, self._tables / ROUTE_CHANGES, files, CHANGES_SCHEMA, ROW_SCHEMA.names)
         return self._in_own_stage(archive_rows(within(rows, begin, end)))
 
     def _in_own_stage(self, rows: DataFrame) -> DataFrame:
-        """Shuffle rows, so that different stages read and write: a task then needs only one Python worker of 115 MB."""
+        """Shuffle rows, so that reading and writing are separate stages: a task then has one Python worker (115 MB)."""
         return rows.repartition(self._tasks)
 
     def _source(self) -> StoredChanges:
@@ -165,14 +165,14 @@ class History:
             yield partition, max(first, earliest)
 
     def _unseen_partitions(self, source: StoredChanges) -> list[int]:
-        """Return partitions whose changes were removed before the archive had read them, or that a rebuild replaced."""
+        """Return partitions with changes that were removed before they were read, or that a rebuild replaced."""
         mark = self._archive.mark
         if mark.changes_id not in ("", source.table_id):
             return sorted(source.next_offsets)
         return [p for p, offset in sorted(source.removed_below.items()) if offset > mark.next_offset(p)]
 
     def _catch_up(self, source: StoredChanges, partitions: Collection[int]) -> int | None:
-        """Continue from ``route_state``, and return the number of rows; None if it does not cover enough yet."""
+        """Continue from ``route_state``, and return the number of rows; None if the state does not cover enough yet."""
         table = open_version(self._tables / ROUTE_STATE, STATE_SCHEMA)
         if table is None:
             return None
@@ -243,7 +243,7 @@ class History:
         return {HEARTBEAT_MINUTES: written}
 
     def _minutes_before(self, mark: HistoryMark) -> DataFrame:
-        """Return the earlier rows of ``heartbeat_minutes`` from which a gap may reach into the new minutes.
+        """Return the earlier rows of ``heartbeat_minutes`` in which gaps that reach into the new minutes may begin.
 
         Rows older than the highest timeout are left out, because a longer silence does not count as a gap.
         """

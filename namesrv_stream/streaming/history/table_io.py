@@ -26,7 +26,7 @@ def read_rows(
     Args:
         files: The files to read, which are distributed to tasks.
         schema: Columns of the table. Columns that a file does not have are null.
-        columns: The columns to read. They must be in the files, in contrast to partition columns.
+        columns: The columns to read, without partition columns, which the files do not contain.
     """
     wanted = pa.schema([schema.field(name) for name in columns]).remove_metadata()
     nullable = pa.schema([field.with_nullable(True) for field in wanted])
@@ -49,7 +49,7 @@ def append(table: HistoryTable, rows: DataFrame, mark: HistoryMark, tasks: int) 
     Args:
         rows: Rows with all columns of the table, in any order.
         mark: How far the table covers the log with these rows.
-        tasks: The most tasks that write, and therefore the most new files per day.
+        tasks: Maximum number of tasks that write, and therefore of new files per day.
 
     Returns:
         The number of appended rows.

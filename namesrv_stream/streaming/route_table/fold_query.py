@@ -1,11 +1,11 @@
-"""The streaming query of the job, from the log through the fold to the sink, and its start point.
+"""The streaming query of the job, from the log through the fold to the sink, and the offsets where it starts.
 
 The fold always starts from ``route_state`` and the log. ``route_state`` contains the exact state of the fold, so the
 changes are the same wherever it starts, and rows that ``route_changes`` has already are dropped. Spark's checkpoint is
 recreated at each start and has no influence. So a job needs only the tables and Kafka, on any machine (ADR 0050).
 
 The sink writes dead letters to Kafka, rows and progress to Delta, and gives fold states to the compactor. It also
-counts the figures that each commit carries.
+counts the figures that are part of each commit.
 """
 
 import logging
@@ -101,7 +101,7 @@ class FoldedBatch:
 
     Attributes:
         states: Partition → fold state for ``route_state``, for the partitions for which one is due.
-        has_direct: Partition → whether it has brokers of direct publishers.
+        has_direct: Partition → whether it has brokers of direct publishers, for the partitions with records.
         next_offsets: Partition → the offset that the fold needs next, for the partitions with records.
     """
 
@@ -116,8 +116,8 @@ class BatchSink:
     Args:
         writer: The writer of ``route_changes``.
         producer: The producer of dead letters.
-        figures: The counters, which each commit carries.
-        before_write: Called before each batch is written; raises an error if it must not be.
+        figures: The counters, which are part of each commit.
+        before_write: Called before each batch is written; raises an error if the batch must not be written.
         on_batch: Called after each batch.
 
     Attributes:
@@ -193,7 +193,7 @@ class StartPoint:
 
     Attributes:
         offsets: Partition → first offset to fold.
-        initial_state: The fold's state at these offsets; nothing for partitions that start with the log.
+        initial_state: The fold's state at these offsets; none for partitions that are folded from the start of the log.
     """
 
     offsets: Mapping[int, int]
@@ -203,10 +203,10 @@ class StartPoint:
 def find_start_point(
     states: KeptStates, committed: Mapping[int, int], removed_below: Mapping[int, int], extent: TopicExtent
 ) -> StartPoint:
-    """Find the newest version of ``route_state`` that ``route_changes`` covers; blocks.
+    """Find, for each partition, the newest state in ``route_state`` that ``route_changes`` covers; blocks.
 
-    After a restore or repair of ``route_changes``, there may be a newer version. It must not be used, because its
-    changes would then be missing in ``route_changes`` permanently.
+    After a restore or repair of ``route_changes``, there may be a newer state. It must not be used, because the changes
+    before it would then be missing in ``route_changes`` permanently.
 
     Args:
         states: The versions of ``route_state``.
@@ -250,7 +250,7 @@ def _initial_state(partition: int, kept: KeptState) -> InitialState:
 def start_query(
     spark: SparkSession, settings: Settings, start: StartPoint, sink: Callable[[DataFrame, int], None]
 ) -> StreamingQuery:
-    """Start the query and return at once. Batches run on Spark's threads, ``sink`` on a thread of Python.
+    """Start the query and return at once. Batches run on Spark's threads, ``sink`` on a Python thread.
 
     Args:
         sink: The function of ``foreachBatch``.

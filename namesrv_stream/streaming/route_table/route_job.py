@@ -1,7 +1,7 @@
 """The job as a process: one per folder of tables, safe to kill at any time.
 
-At its start, the job also logs changes of the configuration file. It does not override settings that were changed at
-run time and that the file has not changed since.
+At its start, the job also writes changes of the configuration file to the event log. It does not override settings that
+were changed at run time and that the file has not changed since.
 """
 
 import logging
@@ -139,7 +139,7 @@ class _Job:
         os._exit(0)
 
     def _write(self, batch: DataFrame, batch_id: int) -> None:
-        """Write a batch, on a thread of Python.
+        """Write a batch, on a Python thread.
 
         Spark keeps only the text of an exception, so errors are recorded here.
         """
@@ -151,7 +151,7 @@ class _Job:
             raise
 
     def _require_no_failure(self) -> None:
-        """Raise the error that ends the job, because a later commit could hide that Kafka has lost records."""
+        """Raise the error that ends the job, if any: a further commit could hide that Kafka has lost records."""
         if self._failure is not None:
             raise self._failure
 
@@ -178,9 +178,10 @@ class _Job:
         return failure.exit_code if isinstance(failure, NamesrvStreamError) else 1
 
     def _explained(self, failure: Exception | None) -> Exception | None:
-        """Return what a comparison of the log with the tables shows, if that may be the cause of a failure.
+        """Return the error that a comparison of the log with the tables finds, if it may explain ``failure``.
 
-        Ticks and Spark notice only that records are missing, for example because Kafka has another topic now.
+        Ticks and Spark notice only that records are missing. The comparison also finds the cause, for example that the
+        topic was recreated. If it finds nothing, ``failure`` is returned.
         """
         if isinstance(failure, LogTruncated | RecordsLost) or not isinstance(failure, NamesrvStreamError):
             table = self._writer.table
@@ -193,7 +194,7 @@ class _Job:
         return failure
 
     def _end(self, error: Exception) -> None:
-        """End the job because of an error. The first error counts. Any thread may call it."""
+        """End the job because of an error. Only the first error is reported. Any thread may call this."""
         self._failure = self._failure or error
         self._ended.set()
 
@@ -211,7 +212,7 @@ class _Job:
             self._compactor.submit(batch.states)
 
     def _log_settings(self) -> bool:
-        """Log changed settings; False if Kafka does not accept them, and the next batch tries again."""
+        """Write changed settings to the event log. If Kafka refuses them, return False; the next batch tries again."""
         try:
             log_changed_settings(self._settings, self._producer, self._server_epoch)
         except (KafkaError, NamesrvStreamError) as error:
@@ -224,12 +225,12 @@ class _Job:
 
 
 def log_changed_settings(settings: Settings, producer: KafkaProducer, server_epoch: int) -> dict[str, SettingValue]:
-    """Log settings of the configuration that have changed since it was logged last; blocks.
+    """Write the configured settings to the event log that have changed since they were last written there; blocks.
 
     Each partition is compared separately, because an earlier start may have reached only some of them.
 
     Returns:
-        The logged settings with their new values.
+        The written settings with their new values.
 
     Raises:
         kafka.errors.KafkaError: Kafka did not accept them.
@@ -252,6 +253,6 @@ def log_changed_settings(settings: Settings, producer: KafkaProducer, server_epo
 
 
 def configured_settings(table: RouteTable, partition: int) -> dict[str, str]:
-    """Return name → JSON text of the configuration that was last logged in one partition."""
+    """Return the configured settings last written to one partition: name → value as JSON text."""
     settings = table.settings_of(partition)
     return {name: text for (namespace, name), text in settings.items() if namespace == SOURCE}

@@ -4,8 +4,8 @@ The state has two parts. ``hot`` contains clocks and leases, and every call read
 entry per broker name, which only registrations, permission changes and topic deletions read and write. Both are encoded
 by ``route``, independent of Spark's encoders.
 
-Records that cannot be folded become dead letters, which contain the reason, the record's place, and its value: the
-failed item or the record, truncated if it is long.
+Records that cannot be folded become dead letters. These contain the reason, partition and offset of the record, and
+the failed item of the record or the whole record, truncated if it is long.
 """
 
 import base64
@@ -156,10 +156,10 @@ class RouteStatefulProcessor(StatefulProcessor):
 
 
 def _disable_collector() -> None:
-    """Disable Python's cycle collector in a Spark worker, and exclude its loaded modules from later collections.
+    """Disable the cyclic garbage collector in a Spark worker, and exclude loaded modules from later collections.
 
-    Spark's daemon collects after each task. This takes 30 ms for the modules alone, half of an idle worker's time. The
-    fold creates many objects, but no cycles of relevant size.
+    Spark's daemon runs a collection after each task. This takes 30 ms for the modules alone, half of an idle worker's
+    time. The fold creates many objects, but no cycles of relevant size.
     """
     if TaskContext.get() is not None and next(_folds) < _LOADING_FOLDS:  # not in a unit test, which shares the process
         gc.freeze()

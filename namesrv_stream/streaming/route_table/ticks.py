@@ -1,8 +1,9 @@
 """The job's own ticks. Only brokers of direct publishers age by them.
 
 Each record causes a micro-batch. Therefore a partition gets a tick only if it has recently had a broker of a direct
-publisher, or if no record of it was folded recently (ADR 0042). This does not change the outcome of the fold. A gap
-between two ticks adds at most ``max_gap_ms`` to a broker's age, and only its part after the broker's last heartbeat.
+publisher, or if no record of it was folded recently (ADR 0042). This does not change the outcome of the fold. The
+time between two ticks adds at most ``max_gap_ms`` to a broker's age, and only as far as it is after the broker's last
+heartbeat.
 """
 
 import logging
@@ -32,8 +33,8 @@ class Ticker:
     Args:
         producer: The producer, which dead letters use as well.
         server_epoch: Epoch of this start of the job.
-        on_lost: Called if Kafka has lost records. Spark does not notice this if records that waited for Kafka take the
-            places of the lost ones.
+        on_lost: Called if Kafka has lost records. Spark does not notice this if records that waited for Kafka get the
+            offsets of the lost ones.
     """
 
     def __init__(
@@ -86,7 +87,7 @@ class Ticker:
                 self._is_failing = False
 
     def send(self, partition: int) -> None:
-        """Send a tick, and check that it comes after the tick before it and after all folded records."""
+        """Send a tick, and check that its offset is above those of the previous tick and of all folded records."""
         folded = self._next_offsets.get(partition, 0)
 
         def sent(metadata: Any) -> None:
@@ -103,8 +104,8 @@ class TickNeeds:
     """Decides which partitions need the job's ticks, according to the folded records. At first, all need them.
 
     Args:
-        interval_ms: Interval of ticks.
-        linger_ms: How long a partition gets ticks after its last broker of a direct publisher has ended.
+        interval_ms: Interval of ticks, milliseconds.
+        linger_ms: How long a partition gets ticks after it last had a broker of a direct publisher, milliseconds.
     """
 
     def __init__(self, partitions: int, interval_ms: int, linger_ms: int) -> None:

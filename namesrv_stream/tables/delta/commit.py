@@ -104,11 +104,11 @@ class Commit:
     Attributes:
         info: Its ``commitInfo``.
         identity: The job's own fields; None for commits of other programs and of version 0.1.0.
-        added: Files that it adds.
-        removed: Paths of files that it removes.
+        added: Files that the commit adds.
+        removed: Paths of files that the commit removes.
         transactions: Application id → version.
-        changes_rows: Whether it changes the rows of the table, instead of only rearranging files.
-        changes_table: Whether it changes columns, properties or the protocol.
+        changes_rows: Whether the commit changes the rows of the table, instead of only rearranging files.
+        changes_table: Whether the commit changes columns, properties or the protocol.
     """
 
     info: Mapping[str, Any] = field(default_factory=dict)
@@ -121,12 +121,12 @@ class Commit:
 
     @property
     def is_of_first_release(self) -> bool:
-        """Whether version 0.1.0 of the job made it, which recorded no ``Identity``."""
+        """Whether version 0.1.0 of the job made the commit, which recorded no ``Identity``."""
         return self.identity is None and _WRITER in self.info
 
     @property
     def only_rearranges(self) -> bool:
-        """Whether it leaves rows and progress unchanged, as an OPTIMIZE or a VACUUM does."""
+        """Whether the commit leaves rows and progress unchanged, as an OPTIMIZE or a VACUUM does."""
         return not self.changes_rows and not self.transactions
 
 
@@ -141,7 +141,7 @@ class Change:
         advanced: New progress of the partitions that advance.
         transactions: Application id → version, in addition to the progress.
         metadata: Additional fields of ``commitInfo``.
-        begins: Partition → first offset written for this number of partitions, if the topic has more from now on.
+        begins: Partition → its first offset after partitions were added to the topic; {} if none were added.
     """
 
     operation: str
@@ -154,17 +154,17 @@ class Change:
 
     @property
     def changes_rows(self) -> bool:
-        """Delta's ``dataChange`` of its files: only an OPTIMIZE rearranges rows without changing them."""
+        """Value of Delta's ``dataChange`` for its files; False only for an OPTIMIZE, which rearranges rows."""
         return self.operation != "OPTIMIZE"
 
 
 def commit_name(version: int) -> str:
-    """Return the file of a commit, relative to the table."""
+    """Return the path of a commit's file, relative to the table."""
     return f"{LOG}/{version:020d}.json"
 
 
 def checkpoint_name(version: int) -> str:
-    """Return the file of a checkpoint, relative to the table."""
+    """Return the path of a checkpoint's file, relative to the table."""
     return f"{LOG}/{version:020d}.checkpoint.parquet"
 
 

@@ -1,6 +1,7 @@
-"""Data files. This writer names them after their content, and readers verify them.
+"""Writes, reads and verifies the data files of tables.
 
-The name contains a hash of the content, so a reader detects every altered byte. Other writers' files are not verified.
+The name of a file contains a hash of its content, so a reader detects every altered byte. Files that other programs
+wrote have no such names and are not verified.
 The table's log lists each file with the lowest and highest values of four columns, by which readers skip files.
 """
 
@@ -53,7 +54,7 @@ class DataFile:
 
     @classmethod
     def from_listing(cls, row: Mapping[str, Any]) -> "DataFile":
-        """Return the file of a row of delta-rs's flattened list of files."""
+        """Create the object from a row of delta-rs's flattened list of files."""
         return cls(
             path=row["path"],
             size=row["size_bytes"],
@@ -65,7 +66,7 @@ class DataFile:
 
     @classmethod
     def from_add(cls, add: Mapping[str, Any]) -> "DataFile":
-        """Return the file of an ``add`` action of a commit."""
+        """Create the object from an ``add`` action of a commit."""
         stats = json.loads(add.get("stats") or "{}")
         lowest, highest = stats.get("minValues", {}), stats.get("maxValues", {})
         return cls(
@@ -78,7 +79,7 @@ class DataFile:
         )
 
     def add_action(self, *, data_change: bool) -> dict[str, Any]:
-        """Return the action that adds it to the table."""
+        """Return the action that adds the file to the table."""
         stats = {
             "numRecords": self.rows,
             "minValues": dict(zip(STATISTICS, self.lowest, strict=True)),
@@ -95,7 +96,7 @@ class DataFile:
         }
 
     def remove_action(self, now_ms: int, *, data_change: bool) -> dict[str, Any]:
-        """Return the action that removes it from the table."""
+        """Return the action that removes the file from the table."""
         return {
             "path": self.path,
             "deletionTimestamp": now_ms,
@@ -106,7 +107,7 @@ class DataFile:
         }
 
     def may_have(self, begin: Mapping[int, int], end: Mapping[int, int] | None = None) -> bool:
-        """Whether it may have rows of these ranges of offsets.
+        """Whether the file may contain rows in these ranges of offsets, according to its statistics.
 
         Args:
             begin: Partition → first offset.
@@ -123,7 +124,7 @@ class DataFile:
         )
 
     def may_have_since(self, at_ms: Mapping[int, int]) -> bool:
-        """Whether it may have rows that are not older than these times.
+        """Whether the file may contain rows that are not older than these times, according to its statistics.
 
         Offsets alone are not selective: a file has rows of several partitions, and one may be millions of records ahead
         of another. ``at_ms`` never decreases within a partition, and all partitions are at about the same time.
@@ -161,6 +162,7 @@ def write_rows(table: Storage, rows: pa.Table, now_ms: int) -> DataFile:
 
     Args:
         rows: Columns of the table.
+        now_ms: Time of writing, epoch milliseconds.
 
     Raises:
         OSError: The file could not be written. No part of it is left.
@@ -224,7 +226,7 @@ def read_rows(table: Storage, path: str, dictionaries: Sequence[str] = ()) -> pa
 
 
 def read_files(table: Storage, files: Iterable[DataFile], schema: pa.Schema) -> pa.Table:
-    """Return the rows of data files, columns of ``as_read(schema)``. Raises the errors of ``read_content``."""
+    """Return the rows of data files, with the columns of ``as_read(schema)``. Raises the errors of ``read_content``."""
     wanted = as_read(schema)
     dictionaries = [field.name for field in wanted if pa.types.is_dictionary(field.type)]
     tables = [read_rows(table, file.path, dictionaries).cast(wanted) for file in files]

@@ -54,7 +54,7 @@ def check_delta_table(
         storage: Storage of the table, for the error.
         table: The opened table.
         schema: The expected columns.
-        newest: The highest supported protocol of this table.
+        newest: The highest supported (reader, writer) protocol of this table.
         may_differ: Whether the table may have additional columns, and may lack nullable ones of ``schema``.
     """
     protocol, found = table.protocol(), pa.schema(table.schema())

@@ -1,4 +1,4 @@
-"""One Delta table opened for queries, which read only the files, columns and rows that they need."""
+"""A Delta table opened for queries. A query reads only the files, columns and rows that it needs."""
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -26,7 +26,7 @@ _COMMITS_SEARCHED: Final = 50
 
 @contextmanager
 def reading(table: Storage) -> Iterator[None]:
-    """Convert all errors of reading a table to errors that name it."""
+    """Convert errors of reading a table to ``TableSchemaMismatch`` errors that name the table."""
     try:
         yield
     except NamesrvStreamError:
@@ -68,6 +68,7 @@ class StoredTable:
 
         Raises:
             TableSchemaMismatch: The table is damaged or has an unexpected schema.
+            StoreUnreachable: The object store does not answer.
         """
         storage = tables / name
         with reading(storage):
@@ -100,7 +101,7 @@ class StoredTable:
         return scanned.select(columns).filter(*conditions)
 
     def dataset(self, condition: pc.Expression | None = None) -> ds.Dataset:
-        """Return all rows, or those that meet a condition, for another engine, with the columns of ``rows``."""
+        """Return all rows, or those that meet a condition, for another query engine. Columns as in ``rows``."""
         dataset = self._table.to_pyarrow_dataset()
         rows = ds.FileSystemDataset(list(dataset.get_fragments()), self._schema, dataset.format, dataset.filesystem)
         return rows if condition is None else rows.filter(condition)
@@ -117,7 +118,10 @@ class StoredTable:
         return self._table.transaction_version(app_id) or 0
 
     def committed_ms(self) -> int | None:
-        """Return the time of the writer's last commit, by its clock, epoch milliseconds; None if it is not found."""
+        """Return the time of the last commit that is not maintenance, by its writer's clock, epoch milliseconds.
+
+        None if the newest commits are all maintenance.
+        """
         newest = self._table.version()
         for version in range(newest, max(-1, newest - _COMMITS_SEARCHED), -1):
             commit = read_commit(self.storage, version)
@@ -131,5 +135,5 @@ class StoredTable:
         return self._files.height
 
     def is_named_in(self, text: str) -> bool:
-        """Whether the text of an error contains the name of a file of the table."""
+        """Whether a text, such as that of an error, contains the name of one of the table's data files."""
         return any(unquote(path) in text for path in self._files["path"])

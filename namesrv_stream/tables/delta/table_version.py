@@ -49,14 +49,14 @@ class TableVersion:
     Attributes:
         storage: Storage of the table.
         version: Delta's version.
-        table_id: Delta's id of the table, which a recreation changes.
+        table_id: Delta's id of the table, which changes if the table is recreated.
         topic_id: Kafka's id of the topic from which it was made.
         partitions: Number of partitions of that topic.
-        begins: Partition → first offset written for this number of partitions; {} if the number never changed.
+        begins: Partition → its first offset since the topic got this number of partitions; {} if it never changed.
         progress: How far the table covers the log.
         files: The data files of the table.
         schema: Columns of the table.
-        checkpoint: The job's newest checkpoint, as its newest commit records it.
+        checkpoint: The job's newest checkpoint, as the job's newest commit records it.
     """
 
     storage: Storage
@@ -77,7 +77,7 @@ class TableVersion:
         return {partition: place.next_offset for partition, place in self.progress.items()}
 
     def removed_below(self) -> dict[int, int]:
-        """Return partition → first offset from which no rows were removed after their retention.
+        """Return partition → the offset below which rows were removed after their retention; 0 if none were.
 
         Raises:
             TableDamaged: The log is damaged.
@@ -91,7 +91,7 @@ class TableVersion:
         """Read the rows of the files, oldest first.
 
         Args:
-            wanted: Returns whether a file is read.
+            wanted: Predicate that selects the files to read.
 
         Raises:
             TableDamaged: A file is missing, truncated or altered.
@@ -168,11 +168,11 @@ def newest_readable(
     Args:
         storage: Storage of the table.
         schema: Columns of the table.
-        read: Reads from one version; raises an error of ``UNREADABLE`` if it cannot.
+        read: Reads from one version; raises one of the ``UNREADABLE`` errors if that fails.
 
     Returns:
-        (the result, None); or the result of an older version, and the damage of the newest one; (None, None) if there
-        is no table.
+        (result of ``read``, None) for the newest version; (result of ``read``, damage of the newest version) for an
+        older one; (None, None) if there is no table.
 
     Raises:
         TableSchemaMismatch: The table has an unexpected schema, or no version can be read.
@@ -239,7 +239,7 @@ def _verify_checkpoint(storage: Storage, expected: Checkpoint) -> None:
 def _listed_files(
     storage: Storage, table: DeltaTable, recorded: Identity | None, version: int | None
 ) -> tuple[DataFile, ...]:
-    """Return the files that the log of the table lists, after a comparison with those that the job ``recorded``."""
+    """Return the files that the log of the table lists, after checking them against the digest in ``recorded``."""
     try:
         files = tuple(map(DataFile.from_listing, pa.table(table.get_add_actions(flatten=True)).to_pylist()))
     except ValueError as error:  # a name that is not valid UTF-8
@@ -263,7 +263,7 @@ def _topic(storage: Storage, properties: Mapping[str, str | None]) -> tuple[str,
 def _transactions(
     table: DeltaTable, storage: Storage, app_ids: Sequence[str], version: int | None = None
 ) -> dict[int, int]:
-    """Return index of an application id → version of its transaction; 0 if it has none."""
+    """Return the index of each id in ``app_ids`` → the version of its transaction; 0 if it has none."""
     try:
         with storage.reaching():
             return {index: table.transaction_version(name) or 0 for index, name in enumerate(app_ids)}

@@ -1,9 +1,9 @@
-"""Commits to one table. Of several processes that try, only one continues.
+"""Commits to one table. Of several writing processes, only the first one to commit continues.
 
 A commit is made for the version after the newest one that the writer knows. If that version exists already, its commit
 decides. If it only rearranges files (an OPTIMIZE), the writer accepts it, and makes its own commit after it. Any other
-commit comes from another job, or the table was changed, and this writer fails. So of two jobs, the one that commits
-first continues, and the other one never writes a row. No clock is involved (ADR 0040).
+commit means that another job has written, or that the table was changed, and this writer fails. So of two jobs, the
+one that commits first continues, and the other one never writes a row. No clock is involved (ADR 0040).
 
 The commit is written here instead of by delta-rs for two reasons (ADR 0049): it is on disk before any reader sees it,
 and its cost does not grow with the number of commits.
@@ -63,7 +63,7 @@ class TableWriter:
         version: The newest known version.
         progress: How far the table covers the log.
         topic_id: Kafka's id of the topic from which the table is made.
-        removed_below: Partition → first offset from which no rows had been removed when the table was opened.
+        removed_below: Partition → the offset below which rows were removed before the table was opened; 0 if none were.
     """
 
     def __init__(self, storage: Storage, schema: pa.Schema) -> None:
@@ -103,7 +103,7 @@ class TableWriter:
         return self._retrying(lambda: write_rows(self.storage, rows, SystemClock().now_ms()))
 
     def commit(self, change: Change) -> None:
-        """Commit a change; durable when this returns. Waits while an object store does not answer.
+        """Commit a change, which is durable when this returns. Waits while an object store does not answer.
 
         Raises:
             TablesTakenOver: Another job has written, or the table was replaced.
@@ -200,10 +200,10 @@ class TableWriter:
         return {"metaData": fields}
 
     def _attempt(self, content: bytes, progress: Progress) -> bool:
-        """Make a commit after the known version; False if a newer version was found, which is known from then on.
+        """Try to commit the version after the known one. If it exists already, make it the known one, and return False.
 
         Args:
-            content: The commit.
+            content: The encoded commit.
             progress: How far the table covers the log after the commit.
         """
         version = self.version + 1
@@ -227,7 +227,7 @@ class TableWriter:
         return True
 
     def _accept(self, version: int, content: bytes) -> None:
-        """Take over an unexpected commit, if it is of this writer or only rearranges files.
+        """Accept an unexpected commit, if this writer made it or it only rearranges files.
 
         Raises:
             TablesTakenOver: The commit of another writer does more than rearrange files.
@@ -268,6 +268,9 @@ class TableWriter:
 
 
 def grown(table: TableWriter, change: Change, begins: Mapping[int, int]) -> Change:
-    """Return the change with more partitions. The table covers the new ones up to their first offsets."""
+    """Return the change, extended to record that partitions were added to the topic.
+
+    The table covers an added partition up to its offset in ``begins``.
+    """
     new = {partition: Place(offset) for partition, offset in begins.items() if partition not in table.progress}
     return replace(change, begins=begins, advanced={**change.advanced, **new})

@@ -104,7 +104,7 @@ class Folder(Storage):
 
     @contextmanager
     def _staged(self, name: str, content: bytes) -> Iterator[Path]:
-        """Write and sync a temporary file in the same folder, which the caller renames; then sync the folder."""
+        """Write and sync a temporary file for the caller to rename; sync the folder afterwards."""
         path = self.path / name
         staged = path.with_name(f".{path.name}.{uuid.uuid4().hex}.tmp")
         try:

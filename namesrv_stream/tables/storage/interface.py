@@ -22,7 +22,7 @@ _NEW_FILE: Final = flags.CREATE | flags.MOVED_TO
 
 
 class CommitWatch:
-    """Waits for the next file in a folder, for one thread. It is a context manager.
+    """Lets one thread wait for the next new file in a folder. It is a context manager.
 
     The kernel reports new files in a local folder (inotify). A thread that polled every few milliseconds instead would
     contend for the interpreter with the event loop, which costs a quarter of the throughput of route queries. If files
@@ -65,7 +65,7 @@ class CommitWatch:
                 os.close(wake)
 
     def begin(self) -> None:
-        """Watch the current folder. A file that arrives from now on ends the next wait."""
+        """Watch the folder that the path now refers to. A file that arrives from now on ends the next wait."""
         if self._reports is None:
             return
         with suppress(OSError):  # the folder does not exist yet
@@ -95,11 +95,11 @@ class Storage(ABC):
 
     @abstractmethod
     def __truediv__(self, name: str) -> Self:
-        """Return the storage below this one."""
+        """Return the folder ``name`` in this storage."""
 
     @abstractmethod
     def __str__(self) -> str:
-        """Return its address, for people, delta-rs and Polars."""
+        """Return the address of the storage, for people, delta-rs and Polars."""
 
     @property
     @abstractmethod
@@ -117,7 +117,7 @@ class Storage(ABC):
 
     @abstractmethod
     def sizes(self) -> Mapping[str, int]:
-        """Return the files directly in it: name → bytes. Empty if it does not exist."""
+        """Return the files directly in this folder: name → size, bytes. Empty if the folder does not exist."""
 
     @abstractmethod
     def exists(self, name: str) -> bool:
@@ -144,7 +144,7 @@ class Storage(ABC):
 
     @abstractmethod
     def write(self, name: str, content: bytes) -> None:
-        """Write or replace a file. Raises the errors of ``create``, except that the file exists."""
+        """Write or replace a file. Raises the errors of ``create`` except FileExistsError."""
 
     @abstractmethod
     def sync(self, names: Iterable[str]) -> None:
@@ -168,7 +168,7 @@ class Storage(ABC):
 
     @abstractmethod
     def has(self, name: str) -> bool:
-        """Whether a folder exists and is not empty."""
+        """Whether a sub-folder exists and is not empty."""
 
     @contextmanager
     def reaching(self) -> Iterator[None]:

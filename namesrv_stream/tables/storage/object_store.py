@@ -169,7 +169,7 @@ class ObjectStore(Storage):
             yield [item["path"] for item in page]
 
     def _move(self, pairs: list[tuple[str, str]]) -> None:
-        """Copy all objects, then remove the sources. After a crash in between, the source is still complete."""
+        """Copy all objects, then remove the sources. After a crash before all are copied, the source is complete."""
         with self.reaching(), ThreadPoolExecutor(_PARALLEL_COPIES) as pool:
             list(pool.map(lambda pair: self._store().copy(*pair), pairs))
             for begin in range(0, len(pairs), 1000):
@@ -180,7 +180,7 @@ class ObjectStore(Storage):
         return self._options() | (_PLAIN_HTTP if self.is_plain_http else {})
 
     def _options(self) -> dict[str, str]:
-        """Return the options with the content of the named files, which are read at each call and may change."""
+        """Return the options. Secrets given as ``NAME_FILE`` are read from the files at every call."""
         known = {}
         for name, value in self.options:
             plain = name.removesuffix(_FILE)
