@@ -11,7 +11,7 @@ class Clock(Protocol):
         """Return the wall clock in epoch milliseconds; it may jump."""
 
     def monotonic_ms(self) -> int:
-        """Return milliseconds since an arbitrary start; they never decrease, and stop while the machine is suspended."""
+        """Return milliseconds since an arbitrary start; they never decrease, and stop while the machine sleeps."""
 
 
 def until_multiple_ms(clock: Clock, interval_ms: int) -> int:

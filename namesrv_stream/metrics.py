@@ -90,7 +90,7 @@ class Samples(Collector):
         return self._families.values()
 
     def text(self) -> bytes:
-        """Return all values in Prometheus' text format, including what the operating system reports about the process."""
+        """Return all values in Prometheus' text format, with those that the operating system has about the process."""
         registry = CollectorRegistry(auto_describe=False)
         registry.register(self)
         ProcessCollector(registry=registry)
