@@ -51,7 +51,7 @@ _LARGEST_RECORDS: Final = 2
 
 
 class LogParts(NamedTuple):
-    """Objects that all partitions share; a partition is ``linked`` while Kafka accepts its records."""
+    """Objects that all partitions share; ``linked`` and ``unlinked`` are called when a session begins or ends."""
 
     view: ServedView
     identity: Identity
@@ -122,7 +122,7 @@ class PartitionLog:
 
     @property
     def _fill(self) -> float:
-        """The used share of this partition's part of the publish queue; 1 means full."""
+        """The used fraction of this partition's share of the publish queue; 1 means full."""
         if self.publisher is None:
             return 0.0
         limits = self._parts.limits
@@ -154,7 +154,7 @@ class PartitionLog:
             asyncio.get_running_loop().call_soon(self._flush)
 
     def beat(self) -> None:
-        """Publish the gathered items, or try to open a session again if the last one failed."""
+        """Publish the events that wait for the next tick, or try to open a session again if the last one failed."""
         if self.is_connected:
             self._flush()
             return
@@ -192,7 +192,7 @@ class PartitionLog:
         self._publish_all(items)
 
     def _publish_all(self, items: Iterable[Item]) -> None:
-        """Publish items immediately. An event that fits into no record is dropped: it would end every session."""
+        """Publish events immediately. An event that no record can contain is dropped: it would end every session."""
         for record in records_of(self.partition, items, self._parts.limits.record_bytes):
             if isinstance(record, Unloggable):
                 name = safe(routing_key(record.item.event) or "")
@@ -213,13 +213,13 @@ class PartitionLog:
     # ---- sessions with Kafka: called by the publisher ----
 
     def opened(self) -> None:
-        """Publish what the log lacks, because a session was opened; ``acked`` detects when all of it is in the log."""
+        """Publish the events that the log lacks, because a session was opened; ``acked`` detects that it has them."""
         self.link = Link.RESUMING
         self._publish_event((ServerResumed if self.has_started else ServerStarted)(self._origin))
         self._publish_all(self.unpublished.to_publish())
 
     def acked(self, records: list[Acked]) -> None:
-        """Give pending entries the positions of their records in the log, and complete the changes that waited."""
+        """Give pending entries the positions of their records in the log, and report these to operators' changes."""
         view = self._parts.view
         is_covered = False
         changes: list[Change] = []

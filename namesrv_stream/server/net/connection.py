@@ -24,7 +24,7 @@ logger = logging.getLogger(__name__)
 
 
 class Phase(Enum):
-    """The state of a connection's life cycle; it only moves down this list."""
+    """The state of a connection's life cycle; it only changes to a later one in this list."""
 
     OPEN = "open"
     LEAVING = "closes after its next answer"
@@ -131,7 +131,7 @@ class RemotingConnection(asyncio.Protocol):
             self.close(STOPPING)
 
     def _write(self, answers: bytes, request: bytes) -> None:
-        """Write answers; hand an idle, plain connection to the lane if the only request was a route query."""
+        """Write answers. If a route query was the only request, hand an idle connection without TLS to the lane."""
         lane = self._owner.lane
         if (
             lane is not None

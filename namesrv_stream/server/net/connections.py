@@ -174,7 +174,7 @@ class Connections:
         self._warn(text, connection.peer, safe(str(error)), kind=type(error).__name__)
 
     def failed(self, connection: Connection, code: int) -> None:
-        """Log a request that failed with an internal error: the exception that is being handled."""
+        """Log that a request failed with an internal error, which is the exception that is being handled."""
         text = "request failed unexpectedly peer=%s code=%d"
         self._peer_log.log(logger, logging.ERROR, text, connection.peer, code, kind=str(code), is_fault=True)
 
@@ -187,7 +187,7 @@ class Connections:
             self._abort(gone, _CROWDED, "crowded")
 
     def stalled(self, connection: Connection) -> None:
-        """Note that the peer does not read its answers; ``flows`` ends that."""
+        """Record that the peer does not read its answers, until ``flows`` is called."""
         self._stalled.setdefault(connection, connection.active_ms)
         # Only stalled connections: more than ``write_buffer_bytes`` wait on each of them, so they are few.
         self._bound_unread(list(self._stalled))

@@ -121,7 +121,7 @@ def read_certificate(tls: TlsSettings) -> Certificate:
 
 
 def files_of(tls: TlsSettings) -> tuple[Path, ...]:
-    """Return all files whose change requires a reload."""
+    """Return the files that ``read_certificate`` reads; a change of any of them requires a reload."""
     names = (tls.cert_file, tls.key_file, tls.key_password_file, tls.trust_file if tls.client_auth != "none" else "")
     return tuple(Path(name) for name in names if name)
 

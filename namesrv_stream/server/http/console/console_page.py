@@ -202,7 +202,7 @@ class ConsolePage:
 
 
 def _with_offers(answer: "PastRoute") -> "tuple[PastRoute, Sequence[tuple[str, Offer]]]":
-    """Return a past route and the offers of its broker names. It runs on a thread."""
+    """Return a past route and the offers of its broker names. Called on a thread."""
     return answer, list(offers_of(answer.route))
 
 
