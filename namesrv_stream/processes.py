@@ -4,8 +4,8 @@ Linux sends a process SIGTERM when its parent has ended (PR_SET_PDEATHSIG, which
 Kafka's Java). If the process then does not stop, one of its threads kills it.
 
 Run files are small JSON files in ``DATA/run`` in which a process publishes that it is ready, and at which address. A
-process writes its run file atomically when it is ready; whoever starts it removes an old file first. At its start, the
-process also writes one to ``DATA/run/starting``.
+process writes its run file atomically when it is ready; the process that starts it removes an old file first. At its
+start, a process also writes one to ``DATA/run/starting``.
 
 A folder of tables has one writer at a time (the job or a rebuild), and one history process. A data directory has one
 server and one webhook. Each of them holds a lock.

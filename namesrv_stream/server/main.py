@@ -201,7 +201,7 @@ class _Server:
             core.peer_log.end()
 
     async def _leave_list(self, core: Core) -> None:
-        """Leave the list of name servers, and wait at most a second for its commit; the server keeps answering."""
+        """Leave the list of name servers, and wait at most a second until a commit contains that."""
         core.gateway.leave_list()
         for _ in range(_LEAVE_LIST_POLLS):
             known = core.name_server.table.known_servers(self._settings.kafka.partitions)

@@ -152,7 +152,7 @@ _AGREED: Final = frozenset({("tls.test.mode.enable", "false"), ("tls.server.auth
 
 
 def is_agreed(name: str, text: str, properties: Mapping[str, str]) -> bool:
-    """Whether a key without effect has the value that this server behaves like anyway, so that no warning is needed.
+    """Whether a key without effect asks for what this server always does, so that no warning is needed.
 
     Args:
         name: The key.
@@ -177,7 +177,7 @@ def read_conf(path: Path) -> tuple[Layer, list[str]]:
     """Return the settings in a configuration file, and warnings for its author.
 
     Raises:
-        ConfigError: The file cannot be read or has a wrong key; the error names the file and the key.
+        ConfigError: The file cannot be read, or an entry is invalid; the error names the file and, if any, the key.
     """
     if path.is_dir():
         raise ConfigError(str(path), "--conf", "is a directory, not a file")

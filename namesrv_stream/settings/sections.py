@@ -231,7 +231,7 @@ class HistorySettings(Section):
 
     @property
     def late_after_ms(self) -> int:
-        """Age of the newest history data in milliseconds above which the history process is late.
+        """Age of the newest history data above which the history process is late, in milliseconds.
 
         240 s of it allow for the start of Spark, the end of the current minute, and a slow machine.
         """

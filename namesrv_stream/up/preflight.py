@@ -83,7 +83,7 @@ def require_writable(data_dir: Path) -> None:
     """Check that ``data_dir`` exists or can be created, and can be written.
 
     Raises:
-        ConfigError: It is not a directory, or cannot be written; the error names ``data.dir``.
+        ConfigError: ``data_dir`` is not a directory, or cannot be written; the error names the key ``data.dir``.
     """
     try:
         data_dir.mkdir(parents=True, exist_ok=True)

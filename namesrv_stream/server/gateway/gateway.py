@@ -108,7 +108,7 @@ class Gateway:
             log.attach(publisher_of(log))
 
     def kafka_is_away(self, reason: str) -> None:
-        """Record that Kafka did not answer before the publishers existed."""
+        """Record that Kafka does not answer, while no publishers are attached yet."""
         for log in self._logs:
             log.is_away(reason)
 

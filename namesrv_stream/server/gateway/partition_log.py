@@ -1,9 +1,9 @@
 """Writes one server's events to one partition of the log.
 
-While Kafka accepts records, the events of one event-loop turn become one batch of records. Ticks keep to the order: a
-tick states that the log contains everything that the server received before the tick. Plain heartbeats wait for the
-next tick (ADR 0042). When a record is lost, the server is *blind* for this partition. Events still change the view, but
-only the latest event of every broker is kept. When Kafka is back, the server publishes ``server_resumed``, then these
+While Kafka accepts records, the events of one event-loop turn become one batch of records. A tick is published after
+all earlier events, because it states that the log contains them. Plain heartbeats wait for the next tick (ADR 0042).
+When a record is lost, the server is *blind* for this partition. Events still change the view, but only the latest
+event of every broker is kept. When Kafka is back, the server publishes ``server_resumed``, then these
 events, then ticks. So the ages of the partition's brokers restart at zero before these events advance time. Every
 partition has its own producer, so none waits for another that is unreachable.
 """
@@ -219,7 +219,7 @@ class PartitionLog:
         self._publish_all(self.unpublished.to_publish())
 
     def acked(self, records: list[Acked]) -> None:
-        """Give pending entries the positions of their records in the log, and report these to operators' changes."""
+        """Give pending entries the positions of their records in the log; this can complete operators' changes."""
         view = self._parts.view
         is_covered = False
         changes: list[Change] = []

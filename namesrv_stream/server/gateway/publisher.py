@@ -259,7 +259,7 @@ class _Session:
         self._fail(str(error) if isinstance(error, NamesrvStreamError) else f"{type(error).__name__}: {error}")
 
     def _fail(self, reason: str) -> None:
-        """End the session, on any thread: records after the lost one, above all ticks, must not reach the log now."""
+        """End the session, on any thread: records after the lost one, above all ticks, must not reach the log."""
         if not self._failed.is_set():
             self._failed.set()
             if self._producer is not None:

@@ -195,7 +195,7 @@ class OutageBuffer:
 
 
 def _inherited_pending(before: Item, event: AcceptedEvent) -> Pending | None:
-    """Return the entry that ``event`` takes over from ``before``, an unchanged registration that it replaces, if any.
+    """Return the pending entry that a heartbeat inherits from an unchanged registration that it replaces; else None.
 
     Only that entry keeps the broker in the view. Without it, an unregistration that the fold processes late would
     remove the broker from the view. Its heartbeats would then be unknown until the fold has the registration.

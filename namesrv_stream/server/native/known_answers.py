@@ -18,7 +18,7 @@ _Key = tuple[int, bytes, bytes]
 
 
 class Effect(NamedTuple):
-    """What a request causes besides its answer: it is counted by ``code``, and may be a heartbeat to be logged."""
+    """What a request causes besides its answer: ``code`` is counted, and ``heartbeat``, if there is one, is logged."""
 
     code: int
     heartbeat: BrokerHeartbeat | None

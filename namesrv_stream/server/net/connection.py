@@ -206,7 +206,7 @@ class RemotingConnection(asyncio.Protocol):
 
         The connection also stays open while a request waits, which may register the broker again.
 
-        Differs from RocketMQ, which always closes it and so removes all brokers that share it (a BrokerContainer's).
+        Differs from RocketMQ, which always closes it, and so removes all brokers of a BrokerContainer, which share one.
         """
         waits = self.is_waiting or not self._requests.is_empty or self._reading.held_bytes
         if not waits and not any(self.heartbeats()):

@@ -26,7 +26,7 @@ class _Held(NamedTuple):
 
 
 class PartialFrames(Generic[H]):
-    """The bytes of incomplete frames, preambles and TLS handshakes of every holder, in the order in which they began.
+    """The bytes of incomplete frames, preambles and TLS handshakes by holder (a connection), the oldest first.
 
     Normal peers complete a frame within milliseconds. Above the limit in bytes, the oldest holder is therefore removed
     first; holders for which ``is_spared`` is true come last.

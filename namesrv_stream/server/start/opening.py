@@ -66,7 +66,7 @@ class LogTail:
         self._closed: set[tuple[str, LeaseKey]] = set()  # disconnected, but still in the view until the job's commit
 
     def take(self, record: Record) -> bool:
-        """Apply a record. Return False if it exceeds ``max_bytes``; then the caller must not apply later records."""
+        """Apply a record. Return False if the memory limit is reached; then the caller must not apply later records."""
         try:
             events = decode_record(record.value)
         except EventDecodeError:
@@ -132,7 +132,7 @@ def read_log_tail(settings: Settings, view: RouteView, clock: Clock) -> None:
 
 
 def _behind(extents: Mapping[int, tuple[int, int]], next_offsets: Mapping[int, int]) -> dict[int, tuple[int, int]]:
-    """Return partition → first offset and end of what is to be read. ``extents`` has the same of what Kafka has."""
+    """Return partition → (first offset, end) to read; ``extents`` contains the same for everything that Kafka has."""
     found: dict[int, tuple[int, int]] = {}
     for partition, (first, end) in extents.items():
         begin = next_offsets.get(partition, 0)

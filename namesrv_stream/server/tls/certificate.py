@@ -87,7 +87,10 @@ def _time(der: bytes, element: _Element) -> int:
 
 
 class Certificate(NamedTuple):
-    """A certificate with its key, and the validity of the first one in the chain. HTTP needs no client certificate."""
+    """SSL contexts that present a certificate, and the validity of the first certificate in its chain.
+
+    ``http_context`` asks for no client certificate.
+    """
 
     context: ssl.SSLContext
     http_context: ssl.SSLContext

@@ -64,7 +64,7 @@ class TableStatus:
         self._clock = clock
 
     def count(self, changes: Sequence[RouteChange]) -> None:
-        """Count the rows of a commit, and add the time from its first route change until now to the time behind.
+        """Count the rows of a commit, and add up the time during which this server lacked their route changes.
 
         A commit can come in several slices.
         """

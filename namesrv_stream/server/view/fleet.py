@@ -49,9 +49,9 @@ class Broker(NamedTuple):
         servers: The servers that receive its heartbeats.
         ended: The row that says why and when the broker was removed; None while it is live.
         replaced_by: The address, in the same cluster, that now has the name and brokerId of a removed broker.
-        since_ms: When the broker came up, epoch milliseconds; None if that was more than a day ago, if it is unknown, or
-            if the broker was removed. It is unknown until the job has folded the registration, and until this server
-            has read the recent events.
+        since_ms: When the broker came up, epoch milliseconds; None if that was more than a day ago or is unknown, or if
+            the broker was removed. It is unknown until the job has folded the registration, and until this server has
+            read the recent events.
         is_older: Whether the broker came up more than a day ago.
         contradictions: Topics that the broker reports with other content than the routes have; see ``BrokerLive``.
         drained: The drain of its broker name; None if there is none.
@@ -97,8 +97,8 @@ class Fleet:
     def name_servers(self) -> list[KnownServer]:
         """Return all name servers, by id.
 
-        Those that an operator unlisted, and this one if it is about to stop, are not listed. If no other listed server
-        remains, they stay listed, because clients need an address.
+        ``is_listed`` is False for those that an operator unlisted, and for this one if it is about to stop. If no
+        listed server would remain, they stay listed, because clients need an address.
         """
         gateway = self._gateway
         off = self.unlisted | ({gateway.server_id} if gateway.leaves_list else set())
