@@ -182,7 +182,7 @@ SIGNATURE: Final = "Signature"
 
 @dataclass(frozen=True, slots=True)
 class AclCredentials:
-    """An account.
+    """An account with which requests are signed.
 
     Attributes:
         access_key: Name of the account, sent with every request.

@@ -70,7 +70,7 @@ V = TypeVar("V")
 
 
 class Kept(Generic[K, V]):
-    """A cache of answers by question, which computes one answer at a time. Used by one event loop."""
+    """Keeps answers by question for ``fresh_ms``, and computes one answer at a time. Used by one event loop."""
 
     def __init__(self, fresh_ms: int, clock: Clock) -> None:
         self._fresh_ms = fresh_ms

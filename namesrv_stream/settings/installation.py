@@ -115,7 +115,7 @@ def installed_settings(conf: Path | None, flags: Iterable[Flag]) -> LoadedSettin
 
 
 def _without_defaults(loaded: LoadedSettings, effective: str) -> dict[str, str]:
-    """Return the sources without the keys that have defaults in ``up``'s file, which contains every key."""
+    """Return the sources without keys for which ``up``'s file, which contains every key, has the default value."""
     defaults = Settings()
 
     def is_default(key: str) -> bool:

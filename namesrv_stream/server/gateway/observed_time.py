@@ -18,7 +18,7 @@ logger = logging.getLogger(__name__)
 
 
 class LoopWatch:
-    """Measures observed time and detects stalls of the event loop. It needs a call of ``beat`` every tick interval."""
+    """Measures observed time and detects stalls of the event loop. ``beat`` must be called every tick interval."""
 
     def __init__(self, clock: Clock, max_gap_ms: int) -> None:
         self.observed_ms = 0

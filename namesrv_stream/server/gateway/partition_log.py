@@ -1,11 +1,13 @@
 """Writes one server's events to one partition of the log.
 
 While Kafka accepts records, the events of one event-loop turn become one batch of records. A tick is published after
-all earlier events, because it states that the log contains them. Plain heartbeats wait for the next tick (ADR 0042).
+all earlier events, because it states that the log contains them. Heartbeats that change nothing in the view wait for
+the next tick (ADR 0042).
+
 When a record is lost, the server is *blind* for this partition. Events still change the view, but only the latest
-event of every broker is kept. When Kafka is back, the server publishes ``server_resumed``, then these
-events, then ticks. So the ages of the partition's brokers restart at zero before these events advance time. Every
-partition has its own producer, so none waits for another that is unreachable.
+event of every broker is kept. When Kafka is back, the server publishes ``server_resumed``, then these events, then
+ticks. So the ages of the partition's brokers restart at zero before these events advance time. Every partition has its
+own producer, so none waits for another that is unreachable.
 """
 
 import asyncio
@@ -137,8 +139,9 @@ class PartitionLog:
     def put(self, item: Item) -> None:
         """Log an event, or keep it while Kafka does not accept records.
 
-        The event is published at the end of this iteration of the loop; a plain heartbeat waits for the next tick.
-        Every publication wakes Kafka and the job, and a heartbeat has no effect before the tick that follows it.
+        The event is published at the end of this iteration of the loop; a heartbeat that changes nothing in the view waits
+        for the next tick. Every publication wakes Kafka and the job, and such a heartbeat has no effect before the tick
+        that follows it.
         """
         # The first of the gathered items has already caused this check.
         if self.is_connected and self.publisher is not None and not self._items and self._fill >= 1:

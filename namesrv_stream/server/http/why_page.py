@@ -222,7 +222,7 @@ class WhyPage:
         ]
 
     async def _elsewhere(self, question: Question) -> Sequence[str]:
-        """Return the other servers that have a route, if this one has none."""
+        """Return the URLs of the other servers that have the requested route, if this one has none."""
         if self._is_routed(question):
             return ()
         urls, ask_on = self._settings.http.console_servers, asyncio.get_running_loop().run_in_executor
@@ -236,7 +236,7 @@ def _question(subject: Literal["topic", "broker"], name: str, query: WhyQuery) -
 
 
 def _has_route(url: str, question: Question, partitions: int) -> bool:
-    """Return whether another server has a route; False if it does not answer."""
+    """Return whether another server has the requested route; False if it does not answer."""
     try:
         if question.subject == "topic":
             path = f"/routes/{quote(question.name, safe='')}"

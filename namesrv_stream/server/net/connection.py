@@ -42,7 +42,7 @@ class RemotingConnection(asyncio.Protocol):
     """
 
     def __init__(self, connection_id: int, services: Services, listener: str = "") -> None:
-        """``listener`` is the name of an additional listener that accepted the connection."""
+        """``listener`` is the name of the additional listener that accepted the connection; "" for the main one."""
         self.connection_id = connection_id
         self.active_ms = services.gateway.observed_ms
         self.host, self.peer = "", "?"

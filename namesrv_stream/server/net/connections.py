@@ -89,7 +89,7 @@ CONNECTION_EVENTS: Final = "rocketmq_namesrv_connection_events_total"
 
 
 class Connection(Hashable, Protocol):
-    """The interface of ``RemotingConnection`` that the parts of the server use."""
+    """The interface of ``RemotingConnection`` that other components of the server use."""
 
     connection_id: int
     active_ms: int

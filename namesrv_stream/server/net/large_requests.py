@@ -128,7 +128,7 @@ class LargeRequests:
         self._decoder.stop()
 
     def add(self, size: int, answer: AnswerRequest, body: RegistrationBody | None) -> None:
-        """Queue a request of ``size`` bytes, which is answered in its turn; another process decodes a body first."""
+        """Queue a request of ``size`` bytes to be answered in turn; another process first decodes ``body``, if any."""
         self._queued += size
         if body is not None:
             task = asyncio.get_running_loop().create_task(self._decode(size, answer, body))

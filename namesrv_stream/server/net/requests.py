@@ -33,7 +33,7 @@ _UNANSWERED: Final = frozenset((Pause.SLOW_READER, Pause.LARGE_REQUEST))
 
 
 class Reading:
-    """The reading of one connection, which continues while there is no ``Pause``."""
+    """Controls the reading of one connection, which is read while there is no ``Pause``."""
 
     def __init__(self, connection: Connection, transport: asyncio.Transport, services: Services) -> None:
         self.held_bytes = 0

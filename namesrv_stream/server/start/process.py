@@ -76,7 +76,7 @@ def _allow_open_files(connections: int) -> None:
 
 
 def require_files(settings: Settings) -> None:
-    """Check the files that the server reads and the settings name, so that a mistake is reported at once; blocks.
+    """Check those files named in the settings that the server reads, so that a mistake is reported at once; blocks.
 
     Raises:
         ConfigError: A file cannot be used.

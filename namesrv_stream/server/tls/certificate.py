@@ -108,7 +108,7 @@ class ChainFiles(NamedTuple):
 
 
 def read_certificate(tls: TlsSettings) -> Certificate:
-    """Read and check the files of the server's own certificate, and ``trust_file`` if clients are checked; blocks.
+    """Read and check the files of the server's certificate, and ``trust_file`` if it verifies clients; blocks.
 
     ``tls`` must have a ``cert_file``. ``calls_context`` reads the files for the server's own calls.
 

@@ -1,4 +1,4 @@
-"""Logs the address views of a server's configuration, and finds broker addresses for which a view has no mapping.
+"""Writes the configured address views to Kafka, and finds broker addresses for which a view has no mapping.
 
 Matching thousands of brokers takes long, so these addresses are found in the background and in steps.
 """

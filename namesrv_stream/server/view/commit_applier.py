@@ -1,4 +1,4 @@
-"""Applies the job's commits on the event loop: to the view first, then to all parts that need them.
+"""Applies the job's commits on the event loop: to the view first, then to all components that need them.
 
 ``SnapshotFollower`` reads the commits on a thread of its own.
 
@@ -215,7 +215,7 @@ class _Commit(NamedTuple):
 
 
 class CommitApplier:
-    """Follows the tables for a server, and applies the commits to the view and to the parts that need them."""
+    """Follows the tables for a server, and applies the commits to the view and to the components that need them."""
 
     def __init__(self, settings: Settings, snapshot: Snapshot, core: Core, clock: Clock) -> None:
         generation, http = generation_of(snapshot.table_id), settings.http

@@ -49,7 +49,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Sources:
-    """Parts of the server that the pages read. ``tls`` is used only if ``http.tls`` is set."""
+    """Components of the server that the pages read. ``tls`` is used only if ``http.tls`` is set."""
 
     server: NameServer
     name_server_addrs: NameServerAddrs
