@@ -139,9 +139,9 @@ class PartitionLog:
     def put(self, item: Item) -> None:
         """Log an event, or keep it while Kafka does not accept records.
 
-        The event is published at the end of this iteration of the loop; a heartbeat that changes nothing in the view waits
-        for the next tick. Every publication wakes Kafka and the job, and such a heartbeat has no effect before the tick
-        that follows it.
+        The event is published at the end of this iteration of the loop; a heartbeat that changes nothing in the view
+        waits for the next tick. Every publication wakes Kafka and the job, and such a heartbeat has no effect before
+        the tick that follows it.
         """
         # The first of the gathered items has already caused this check.
         if self.is_connected and self.publisher is not None and not self._items and self._fill >= 1:
