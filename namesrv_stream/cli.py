@@ -1,6 +1,7 @@
-"""The command line: reads flags, loads the settings, and calls one part.
+"""The command line: reads flags, loads the settings, and runs one command.
 
-Each command imports its part when it runs, so that commands without Spark start quickly and work without it.
+A command imports the modules that it needs only when it runs, so that commands that do not use Spark start quickly and
+work without it.
 docs/operations.md has the exit codes.
 """
 
@@ -88,7 +89,7 @@ for _module in (
 
 
 def main() -> int:
-    """Run the command in ``sys.argv``; an error of the product becomes one line on stderr and its exit code."""
+    """Run the command in ``sys.argv`` and return its exit code; print an expected error as one line on stderr."""
     die_with_parent()
     if isinstance(sys.stdout, TextIOWrapper):
         # Names may contain characters that the terminal's encoding lacks.
@@ -274,7 +275,7 @@ def _load(
 
 
 def _ports(listen_port: str | None = None, **ports: str | None) -> list[Flag]:
-    """Return the flags of the ports that are given; ``ports`` is by section of the settings."""
+    """Return a ``Flag`` for every given port; the names of ``ports`` are sections of the settings."""
     given = [("remoting", _OLD_REMOTING_PORT_FLAG, listen_port)]
     given += [(section, PORT_FLAGS[section], port) for section, port in ports.items()]
     return [Flag(flag, f"{section}.listen_port", port) for section, flag, port in given if port is not None]

@@ -11,11 +11,11 @@ class Clock(Protocol):
         """Return the wall clock in epoch milliseconds; it may jump."""
 
     def monotonic_ms(self) -> int:
-        """Milliseconds since an arbitrary start; never goes back, and stops while the machine is suspended."""
+        """Return milliseconds since an arbitrary start; they never decrease, and stop while the machine sleeps."""
 
 
 def until_multiple_ms(clock: Clock, interval_ms: int) -> int:
-    """Milliseconds until the wall clock is a multiple of an interval; above 0, at most the interval.
+    """Return the milliseconds until the wall clock is a multiple of an interval: more than 0, at most the interval.
 
     All callers then wake at the same moments, on all machines with synchronized clocks.
     """

@@ -21,6 +21,7 @@
     ├── TablesTakenOver *              exit 1: another job commits to the tables
     ├── LogTruncated *                 exit 2: Kafka no longer holds what the fold needs next
     ├── RecordsLost *                  exit 1: Kafka has lost records that it had acknowledged
+    ├── RecordsRemoved *               exit 1: Kafka removed records by retention before they were read
     ├── LogReplaced *                  exit 2: Kafka's log is not the one that the tables belong to
     ├── StateMissing *                 exit 2: there is no state from which the job can start
     ├── NoStartPoint *                 exit 1: the log has no point from which it can be folded again
@@ -158,7 +159,10 @@ class NoPermission(RequestError):
 
 
 class SystemBusy(RequestError):
-    """Not possible now: the log does not accept the change, or the outcome is unknown; the text says which."""
+    """A request that cannot be completed now: the log does not accept the change, or its outcome is unknown.
+
+    The text says which.
+    """
 
 
 class EventDecodeError(NamesrvStreamError):
@@ -177,7 +181,7 @@ class ConfigError(NamesrvStreamError):
     """A setting is unknown or invalid.
 
     Attributes:
-        source: The file, environment variable or flag with the setting, or the system that has the fault.
+        source: Where the fault is: a file, an environment variable, a flag, a table, or "settings".
         key: The setting.
         reason: What is wrong, and what is expected.
     """
@@ -218,14 +222,14 @@ class KafkaUnreachable(PrerequisiteMissing):
 
 
 class KafkaRefuses(KafkaUnreachable):
-    """Kafka does not permit a request of this user. Callers treat it as an outage, because an ACL may be granted."""
+    """Kafka does not permit a request of this user. Callers treat it as an outage: an ACL may permit it later."""
 
     _problem = "does not permit a request"
     _remedy = "grant this user the operations that docs/production.md lists"
 
 
 class KafkaRefusesLogin(KafkaUnreachable):
-    """Kafka does not accept the user or the password. Callers treat it as an outage, because Kafka may be changed."""
+    """Kafka does not accept the user or the password. Callers treat it as an outage: Kafka may accept them later."""
 
     _problem = "refuses the login"
     _remedy = "correct the user and the password in kafka.extra"
@@ -235,7 +239,7 @@ class StoreUnreachable(PrerequisiteMissing):
     """The object store of the tables does not answer, or refuses a request.
 
     Attributes:
-        place: The object to read or write.
+        place: The address of the object to read or write.
     """
 
     def __init__(self, place: str, reason: str) -> None:

@@ -1,6 +1,7 @@
-"""Points in time and durations: how users write them, and how they are printed.
+"""Parses points in time (instants) and durations that users write, and prints them.
 
-An instant without a zone is in local time of the machine that reads it: that of the command, or of the server for HTTP.
+An instant without a zone is in the local time of the machine that parses it: the one that runs the command, or, for an
+HTTP request, the server.
 Printed instants are in UTC and say so.
 """
 
@@ -35,10 +36,10 @@ _HIGHEST_MS: Final = 253_402_300_799_999  # 9999-12-31
 
 
 def parse_duration_ms(text: str) -> int:
-    """Parse a duration; the result is in milliseconds.
+    """Parse a duration such as ``30s``; the result is in milliseconds, as is a number without a unit.
 
     Raises:
-        ValueError: It is not a duration.
+        ValueError: The text is not a duration.
     """
     match = _DURATION_TEXT.fullmatch(text.strip())
     if match is None:
@@ -54,10 +55,10 @@ def parse_instant(flag: str, text: str, now_ms: int, zone: tzinfo | None = None,
 
     Args:
         flag: Name of the flag, for the error.
-        text: See ``_EXPECTED``. A time in an hour that occurs twice, at the end of summer time, means the first hour.
-            A time in a skipped hour is read with the offset before the change.
+        text: One of the forms in ``_EXPECTED``. A time in the hour that occurs twice, at the end of summer time, means
+            the first occurrence. A time in the skipped hour is read with the offset before the change.
         now_ms: The reference of "now" and "-2h", in epoch milliseconds.
-        zone: The zone of a text without one; None for this machine's.
+        zone: The time zone of a text without one; None for this machine's zone.
         source: Where the flag was given, for errors.
 
     Raises:
@@ -72,7 +73,7 @@ def parse_instant(flag: str, text: str, now_ms: int, zone: tzinfo | None = None,
 
 
 def parse_past_instant(flag: str, text: str, now_ms: int, *, source: str = COMMAND_LINE) -> int:
-    """Parse an instant that must not be in the future.
+    """Parse an instant that must not be in the future; the result is in epoch milliseconds.
 
     Raises:
         ConfigError: The text is not an instant, or in the future.
@@ -81,10 +82,10 @@ def parse_past_instant(flag: str, text: str, now_ms: int, *, source: str = COMMA
 
 
 def check_past(flag: str, at_ms: int, now_ms: int, *, source: str = COMMAND_LINE) -> int:
-    """Return the instant, unless it is in the future.
+    """Return ``at_ms`` unless it is in the future.
 
     Raises:
-        ConfigError: It is in the future.
+        ConfigError: The instant is in the future.
     """
     if at_ms > now_ms:
         raise ConfigError(source, flag, f"{instant(at_ms)} is in the future; now it is {instant(now_ms)}")
@@ -92,7 +93,7 @@ def check_past(flag: str, at_ms: int, now_ms: int, *, source: str = COMMAND_LINE
 
 
 def parse_since(flag: str, text: str, now_ms: int, zone: tzinfo | None = None) -> int:
-    """Parse an instant, or a time before now with or without a minus: ``7d`` is ``-7d``.
+    """Parse an instant, or how long ago it was, with or without a minus: ``7d`` is ``-7d``. Return epoch milliseconds.
 
     Raises:
         ConfigError: The text is neither.
@@ -129,7 +130,7 @@ def _datetime(text: str, now_ms: int, zone: tzinfo | None) -> datetime:
 
 
 def utc(at_ms: int) -> datetime:
-    """Epoch milliseconds as a ``datetime`` in UTC, exactly."""
+    """Return epoch milliseconds as a ``datetime`` in UTC, without rounding."""
     return _EPOCH + timedelta(milliseconds=at_ms)
 
 
@@ -154,7 +155,7 @@ def parse_wait_ms(text: str) -> int:
     """Parse a duration of 1 s to 24 h; the result is in milliseconds.
 
     Raises:
-        ValueError: It is not a duration, or too short or too long.
+        ValueError: The text is not a duration with a unit, or the duration is too short or too long.
     """
     ms = parse_duration_ms(text)
     if not 1_000 <= ms <= 86_400_000:

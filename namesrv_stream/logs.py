@@ -1,9 +1,8 @@
 """Logging of every process: configured once by the command line, one line per event, in UTC.
 
-Two kinds of lines on stderr are more than log lines, because ``up`` reads them from its children:
-``… progress: TEXT`` is shown to the person who started it, ``error: TEXT`` is the reason for a non-zero exit code. In
-JSON, both have a key ``mark`` with their kind, and ``up`` converts the lines of Kafka and Spark, so that every line is
-JSON.
+``up`` evaluates two kinds of lines that its child processes write to stderr. It shows the text of ``… progress: TEXT``
+to the user, and takes ``error: TEXT`` as the reason for a non-zero exit code. In JSON, the key ``mark`` of such a line
+is "progress" or "error"; ``up`` also converts the lines of Kafka and Spark, so that every line is JSON.
 """
 
 import json
@@ -67,14 +66,14 @@ def configure_logging(level: str = "INFO", line_format: Literal["text", "json"] 
 
 
 def safe(text: str) -> str:
-    """``text`` from a peer, safe for a log line: with control characters escaped, and at most 200 characters."""
+    """Return ``text`` from a peer in a form safe for a log line: control characters escaped, at most 200 characters."""
     head = text[: _SAFE_CHARS + 1]
     escaped = "".join(char if char.isprintable() else char.encode("unicode_escape").decode() for char in head)
     return escaped if len(escaped) <= _SAFE_CHARS else escaped[: _SAFE_CHARS - 1] + "…"
 
 
 def progress(text: str) -> None:
-    """Print a line about the progress of this process to stderr. If ``up`` started the process, it shows the text."""
+    """Print a line about the progress of this process to stderr; if ``up`` started it, ``up`` shows the text."""
     line = _json_line(__package__, "INFO", text, "progress")
     if not writes_json():
         line = f"{_instant(datetime.now(tz=UTC))} INFO  progress: {text}"
@@ -94,14 +93,14 @@ def writes_json() -> bool:
 
 
 class Line(NamedTuple):
-    """A line of a child of ``up``; ``mark`` is None if it is only for the log."""
+    """A line that a child process of ``up`` printed; ``mark`` is None if the line is only for the log."""
 
     mark: Mark | None
     text: str
 
 
 def read_line(line: str) -> Line:
-    """Parse a line of a child, whatever its format."""
+    """Parse a line that a child process of ``up`` printed, in text or JSON."""
     if line.startswith("{"):
         try:
             found = json.loads(line)
@@ -115,7 +114,7 @@ def read_line(line: str) -> Line:
 
 
 def kept_line(program: str, line: str) -> str:
-    """Return a line of a child (Kafka, Spark) for its log: in JSON if this process logs JSON."""
+    """Return a line that ``program`` (Kafka, Spark) printed, for its log: in JSON if this process logs JSON."""
     if line.startswith("{") or not writes_json():
         return line
     mark, text = read_line(line)

@@ -13,10 +13,12 @@ from namesrv_stream.route.changes import Cause, ChangeKind
 
 
 class Metric(NamedTuple):
-    """What a metric is.
+    """The declaration of a metric.
 
     Attributes:
-        from_zero: Values of the labels that are exported from the start, so that the first event is visible as a rise.
+        text: The HELP text.
+        labels: Names of the labels.
+        from_zero: Label values that are exported as 0 from the start, so that the first event is visible as a rise.
     """
 
     kind: Literal["counter", "gauge", "histogram"]

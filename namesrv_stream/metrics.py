@@ -1,4 +1,4 @@
-"""The values of metrics: counters, histograms, and their text for Prometheus."""
+"""The values of metrics: counters, histograms, and their output in Prometheus' text format."""
 
 from bisect import bisect_left
 from collections import Counter
@@ -21,7 +21,7 @@ LATENCY_BOUNDS_NS: Final = tuple(
 
 
 class Histogram:
-    """Counts of values by upper bound; adding a value costs one search in a short tuple.
+    """Counts values by upper bound; adding a value costs one search in a short tuple.
 
     Attributes:
         bounds: Upper bounds, ascending; values above the last one are counted separately.
@@ -42,7 +42,7 @@ class Histogram:
 
 
 class Counters:
-    """Counts of events, by counter of ``METRICS`` and its labels; belongs to one event loop.
+    """Counts events by counter (a name in ``METRICS``) and label values; belongs to one event loop.
 
     A name that is not in ``METRICS``, or a wrong number of labels, is a bug.
     """
@@ -90,7 +90,7 @@ class Samples(Collector):
         return self._families.values()
 
     def text(self) -> bytes:
-        """Return all values in Prometheus' text format, with those that the operating system reports of the process."""
+        """Return all values in Prometheus' text format, with those that the operating system has about the process."""
         registry = CollectorRegistry(auto_describe=False)
         registry.register(self)
         ProcessCollector(registry=registry)

@@ -1,4 +1,4 @@
-"""Ports to listen on: whether one is free, which one is, and which process listens."""
+"""Checks whether a TCP port is free to listen on, chooses a free one, and finds the process that listens on a port."""
 
 import contextlib
 import errno
@@ -37,7 +37,7 @@ def listener_on(port: int) -> str | None:
     """Return the process that listens on ``port``: ``process 4711 (java kafka.Kafka /data/kafka/server.properties)``.
 
     Returns:
-        None if no process listens, or one of another user, which only root can see.
+        None if no process listens, or if the process belongs to another user and this process does not run as root.
     """
     sockets = {f"socket:[{inode}]" for inode in _listening_inodes(port)}
     if not sockets:
@@ -84,7 +84,8 @@ def require_free(host: str, port: int, section: str) -> None:
     """Check that ``host:port`` can be listened on.
 
     Raises:
-        ConfigError: It cannot; names ``section.listen_port``, or ``section.listen_host`` for a foreign address.
+        ConfigError: The port cannot be used; the error names ``section.listen_port``, or ``section.listen_host`` if the
+            address is not one of this machine.
     """
     fault = port_fault(host, port, section)
     if fault is not None:
@@ -92,7 +93,7 @@ def require_free(host: str, port: int, section: str) -> None:
 
 
 def port_fault(host: str, port: int, section: str) -> ConfigError | None:
-    """Return why ``host:port`` cannot be listened on; None if it can."""
+    """Return the error if ``host:port`` cannot be listened on; None if it can."""
     error = _bind_error(host, port)
     return None if error is None else listen_fault(error, host, port, section)
 
@@ -120,7 +121,7 @@ def choose_port(host: str, preferred: int = 0, taken: Collection[int] = ()) -> i
         taken: Ports to exclude.
 
     Raises:
-        ConfigError: ``host`` is not an address of this machine.
+        ConfigError: No free port was found, for example because ``host`` is not an address of this machine.
     """
     if preferred and preferred not in taken and _bind_error(host, preferred) is None:
         return preferred

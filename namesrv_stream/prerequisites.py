@@ -1,7 +1,7 @@
 """The prerequisites besides this package: Java 17 and the jars that ``make setup`` fetches.
 
-They are checked before anything is started, so that a missing one is named at once, with how to get it.
-(`conf/check-prerequisites` checks the tools that set-up needs, before there is a virtual environment.)
+They are checked before anything is started, so that the user learns at once what is missing and how to get it.
+(`conf/check-prerequisites` checks the tools that `make setup` needs, before there is a virtual environment.)
 """
 
 import os
@@ -27,10 +27,10 @@ def find_java(environ: Mapping[str, str] | None = None) -> Path:
     """Return the ``java`` to run: that of JAVA_HOME if it is set, else the first on PATH.
 
     Returns:
-        The absolute path of the executable, whose version was checked (about 50 ms).
+        The absolute path of the executable. Checking its version takes about 50 ms.
 
     Raises:
-        PrerequisiteMissing: There is none, or it is not Java 17.
+        PrerequisiteMissing: There is no Java, or the one found is not Java 17.
     """
     environ = os.environ if environ is None else environ
     java_home = environ.get("JAVA_HOME", "")
@@ -59,7 +59,7 @@ def _java_major(java: Path) -> int | None:
 
 
 def parse_java_major(version_text: str) -> int | None:
-    """Return the major version in the output of ``java -version``; 8 for ``1.8.0``, None if there is none."""
+    """Return the major version in the output of ``java -version``: 8 for ``1.8.0``; None if it contains no version."""
     match = re.search(r'version "(?:1\.)?(\d+)', version_text)
     return int(match.group(1)) if match else None
 
@@ -82,10 +82,10 @@ class Jars(NamedTuple):
     pom: str
 
     def require(self) -> None:
-        """Check that they exist.
+        """Check that the needed jars exist.
 
         Raises:
-            PrerequisiteMissing: One is missing, or the folder.
+            PrerequisiteMissing: A jar or the folder is missing.
         """
         for needed in self.needed:
             if not any(self.folder.glob(needed)):

@@ -1,11 +1,11 @@
 """Processes of an installation on this machine: priority, death with the parent, sessions, run files and locks.
 
-Linux sends SIGTERM when the parent has ended (PR_SET_PDEATHSIG, which survives ``exec``, so it also works for Kafka's
-Java); then a thread of the process kills it if it does not stop.
+Linux sends a process SIGTERM when its parent has ended (PR_SET_PDEATHSIG, which survives ``exec``, so it also works for
+Kafka's Java). If the process then does not stop, one of its threads kills it.
 
 Run files are small JSON files in ``DATA/run`` in which a process publishes that it is ready, and at which address. A
-process writes its file once it can serve, with one rename; its starter removes the file beforehand. At
-its start, the process also writes one to ``DATA/run/starting``.
+process writes its run file atomically when it is ready; the process that starts it removes an old file first. At its
+start, a process also writes one to ``DATA/run/starting``.
 
 A folder of tables has one writer at a time (the job or a rebuild), and one history process. A data directory has one
 server and one webhook. Each of them holds a lock.
@@ -37,12 +37,13 @@ STARTING: Final = "starting"  # the folder for run files of processes that are n
 def lower_priority(pid: int, niceness: int) -> None:
     """Give a process, and those that it starts from now on, a lower priority, if the system allows it.
 
-    Linux may first divide processor time among sessions; niceness then has an effect within a session only. The session
-    of a process that leads one is therefore niced, too (``up`` gives one to every part). Other sessions do not change.
+    Linux may divide processor time among sessions first; a nice value then has an effect only within its session. If
+    the process leads a session, as every part that ``up`` starts does, the session gets the nice value, too. No other
+    session changes.
 
     Args:
         pid: Process id; nothing happens if it has ended. If it leads a process group, the whole group is meant.
-        niceness: 1 to 19.
+        niceness: Added to the nice value, 1 to 19.
 
     Source: sched(7), "The autogroup feature".
     """
@@ -55,9 +56,10 @@ def lower_priority(pid: int, niceness: int) -> None:
 
 
 def die_with_parent() -> None:
-    """End this process with its parent if ``up`` started it; call it first in the main thread.
+    """If ``up`` started this process, make it end with its parent; call this first, in the main thread.
 
-    It removes the variable by which ``up`` marks its children, so that it does not apply to this process's children.
+    This removes the environment variable by which ``up`` marks its children, so that this process's own children do not
+    inherit the mark.
     """
     parent_text = os.environ.pop(PARENT_PID_VARIABLE, "")
     if not parent_text.isdecimal():
@@ -70,7 +72,7 @@ def die_with_parent() -> None:
 
 
 def signal_with_parent(signum: int) -> bool:
-    """Make Linux send this process a signal when its parent ends. Return whether it will."""
+    """Make Linux send this process a signal when its parent ends. Return False if the system cannot do that."""
     try:
         return bool(ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, signum) == 0)
     except (OSError, AttributeError):  # not Linux
@@ -98,7 +100,7 @@ def is_running(pid: int) -> bool:
 
 
 def session_members(session: int) -> Iterator[int]:
-    """Yield the process ids of a session, with its leader; none without /proc."""
+    """Yield the ids of all processes of a session, its leader included; none without /proc."""
     for pid, (_, _, its_session) in _processes():
         if its_session == session:
             yield pid
@@ -130,7 +132,7 @@ def _processes() -> Iterator[tuple[int, tuple[str, int, int]]]:
 
 
 def _stat(pid: int) -> tuple[str, int, int]:
-    """State letter, parent and session id of a process; ("", 0, 0) if it has ended.
+    """Return state letter, parent id and session id of a process; ("", 0, 0) if it has ended.
 
     Source: proc(5), /proc/PID/stat: the fields after the command's name, which may itself contain spaces and brackets.
     """
@@ -148,7 +150,7 @@ _COMMANDS: Final = frozenset({b"namesrv_stream", b"namesrv-stream", b"kafka.Kafk
 
 
 def write_run_file(path: Path, fields: Mapping[str, str | int]) -> None:
-    """Write ``fields`` and the writer's ``pid`` atomically.
+    """Write a run file with ``fields`` and this process's ``pid`` atomically.
 
     Args:
         path: For example ``DATA/run/serve.json``; its folder is created if absent.
@@ -161,7 +163,7 @@ def write_run_file(path: Path, fields: Mapping[str, str | int]) -> None:
 
 
 def announce_start(path: Path) -> None:
-    """Remove the run file of an earlier process, and publish in another folder that this process is starting.
+    """Remove the run file of an earlier process, and publish in the folder ``starting`` that this process is starting.
 
     Args:
         path: The run file that this process writes once it is ready.
@@ -171,7 +173,7 @@ def announce_start(path: Path) -> None:
 
 
 def read_run_file(path: Path) -> dict[str, str | int] | None:
-    """Return the facts in ``path``; None while there is no such file or it is not a run file."""
+    """Return the fields of the run file ``path``; None if there is no such file or it is not a run file."""
     try:
         fields = json.loads(path.read_text(encoding="utf-8"))
     except (FileNotFoundError, json.JSONDecodeError):
@@ -180,7 +182,7 @@ def read_run_file(path: Path) -> dict[str, str | int] | None:
 
 
 def is_writer_alive(fields: Mapping[str, str | int]) -> bool:
-    """Whether the process that wrote a run file still exists; checks its command, since process ids are reused."""
+    """Whether the process that wrote a run file still runs; checks its command line, because process ids are reused."""
     try:
         arguments = Path(f"/proc/{fields.get('pid')}/cmdline").read_bytes().split(b"\0")
     except FileNotFoundError:
@@ -191,7 +193,7 @@ def is_writer_alive(fields: Mapping[str, str | int]) -> bool:
 
 
 def _exists(pid: int) -> bool:
-    """Whether any process has this id: all that can be known without /proc, as on macOS."""
+    """Whether any process has this id; without /proc, as on macOS, nothing more can be checked."""
     try:
         os.kill(pid, 0)
     except PermissionError:
@@ -202,7 +204,7 @@ def _exists(pid: int) -> bool:
 
 
 def job_lock(tables_dir: Path, remedy: str = "") -> AbstractContextManager[None]:
-    """Hold the lock of the job's tables, with ``remedy`` as advice if another process holds it; raises ConfigError."""
+    """Hold the lock of the job's tables; if another process holds it, raise ConfigError with ``remedy`` as advice."""
     return locked(tables_dir / "job.lock", "data.tables", "another job runs here, or a rebuild", remedy)
 
 
@@ -213,8 +215,8 @@ def locked(path: Path, key: str, holder: str, remedy: str = "") -> Iterator[None
     Args:
         path: The lock's file; its folder is created if it is missing.
         key: The setting that names the folder, for errors.
-        holder: What holds the lock if it is taken, for the error.
-        remedy: Advice for this error.
+        holder: Text for the error that says what may hold the lock.
+        remedy: Advice for the same error.
 
     Raises:
         ConfigError: Another process holds the lock, or the folder cannot be written.

@@ -1,7 +1,7 @@
-"""Where the documentation says what to do about a problem.
+"""Run books: the headings of the documentation that say what to do about a problem.
 
-``/healthz``, ``status``, the console and ``doctor`` name the place after each reason. A test checks that every place
-is a heading.
+``/healthz``, ``status``, the console and ``doctor`` name the heading after each reason. A test checks that every
+heading exists.
 """
 
 from enum import StrEnum
@@ -9,7 +9,7 @@ from typing import Final
 
 
 class RunBook(StrEnum):
-    """A heading of a page of the documentation."""
+    """The page and heading of a run book."""
 
     #: The server is stopping.
     STOPPING = "docs/operations.md#what-happens-to-clients-and-brokers"
@@ -40,5 +40,5 @@ FAULTS: Final = frozenset({RunBook.KAFKA_DOWN, RunBook.TABLES_UNREADABLE, RunBoo
 
 
 def with_run_book(reason: str, run_book: str | None) -> str:
-    """Return a reason for people, followed by the place of its run book."""
+    """Return a reason as text for people, followed by its run book, if any."""
     return f"{reason}; see {run_book}" if run_book else reason

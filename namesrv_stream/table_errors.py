@@ -22,7 +22,7 @@ class TableDamaged(TableSchemaMismatch):
     """A file of a Delta table is missing, cut short or altered.
 
     Attributes:
-        table: Place of the table.
+        table: Path or address of the table.
         file: Name of the file, relative to the table.
         damage: The file and what is wrong with it.
     """
@@ -77,13 +77,13 @@ class StateFromNewerVersion(NamesrvStreamError):
 
 
 class LogTruncated(NamesrvStreamError):
-    """Kafka no longer holds the next record that the fold needs.
+    """Kafka no longer has the next record that the fold needs.
 
     Args:
         partition: Kafka partition.
         wanted: The next offset to fold.
         earliest: The first offset that Kafka still has.
-        end: The offset of the next record that Kafka will get.
+        end: The offset that Kafka will give to the next new record.
     """
 
     exit_code = 2
@@ -135,7 +135,7 @@ class StateMissing(NamesrvStreamError):
 
     Args:
         partition: Kafka partition.
-        covered: First offset that ``route_changes`` does not cover.
+        covered: The first offset that ``route_changes`` does not cover.
         earliest: The first offset that Kafka still has.
     """
 
@@ -150,13 +150,13 @@ class StateMissing(NamesrvStreamError):
 
 
 class NoStartPoint(NamesrvStreamError):
-    """The log has no offset 0, or a gap after it, and no stored fold state from which it can be folded.
+    """The log cannot be folded: it lacks offset 0 or has a gap after it, and there is no stored state to start from.
 
     Args:
         partition: Kafka partition.
-        wanted: The offset to compare from; None for the earliest possible.
+        wanted: The offset from which the result should be compared; None for the earliest possible one.
         earliest: The first offset from which the log has no gap.
-        possible: The first offset from which it can be folded; None if there is none.
+        possible: The first offset from which the log can be folded; None if there is none.
         gap: What is missing before ``earliest``, and why.
     """
 
@@ -189,7 +189,7 @@ class RecordsRemoved(NamesrvStreamError):
 
 
 class NotInHistory(NamesrvStreamError):
-    """The history does not contain the requested data; the text says what it contains, and why not more."""
+    """The history does not contain the requested data; the text says what the history contains, and why not more."""
 
 
 class RebuildRefused(NamesrvStreamError):

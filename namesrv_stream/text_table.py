@@ -131,7 +131,7 @@ def table_lines(
 
 
 def _chosen(columns: Sequence[TextColumn], widths: Sequence[int], width: int | None) -> list[int]:
-    """Return the indexes of the columns that fit if all texts are as short as possible."""
+    """Return the indexes of the columns that fit into ``width`` if all texts are shortened as far as allowed."""
     least = [min(w, _LEAST_TEXT_WIDTH) if c.is_text else w for c, w in zip(columns, widths, strict=True)]
     shown = list(range(len(columns)))
     for number in reversed(range(len(columns))):
@@ -141,7 +141,7 @@ def _chosen(columns: Sequence[TextColumn], widths: Sequence[int], width: int | N
 
 
 def _shrunk(columns: Sequence[TextColumn], widths: Sequence[int], shown: Sequence[int], width: int | None) -> list[int]:
-    """Return the widths of all columns; the widest text is shortened until the table fits."""
+    """Return the widths of all columns, reduced until the table fits: always the widest text column first."""
     room = list(widths)
     texts = [n for n in shown if columns[n].is_text]
     while width is not None and _total(room, shown) > width:

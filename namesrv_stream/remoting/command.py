@@ -1,4 +1,4 @@
-"""The remoting protocol: its numbers, its messages independent of their encoding, and signatures of requests.
+"""The remoting protocol: its codes, its commands independent of their encoding, and signatures of requests.
 
 On the wire, codes are plain integers, and may have values that are unknown here. A ``RemotingCommand`` therefore
 carries ints, which compare equal to the enums. The exceptions are language and serialize type, which Java decodes to
@@ -20,7 +20,7 @@ ONEWAY_FLAG: Final = 2  # RemotingCommand.RPC_ONEWAY: bit 1 of flag
 
 
 class RequestCode(IntEnum):
-    """Requests that a NameServer answers, and the single one that it sends. There are no codes of our own (ADR 0057).
+    """Requests that a NameServer answers, and the only one that it sends. This product adds no codes (ADR 0057).
 
     Source: rocketmq 5.3.3, RequestCode and namesrv's DefaultRequestProcessor, ClientRequestProcessor.
     """
@@ -70,7 +70,7 @@ class ResponseCode(IntEnum):
 class LanguageCode(IntEnum):
     """Programming languages that a peer may declare.
 
-    Source: rocketmq 5.3.3, LanguageCode. 0 to 11 exist in every release since 4.4.0.
+    Source: rocketmq 5.3.3, LanguageCode. The values 0 to 11 exist in every release since 4.4.0.
     """
 
     JAVA = 0
@@ -151,12 +151,13 @@ def response_to(
 ) -> RemotingCommand:
     """Return the response to ``request``, with its opaque, this server's version and the response flag.
 
-    Its language is PYTHON, which every release since 4.4.0 knows, and which no peer evaluates.
+    Its language is PYTHON, which every release since 4.4.0 can decode; no peer evaluates the language.
 
     Args:
         code: Response code.
         remark: Text of an error, if any.
         ext_fields: The response's custom header; an empty one is written, None is not.
+        body: The response's body, if any.
         serialize_type: Encoding of the header; None for the encoding of the request.
     """
     # Differs from RocketMQ: 5.x answers in its own configured type, so a binary request gets a JSON header. 4.9.4 to
@@ -181,7 +182,7 @@ SIGNATURE: Final = "Signature"
 
 @dataclass(frozen=True, slots=True)
 class AclCredentials:
-    """An account.
+    """An account with which requests are signed.
 
     Attributes:
         access_key: Name of the account, sent with every request.
@@ -212,7 +213,7 @@ def sign(ext_fields: Mapping[str, str], body: bytes | None, secret: str) -> str:
 
 
 def signed(request: RemotingCommand, credentials: AclCredentials) -> RemotingCommand:
-    """Return ``request`` with the ext fields of a signature."""
+    """Return ``request`` with AccessKey and Signature (and SecurityToken, if there is one) added to its ext fields."""
     ext_fields = {**(request.ext_fields or {}), ACCESS_KEY: credentials.access_key}
     if credentials.security_token is not None:
         ext_fields[SECURITY_TOKEN] = credentials.security_token
@@ -221,5 +222,5 @@ def signed(request: RemotingCommand, credentials: AclCredentials) -> RemotingCom
 
 
 def _java_order(name: str) -> bytes:
-    """Java sorts strings by UTF-16 units. Above U+FFFF, this order differs from the order of code points."""
+    """Return a sort key for Java's order of strings: by UTF-16 unit, which above U+FFFF is not that of code points."""
     return name.encode("utf-16-be", "surrogatepass")

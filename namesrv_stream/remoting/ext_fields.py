@@ -1,4 +1,4 @@
-"""Declaration of custom headers, and their conversion to and from ``extFields``.
+"""Declares custom headers, and converts them to and from ``extFields``.
 
 A header is a frozen dataclass. Its fields are declared by ``text``, ``integer``, ``long`` and ``boolean`` with their
 name on the wire. As in Java, reading never fails: RemotingCommand.decodeCommandCustomHeader ignores every error of a
@@ -23,7 +23,7 @@ class WireField:
         wire_name: The key in ``extFields``.
         parse: Returns the value of a text; None if the text is not valid for the type.
         default: The value if the field is absent or cannot be parsed.
-        always_written: Whether the default is written, too, as Java does for fields of primitive type.
+        always_written: Whether a field that has its default is written, as Java does for fields of primitive type.
     """
 
     wire_name: str

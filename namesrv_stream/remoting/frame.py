@@ -1,4 +1,4 @@
-"""Frames: the parts of a TCP stream, and their conversion to and from commands.
+"""Frames, of which a TCP stream consists, and their conversion to and from commands.
 
 ::
 
@@ -43,7 +43,7 @@ class FrameBuffer:
     """
 
     def __init__(self, max_frame_bytes: int = MAX_FRAME_BYTES) -> None:
-        """Start at the beginning of a stream.
+        """Create a buffer for a stream, from its first byte on.
 
         Args:
             max_frame_bytes: Size of the largest accepted frame, including its 4-byte prefix.
@@ -75,7 +75,7 @@ class FrameBuffer:
 
         Raises:
             FrameTooLarge: A prefix is negative or exceeds the limit.
-            HeaderDecodeError: A prefix announces less than a header word.
+            HeaderDecodeError: A prefix announces fewer bytes than the 4 of serialize type and header length.
         """
         if self._error is not None:
             raise self._error.with_traceback(None)  # otherwise its traceback would grow with each call
@@ -114,7 +114,7 @@ class FrameBuffer:
         return begin
 
     def _checked(self, total: int) -> int:
-        """Return the length of a prefix if it is valid."""
+        """Return ``total``, the number in a length prefix, if it is valid; otherwise raise as ``feed`` does."""
         if total < 0:
             raise FrameTooLarge(total, self._max_frame_bytes)
         if total + _PREFIX_BYTES > self._max_frame_bytes:
@@ -174,9 +174,9 @@ _LENGTHS: Final = struct.Struct(">II")
 
 
 def cut_opaque(frame: bytes) -> tuple[bytes, bytes, bytes]:
-    """Split a frame into what is before its opaque, the opaque's digits, and the rest.
+    """Split a frame with a JSON header into the bytes before the digits of its opaque, the digits, and the rest.
 
-    The first text that looks like the opaque counts; ``has_template`` checks whether it is the opaque.
+    The first text that looks like the opaque is used; ``has_template`` checks whether it really is the opaque.
     """
     before, _, rest = frame.partition(_OPAQUE)
     opaque, _, after = rest.partition(b",")
@@ -184,7 +184,7 @@ def cut_opaque(frame: bytes) -> tuple[bytes, bytes, bytes]:
 
 
 def is_canonical(opaque: bytes) -> bool:
-    """Whether a text is a number of at most 31 bits in canonical form: digits without a leading zero."""
+    """Whether a text is a non-negative number of at most 31 bits in canonical form: digits without a leading zero."""
     return (
         opaque.isdigit()
         and (opaque[0] != _ZERO or len(opaque) == 1)
@@ -193,7 +193,7 @@ def is_canonical(opaque: bytes) -> bool:
 
 
 def has_template(frame: bytes, request: RemotingCommand) -> bool:
-    """Whether the number that ``cut_opaque`` finds is the opaque: frames with another number differ in nothing else.
+    """Whether the number that ``cut_opaque`` finds is the opaque, so that replacing it changes nothing but the opaque.
 
     The digits could be in a comment or in another object, or a later property could override them. Decoding the frame
     with another number in their place shows this.
@@ -216,7 +216,7 @@ def has_template(frame: bytes, request: RemotingCommand) -> bool:
 
 
 class ResponseTemplate(NamedTuple):
-    """A response without its opaque.
+    """An encoded response without its opaque, from which responses to equal requests are made.
 
     Attributes:
         header_bytes: Length of the header without the digits of the opaque.

@@ -139,7 +139,7 @@ def _ext_fields(value: object, header: bytes) -> dict[str, str]:
 
 
 def _number_texts(header: bytes) -> dict[str, str]:
-    """Return the ext fields with numbers as written: "1.50" keeps its zero, and 20 digits are not rounded."""
+    """Return the ext fields, with numbers as texts as written: "1.50" keeps its zero, 20 digits are not rounded."""
     if len(header) > MAX_LENIENT_BYTES:
         _fail_json(f"extFields has fractions, and {len(header)} bytes are too many for reading them as text")
     try:
@@ -242,7 +242,7 @@ def _decode_ext_fields(header: bytes, position: int) -> dict[str, str]:
 
 
 def _end(start: int, length: int, limit: int, field: str) -> int:
-    """Return the end of a field of ``length`` bytes at ``start``, if it is within the header."""
+    """Return the end of a field of ``length`` bytes at ``start``; raise HeaderDecodeError if it exceeds the header."""
     if length < 0:
         _fail_binary(f"{field} of {length} bytes")
     if start + length > limit:
@@ -255,7 +255,7 @@ def _binary_text(raw: bytes) -> str | None:
 
 
 def _utf8(text: str) -> bytes:
-    """Encode as Java does: a lone surrogate becomes a question mark."""
+    """Encode a text as Java does: a lone surrogate becomes a question mark."""
     return text.encode("utf-8", "replace")
 
 

@@ -21,8 +21,9 @@ class RegisterBrokerRequestHeader(CommandCustomHeader):
     """103 REGISTER_BROKER.
 
     Attributes:
-        broker_id: 0 for the master; DLedger nodes send -1 before their election.
-        heartbeat_timeout_millis: The timeout that the broker requests, milliseconds; sent with acting master only.
+        broker_id: 0 for the master; nodes of a DLedger group send -1 before the election.
+        heartbeat_timeout_millis: The timeout that the broker requests, in milliseconds; sent only if the broker has
+            acting master enabled.
         enable_acting_master: None marks a broker older than 5.0.
         compressed: Whether the body is a zlib stream. 5.x brokers send False even if it is.
         body_crc32: CRC-32 of the body as sent, with its sign bit cleared; 0 means unchecked.
@@ -68,7 +69,7 @@ class GetRouteInfoRequestHeader(CommandCustomHeader):
 
 @dataclass(frozen=True, slots=True)
 class QueryDataVersionRequestHeader(CommandCustomHeader):
-    """322 QUERY_DATA_VERSION; a oneway request of it is a heartbeat."""
+    """322 QUERY_DATA_VERSION; as a oneway request, it is a heartbeat."""
 
     broker_name: str | None = text("brokerName")
     broker_addr: str | None = text("brokerAddr")
@@ -147,7 +148,7 @@ class AddWritePermOfBrokerRequestHeader(CommandCustomHeader):
 
 @dataclass(frozen=True, slots=True)
 class DeleteTopicFromNamesrvRequestHeader(CommandCustomHeader):
-    """216 DELETE_TOPIC_IN_NAMESRV; without a cluster, it concerns all clusters."""
+    """216 DELETE_TOPIC_IN_NAMESRV; without a cluster name, it applies to all clusters."""
 
     topic: str | None = text("topic")
     cluster_name: str | None = text("clusterName")

@@ -22,7 +22,7 @@ _WRITTEN: Final = {"\\": "\\\\", "=": "\\=", ":": "\\:", "#": "\\#", "!": "\\!"}
 
 
 def loads(data: bytes) -> dict[str, str]:
-    """Return keys and values. The last value of a repeated key counts.
+    """Return the keys and values in a properties file. If a key is repeated, its last value counts.
 
     A surrogate pair written as two escapes becomes one character. A lone surrogate becomes a question mark, as in Java.
 
@@ -45,7 +45,7 @@ def dumps(properties: Mapping[str, str]) -> bytes:
 
 
 def _logical_lines(text: str) -> Iterator[tuple[int, str]]:
-    """Yield lines with their continuations, each with the number of its first line; no comments, no empty lines."""
+    """Yield (number of the first line, line with its continuations); comments and empty lines are skipped."""
     parts: list[str] = []
     first = 0
     for number, natural in enumerate(_LINE_END.split(text), 1):

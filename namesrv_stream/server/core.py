@@ -42,7 +42,7 @@ ASKED_RESOLUTION_MS: Final = 3_600_000
 
 @dataclass(frozen=True, slots=True)
 class Ports:
-    """The environment of a core. As soon as ``gather_items`` heartbeats are queued, they are published."""
+    """The environment of a core. When ``gather_items`` heartbeats are queued, they are published at once."""
 
     clock: Clock
     identity: Identity
@@ -56,8 +56,8 @@ class QueryMarks:
     """Lets the processor see, once per hour, every topic that clients ask for, although caches answer most queries.
 
     Cached answers leave no trace. So every hour all of them are dropped: the next query of each topic reaches the
-    processor, which notes the time, and its answer is cached again. That costs 10 µs per topic and hour. Topics that
-    have lost their route are forgotten at the same time.
+    processor, which records the time, and its answer is cached again. That costs 10 µs per topic and hour. The recorded
+    times of topics that have lost their route are dropped at the same time.
     """
 
     def __init__(self, server: NameServer, responses: ResponseCache) -> None:
@@ -93,7 +93,7 @@ class Core:
         return RemotingConnection(self.connections.next_id(), self.services, listener)
 
     def beat(self) -> None:
-        """Do the periodic work; the caller repeats it every tick interval."""
+        """Do the periodic work of all components; the caller calls this every tick interval."""
         self.gateway.beat()
         self.connections.beat(self.gateway.observed_ms)
         self.peer_log.beat(self.gateway.observed_ms)

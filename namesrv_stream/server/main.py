@@ -158,7 +158,7 @@ class _Server:
     def _http_server(
         self, core: Core, view: RouteView, applier: CommitApplier, listener: socket.socket
     ) -> tuple[HttpServer, ServerMetrics]:
-        """Bind the HTTP port. The second value contains the figures that the server serves there."""
+        """Bind the HTTP port. Return the server of this port, and the metrics that it serves."""
         settings = self._settings
         fleet = Fleet(view, core.gateway, applier.recent_events)
         history_age = HistoryAge(settings, self._clock)
@@ -181,7 +181,7 @@ class _Server:
     async def _run_parts(
         self, parts: Parts, remoting: Sequence[asyncio.Server], http: HttpServer, core: Core, stop: asyncio.Event
     ) -> None:
-        """Run the parts and the listeners until ``stop`` is set; then stop all of them in order."""
+        """Run the tasks in ``parts`` and the listeners until ``stop`` is set; then stop all of them in order."""
         async with asyncio.TaskGroup() as tasks:
             serving = tasks.create_task(http.run(), name="http")
             running = [tasks.create_task(part, name=name) for name, part in parts.items()]
@@ -201,7 +201,7 @@ class _Server:
             core.peer_log.end()
 
     async def _leave_list(self, core: Core) -> None:
-        """Leave the list of name servers, and wait up to a second until a commit says so; everything else continues."""
+        """Leave the list of name servers, and wait at most a second until a commit contains that."""
         core.gateway.leave_list()
         for _ in range(_LEAVE_LIST_POLLS):
             known = core.name_server.table.known_servers(self._settings.kafka.partitions)
@@ -256,7 +256,7 @@ class _Server:
 
 
 def _stop_signal() -> asyncio.Event:
-    """Return an event that a signal to stop sets."""
+    """Return an event that SIGTERM and SIGINT set."""
     loop, stop = asyncio.get_running_loop(), asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop.set)

@@ -40,7 +40,7 @@ _ADDR: Final = re.compile(r"(?:[A-Za-z0-9._-]{1,253}|\[[0-9A-Fa-f:.]{2,45}\]):[0
 
 @dataclass(slots=True, eq=False)
 class _Recipient:
-    """A broker to notify: frames wait in ``outbox``; each new frame and a closed connection set ``stirred``."""
+    """A broker to notify: frames wait in ``outbox``; a new frame or the end of the connection sets ``stirred``."""
 
     addr: str
     outbox: deque[RemotingCommand] = field(default_factory=lambda: deque(maxlen=_MAX_WAITING))
@@ -63,11 +63,14 @@ class MinBrokerNotifier:
         timeout_ms: int = _TIMEOUT_MS,
         idle_ms: int = _IDLE_MS,
     ) -> None:
-        """Create a notifier, which sends nothing before ``run``. ``timeout_ms`` limits connecting and sending a frame.
+        """Create a notifier, which sends nothing before ``run``.
 
         Args:
             is_enabled: Whether to notify (``notifyMinBrokerIdChanged``); called at every change.
+            own_port: This server's remoting port, to which nothing is sent.
             tls: Returns the TLS context; called in a thread for every connection. None for plain connections.
+            timeout_ms: Limit for connecting, and for sending one frame.
+            idle_ms: A connection without a frame for this time is closed.
         """
         self._is_enabled = is_enabled
         self._own_port = own_port

@@ -49,7 +49,7 @@ class PeerLog:
 
 
 class _Cause:
-    """One cause within one interval."""
+    """The number of log lines of one cause within one interval, and what its summary needs."""
 
     def __init__(self, logger: logging.Logger, level: int, text: str, since_ms: int) -> None:
         self.since_ms = since_ms

@@ -1,4 +1,4 @@
-"""Computes long answers in short steps, because the same event loop serves brokers and clients, which must not wait.
+"""Computes long answers in short steps, so that brokers and clients on the same event loop need not wait.
 
 A thread would not help: it keeps the interpreter lock for 5 ms at a time, or for the duration of one call into C. A
 step takes at most a millisecond, and all long answers together make one step per iteration of the loop.
@@ -29,7 +29,7 @@ class Steps:
 
     @asynccontextmanager
     async def step(self) -> AsyncIterator[None]:
-        """Run the body as one step; all users together run one step per iteration of the loop."""
+        """Run the body of the ``async with`` as one step; all users together run one step per iteration of the loop."""
         async with self._turn:
             yield
             await asyncio.sleep(0)
@@ -70,7 +70,7 @@ V = TypeVar("V")
 
 
 class Kept(Generic[K, V]):
-    """A cache of answers by question, which computes one answer at a time. Used by one event loop."""
+    """Keeps answers by question for ``fresh_ms``, and computes one answer at a time. Used by one event loop."""
 
     def __init__(self, fresh_ms: int, clock: Clock) -> None:
         self._fresh_ms = fresh_ms

@@ -21,7 +21,7 @@ SOURCE: Final = "config"
 
 
 def check_together(settings: Settings) -> Iterator[tuple[str, str]]:
-    """Yield (key, reason) for every pair of settings that cannot work together."""
+    """Yield (key, reason) for every setting that cannot work with the value of another one, or is malformed."""
     yield from _check_liveness(settings)
     kafka = settings.kafka
     if kafka.broker_events_topic == kafka.dead_letter_topic:
@@ -53,7 +53,7 @@ def check_together(settings: Settings) -> Iterator[tuple[str, str]]:
 
 
 def doubtful(settings: Settings) -> Iterator[str]:
-    """Warnings about values that work and are probably a mistake; each names the key."""
+    """Yield warnings about values that work but are probably a mistake; each names the key."""
     if settings.tls.client_auth == "require" and settings.tls.mode != "enforcing":
         yield (
             f"tls.client_auth: require applies to TLS connections only; with tls.mode={settings.tls.mode} clients can"
@@ -137,7 +137,7 @@ def named_files(settings: Settings) -> Iterator[tuple[str, Path]]:
 
 
 def read_view_file(file: Path, name: str, key: str) -> str:
-    """Return the document of an address view as JSON, from a file that is JSON or TOML; ``key`` is for errors.
+    """Return the document of an address view as JSON text, from a JSON or TOML file; ``key`` is for errors.
 
     Raises:
         ConfigError: The file cannot be read, or contains no valid view.

@@ -49,7 +49,7 @@ class Counterpart(NamedTuple):
         """Return the setting's value for RocketMQ's ``text``; Java silently skips text that raises an error here.
 
         Raises:
-            ValueError: It is not of the key's kind; the text says what is expected.
+            ValueError: The text does not have the setting's type; the message says what is expected.
         """
         kind = type(self._value_in(Settings()))
         if kind is bool:
@@ -63,7 +63,7 @@ class Counterpart(NamedTuple):
         return text
 
     def text_in(self, settings: Settings) -> str:
-        """RocketMQ's text for the setting's value; a number is rounded down to RocketMQ's unit."""
+        """Return the setting's value as text for RocketMQ; a number is rounded down to RocketMQ's unit."""
         value = self._value_in(settings)
         if isinstance(value, bool):
             return str(value).lower()
@@ -121,7 +121,7 @@ WITHOUT_MEANING: Final[Mapping[str, str]] = {
 
 
 def rocketmq_config(settings: Settings) -> dict[str, str]:
-    """Return the effective settings under RocketMQ's keys; those without meaning here are left out."""
+    """Return RocketMQ's keys with the effective settings as values; keys without meaning here are left out."""
     return {name: counterpart.text_in(settings) for name, counterpart in COUNTERPARTS.items()}
 
 
@@ -152,12 +152,12 @@ _AGREED: Final = frozenset({("tls.test.mode.enable", "false"), ("tls.server.auth
 
 
 def is_agreed(name: str, text: str, properties: Mapping[str, str]) -> bool:
-    """Whether a key without effect asks for what is the case here anyway, so that it needs no warning.
+    """Whether a key without effect asks for what this server always does, so that no warning is needed.
 
     Args:
         name: The key.
         text: Its value, in lower case.
-        properties: All keys and values of its file.
+        properties: All keys and values of the file that contains it.
     """
     if name == "tls.client.authServer":
         return text == ("true" if properties.get("tls.client.trustCertPath", "").strip() else "false")
@@ -174,10 +174,10 @@ _BYTE_ORDER_MARK: Final = b"\xef\xbb\xbf"
 
 
 def read_conf(path: Path) -> tuple[Layer, list[str]]:
-    """Return the settings in a file, and warnings for its writer.
+    """Return the settings in a configuration file, and warnings for its author.
 
     Raises:
-        ConfigError: It cannot be read; names the file, and the key if one is wrong.
+        ConfigError: The file cannot be read, or an entry is invalid; the error names the file and, if any, the key.
     """
     if path.is_dir():
         raise ConfigError(str(path), "--conf", "is a directory, not a file")
@@ -213,14 +213,14 @@ def _flatten(path: KeyPath, value: object) -> Iterable[tuple[KeyPath, Any]]:
 
 
 def read_tls_config(name: object, source: str) -> tuple[Layer, list[str]]:
-    """Return the settings in the file of ``tls.config_file``, under RocketMQ's names, and warnings for its writer.
+    """Return the settings in the file of ``tls.config_file``, which has RocketMQ's keys; and warnings for its author.
 
     Args:
         name: The file; relative to the current directory.
         source: Where ``tls.config_file`` was set.
 
     Raises:
-        ConfigError: It cannot be read, or a value in it is invalid.
+        ConfigError: The file cannot be read, or a value in it is invalid.
     """
     if not isinstance(name, str):
         raise ConfigError(source, "tls.config_file", f"is not a path: {name!r}")

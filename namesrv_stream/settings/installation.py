@@ -1,4 +1,4 @@
-"""Which installation a command works on: the options that name it, its settings, and the addresses of its parts.
+"""Finds the installation that a command works on: the options that name it, its settings, the addresses of its parts.
 
 An installation is a data directory. Its parts write their addresses to ``DATA/run/*.json``, and ``up`` writes the
 settings that it runs with to ``DATA/run/effective.toml``; both are valid while the process that wrote them is alive.
@@ -82,7 +82,7 @@ PartState = Literal["ready", "starting", "absent"]
 
 
 def part_state(run_dir: Path, part: str) -> PartState:
-    """Return whether a part runs on a data directory, and whether it is ready."""
+    """Return "ready" or "starting" for a part that runs on a data directory, "absent" for one that does not."""
     if part in running_parts(run_dir):
         return "ready"
     return "starting" if part in starting_parts(run_dir) else "absent"
@@ -91,11 +91,11 @@ def part_state(run_dir: Path, part: str) -> PartState:
 def installed_settings(conf: Path | None, flags: Iterable[Flag]) -> LoadedSettings:
     """Return the settings of the installation that ``--conf`` and the flags name.
 
-    Without ``--conf``, the settings that a running ``up`` has written to the data directory apply, below the
-    environment and the flags, and so does the port of an embedded Kafka that runs there.
+    Without ``--conf``, the settings that a running ``up`` has written to the data directory take the place of the file;
+    without ``up``, the port of an embedded Kafka that runs there applies.
 
     Raises:
-        ConfigError: Names the layer and the key.
+        ConfigError: A setting is unknown or invalid; the error names the layer and the key.
     """
     flags = list(flags)
     loaded = load_settings(conf, flags=flags)
@@ -115,7 +115,7 @@ def installed_settings(conf: Path | None, flags: Iterable[Flag]) -> LoadedSettin
 
 
 def _without_defaults(loaded: LoadedSettings, effective: str) -> dict[str, str]:
-    """Return the sources without those keys of ``up``'s file that have their defaults; it contains every key."""
+    """Return the sources without keys for which ``up``'s file, which contains every key, has the default value."""
     defaults = Settings()
 
     def is_default(key: str) -> bool:
@@ -134,7 +134,7 @@ def server_address(settings: Settings, section: str, *, prefer_running: bool) ->
         prefer_running: Whether the address of a running server has priority over a configured port.
 
     Returns:
-        ``host:port``; if any free port is configured and no server runs, with the default port of the section.
+        ``host:port``. The port is the default of the section if port 0 (any free one) is configured and no server runs.
     """
     configured = getattr(settings, section)
     if prefer_running or not configured.listen_port:
@@ -146,16 +146,16 @@ def server_address(settings: Settings, section: str, *, prefer_running: bool) ->
 
 
 def refuse_other_installation(settings: Settings, section: str, address: str) -> None:
-    """Refuse the default address of a part if it can only be that of another installation.
+    """Refuse the default address of a part if only another installation can be listening there.
 
-    This is so if something listens there, but nothing runs on this data directory although it contains tables.
+    That is the case if something listens there, but nothing runs on this data directory although it contains tables.
 
     Args:
         section: ``remoting``, ``http`` or ``embedded_kafka``.
         address: ``host:port`` on this machine.
 
     Raises:
-        ConfigError: It is that of another installation.
+        ConfigError: Another installation listens at the address.
     """
     data = settings.data
     is_default = getattr(settings, section).listen_port == getattr(Settings(), section).listen_port
@@ -188,7 +188,7 @@ def _read(path: Path) -> dict[str, str | int] | None:
 
 
 def configured(command: Callable[..., Any]) -> Callable[..., Any]:
-    """``command(configuration, …)`` as a command that also has ``--conf``, ``--data-dir`` and ``--set``."""
+    """Return ``command(configuration, …)`` as a command that also has ``--conf``, ``--data-dir`` and ``--set``."""
 
     def run(
         *,
@@ -204,12 +204,13 @@ def configured(command: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def joined(run: Callable[..., Any], command: Callable[..., Any], **annotations: Any) -> Callable[..., Any]:
-    """``run`` with a signature for typer: ``command``'s name, text and parameters except the first, then its own ones.
+    """Return ``run`` with the name, the docstring and the parameters of ``command``, and its own parameters, for typer.
 
     Args:
-        run: Gets the parameters of ``command`` as ``**own``, and passes them on.
-        command: Its first parameter is what ``run`` makes of its own flags.
-        annotations: Annotations that replace those of parameters of ``run``.
+        run: Converts the values of its own parameters to an object, and passes it to ``command``. It receives the
+            parameters of ``command`` as ``**own``, and passes them on.
+        command: Its first parameter receives the object; it is not visible to typer.
+        annotations: Annotations that replace those of ``run``'s own parameters.
     """
     own_parameters = list(inspect.signature(command).parameters.values())[1:]
     shared = [p for p in inspect.signature(run).parameters.values() if p.kind is not inspect.Parameter.VAR_KEYWORD]
@@ -225,14 +226,14 @@ def check_conf(conf: Path | None, has_cluster: bool) -> None:
     """Explain ``-c NAME`` to users who know ``-c`` as mqadmin's flag for a cluster.
 
     Raises:
-        ConfigError: The command can be limited to a cluster, and there is no such file.
+        ConfigError: The command has ``--cluster``, and there is no file ``conf``.
     """
     if has_cluster and conf is not None and not conf.exists():
         raise ConfigError("command line", "--conf", f"there is no file {conf}; did you mean --cluster {conf}?")
 
 
 def usage_error_text(error: TyperException) -> str:
-    """Return the error in a command line, and the help to read."""
+    """Return one line about a mistake in a command line: the error, and the command that prints the help."""
     context = getattr(error, "ctx", None)
     command = context.command_path if context is not None else "namesrv-stream"
     return f"{error.format_message()} (see `{command} --help`)"
@@ -242,7 +243,7 @@ class Configuration:
     """The installation that the flags name; its files are read on demand.
 
     Attributes:
-        is_explicit: Whether a flag names it, and not the environment or a default.
+        is_explicit: Whether any flag was given; otherwise only the environment and defaults determine it.
     """
 
     def __init__(self, conf: Path | None = None, data_dir: str | None = None, sets: Iterable[str] = ()) -> None:
@@ -253,26 +254,26 @@ class Configuration:
         self.is_explicit = conf is not None or bool(self._flags)
 
     def load(self, *more: Flag) -> LoadedSettings:
-        """Return the settings in force there, with ``more`` as the highest layer.
+        """Return the settings of the installation, overridden by the flags in ``more``.
 
         Raises:
-            ConfigError: Names the layer and the key.
+            ConfigError: A setting is unknown or invalid; the error names the layer and the key.
         """
         return installed_settings(self._conf, [*self._flags, *more])
 
     def name_server(self) -> str:
-        """``host:port`` of its server's remoting port.
+        """Return the remoting address of the installation's server, ``host:port``.
 
         Raises:
-            ConfigError: Names the layer and the key.
+            ConfigError: A setting is unknown or invalid, or another installation listens at the address.
         """
         return self._address(self.load().settings, "remoting")
 
     def http_server(self) -> str:
-        """``http://host:port`` of its server's HTTP port.
+        """Return the URL of the HTTP port of the installation's server: ``http://host:port``, or https.
 
         Raises:
-            ConfigError: Names the layer and the key.
+            ConfigError: A setting is unknown or invalid, or another installation listens at the address.
         """
         settings = self.load().settings
         scheme = "https" if settings.http.tls else "http"
@@ -296,11 +297,11 @@ _NOT_READY: Final[dict[PartState, str]] = {
 def late_history(settings: Settings, newest_ms: int, now_ms: int) -> str:
     """Return why the history tables lag behind; "" if they do not, or if nothing runs on this data directory.
 
-    A history process that starts with the job has ``late_after_ms`` for its first data. Data that is older than
-    ``HISTORY_BEHIND_MS`` lags behind in any case, even while the process catches up after an outage.
+    After the start of the job, the history process has ``late_after_ms`` to write its first data. Tables whose newest
+    data is older than ``HISTORY_BEHIND_MS`` lag behind in any case, even while the process catches up after an outage.
 
     Args:
-        newest_ms: The end of their data, epoch milliseconds; 0 if there is none.
+        newest_ms: The time up to which the tables have data, epoch milliseconds; 0 if they have none.
         now_ms: This machine's clock, epoch milliseconds.
     """
     run_dir, late_after_ms = settings.data.run_dir, settings.history.late_after_ms

@@ -1,7 +1,7 @@
 """Merges the layers of the settings, and says where each value came from.
 
 The layers are defaults < ``--conf`` file < environment < flags; a later layer wins key by key. Every key of every layer
-is checked, so a misspelt one is always reported. Therefore the layers are read here and not by pydantic-settings,
+is checked, so a misspelt key is always reported. Therefore this module reads the layers, and not pydantic-settings,
 which skips environment variables that it does not know.
 
 ``NAMESRV_STREAM_DATA`` replaces the default of ``data.dir`` only, so that a file, ``NAMESRV_STREAM__DATA__DIR`` or a
@@ -72,9 +72,9 @@ class LoadedSettings:
     """The settings and where each of them came from.
 
     Attributes:
-        settings: Checked; paths in it are absolute.
+        settings: The merged and checked settings; their paths are absolute.
         sources: A key as users write it → a file, an environment variable or a flag; absent for a default.
-        warnings: A line each, for the writer of a layer; they name the layer and the key.
+        warnings: Warnings for the author of a layer, one line each, with the layer and the key.
     """
 
     settings: Settings
@@ -83,10 +83,10 @@ class LoadedSettings:
 
 
 def parse_set_flag(text: str) -> Flag:
-    """``--set``'s argument ``section.key=value``.
+    """Parse the argument of ``--set``, ``section.key=value``.
 
     Raises:
-        ConfigError: It has a different form.
+        ConfigError: The text has a different form.
     """
     key, equals, value = text.partition("=")
     if not equals or "." not in key:
@@ -98,7 +98,7 @@ def parse_set_flag(text: str) -> Flag:
 def load_settings(
     conf: Path | None = None, environ: Mapping[str, str] | None = None, flags: Iterable[Flag] = ()
 ) -> LoadedSettings:
-    """Read every layer and check the outcome.
+    """Read every layer, merge them, and check the result.
 
     Args:
         conf: The file given by ``--conf``.
@@ -172,7 +172,7 @@ def _resolve(layer: Layer, warnings: Iterable[str]) -> LoadedSettings:
 
 
 def with_absolute_paths(settings: Settings) -> Settings:
-    """``settings`` with absolute paths: jars below :func:`project_home`, the others below the current directory."""
+    """Return ``settings`` with absolute paths: jars below :func:`project_home`, others below the current directory."""
     home = project_home()
     data = settings.data.model_copy(update={"dir": settings.data.dir.expanduser().absolute()})
     jars = settings.jars.model_copy(

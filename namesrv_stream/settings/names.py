@@ -1,7 +1,7 @@
-"""The names of settings, as users write them and as the code has them.
+"""Converts the names of settings between the form that users write and the form that the code uses.
 
 A setting that is marked as :data:`Advanced` is written ``advanced.section.key``, and read as ``settings.section.key``.
-For one release it works at its old place, too, and so does a renamed key under its old name.
+A setting that became advanced, and a renamed one, can be written under the old name for one more release.
 """
 
 import difflib
@@ -30,9 +30,9 @@ class Given(NamedTuple):
     """A value in one layer.
 
     Attributes:
-        value: As its layer spells it.
+        value: The value as the layer contains it.
         source: The layer's name for error messages.
-        is_rocketmq_name: Whether the layer has RocketMQ's own name of the setting, which is always supported.
+        is_rocketmq_name: Whether the layer uses RocketMQ's own name of the setting, which is always supported.
     """
 
     value: Any
@@ -45,12 +45,12 @@ Layer = dict[KeyPath, Given]
 
 
 def key_path(dotted: str) -> KeyPath:
-    """``section.key``, or ``section.table.name``, whose name may contain dots."""
+    """Split ``section.key`` or ``section.table.name`` into a path; the last name may contain dots."""
     return tuple(dotted.split(".", 2))
 
 
 def scalar(path: KeyPath, text: str) -> Any:
-    """``text`` as it is if the setting has a type; for passed-through options the value in TOML (true, 5, 1.5)."""
+    """Return ``text`` unchanged, or for a passed-through option (``extra``) its TOML value, if any (true, 5, 1.5)."""
     if len(path) < 3 or path[1] != "extra":
         return text
     try:
@@ -82,14 +82,14 @@ def is_known(path: KeyPath) -> bool:
 
 
 def internal_path(path: KeyPath) -> KeyPath:
-    """Return the path in the code of the setting that users write as ``path``; ``path`` if there is no such setting."""
+    """Return the path that the code uses for the setting that users write as ``path``; ``path`` if there is none."""
     found = path[1:] if path[0] == _ADVANCED else path
     found = _RENAMED.get(found, found)
     return path if path[0] == _ADVANCED and not is_advanced(found) else found
 
 
 def public_path(path: KeyPath) -> KeyPath:
-    """Return the path as users write it; ``path`` is the one in the code."""
+    """Return the path that users write for the setting that the code names ``path``."""
     return (_ADVANCED, *path) if is_advanced(path) else path
 
 
@@ -99,7 +99,7 @@ def public_key(dotted: str) -> str:
 
 
 def with_internal_paths(layer: Layer, warnings: list[str]) -> Layer:
-    """Return the layer under the paths that the code uses. If it gives a setting twice, the present name wins.
+    """Return the layer with the paths that the code uses. If it has a setting twice, the present name takes precedence.
 
     Args:
         layer: The given settings, under their public paths or those of the previous release.

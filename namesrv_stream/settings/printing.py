@@ -18,9 +18,9 @@ from namesrv_stream.settings.sections import KafkaSettings, Settings
 
 
 def to_toml(settings: Settings, sources: Mapping[str, str] | None = None) -> str:
-    """``settings`` as a TOML document that :func:`load_settings` reads back to the same, except for secrets.
+    """Return ``settings`` as a TOML document, from which :func:`load_settings` reads the same values except secrets.
 
-    A comment stands in for a secret: a mask would be read back as a secret that everybody knows.
+    A secret is replaced by a comment: a mask would be read as a secret that everybody knows.
 
     Args:
         settings: What to write.
@@ -47,7 +47,7 @@ def to_toml(settings: Settings, sources: Mapping[str, str] | None = None) -> str
 
 
 def to_json(settings: Settings, sources: Mapping[str, str]) -> str:
-    """``settings`` as JSON: a key as users write it → ``value`` and ``source``.
+    """Return ``settings`` as JSON: a key as users write it → ``value`` and ``source``.
 
     A secret has ``is_secret`` instead of a value.
 
@@ -70,7 +70,7 @@ def to_json(settings: Settings, sources: Mapping[str, str]) -> str:
 
 
 def _tables(settings: Settings) -> dict[str, dict[str, Any]]:
-    """Return the keys and values to print by the name of their table; the advanced tables are the last."""
+    """Return the name of every table → the keys and values to print in it; the advanced tables come last."""
     kafka = KafkaSettings(broker_events_topic=settings.kafka.broker_events_topic)  # another default depends on it
     defaults = with_absolute_paths(Settings(kafka=kafka)).model_dump()
     documented: dict[str, dict[str, Any]] = {}

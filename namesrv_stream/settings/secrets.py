@@ -48,7 +48,7 @@ def is_secret(name: str, value: object) -> bool:
 
 
 def passed_through_secrets(settings: Settings) -> dict[str, str]:
-    """Environment variables with the secrets among the options of Kafka, Spark and the tables, for every part."""
+    """Return environment variables with the secret options of Kafka, Spark and the tables, for all child processes."""
     variables = {}
     for section, table in _TABLES:
         for name, value in getattr(getattr(settings, section), table).items():
@@ -59,7 +59,7 @@ def passed_through_secrets(settings: Settings) -> dict[str, str]:
 
 
 def server_secrets(settings: Settings) -> dict[str, str]:
-    """Environment variables with the configured accounts and the TLS key's password, for the server only."""
+    """Return environment variables with the accounts and the TLS key's password, for the server's process only."""
     accounts, password = settings.admin.accounts, settings.tls.key_password.get_secret_value()
     variables = {_variable("admin", "accounts", key): secret.get_secret_value() for key, secret in accounts.items()}
     return variables | ({_variable("tls", "key_password"): password} if password else {})
@@ -81,13 +81,13 @@ class Accounts(NamedTuple):
 
 
 def read_accounts(admin: AdminSettings) -> Accounts:
-    """Return the accounts of the configuration and of ``accounts_file``; the former win if an AccessKey is in both.
+    """Return the accounts in the configuration and in ``accounts_file``; the former win if both have an AccessKey.
 
-    The file has lines ``AccessKey=SecretKey``. Empty lines, lines that begin with ``#`` and blanks around either part
-    are ignored.
+    The file has lines ``AccessKey=SecretKey``. Empty lines, lines that begin with ``#``, and blanks around
+    AccessKey and SecretKey are ignored.
 
     Raises:
-        ConfigError: The file cannot be read, or a line is not an account; never shows the line.
+        ConfigError: The file cannot be read, or a line is not an account; the error never shows the line.
     """
     own = {key: secret.get_secret_value() for key, secret in admin.accounts.items()}
     if not admin.accounts_file:

@@ -231,9 +231,9 @@ class HistorySettings(Section):
 
     @property
     def late_after_ms(self) -> int:
-        """Age of the newest data above which the history process does not write as it should.
+        """Age of the newest history data above which the history process is late, in milliseconds.
 
-        The first part is for the start of Spark, the end of a minute, and a slow machine.
+        240 s of it allow for the start of Spark, the end of the current minute, and a slow machine.
         """
         return 240_000 + self.interval_ms + self.heartbeats_interval_ms
 

@@ -31,7 +31,7 @@ def _no_bool(value: object) -> object:
 
 
 def _split(value: object) -> object:
-    """Return the list in text of the environment, a flag or a ``.properties`` file: as in TOML, or with separators."""
+    """Return the list in a text, which is a TOML array or separated by ; or commas; return other values unchanged."""
     if not isinstance(value, str):
         return value
     with contextlib.suppress(tomllib.TOMLDecodeError):
@@ -177,7 +177,7 @@ _TEXTS: Final = {
 
 
 def problem_text(problem: ErrorDetails) -> str:
-    """Return the expected value: ``expected a whole number``, ``must be at most 65535``."""
+    """Return what pydantic expected instead of a value: ``expected a whole number``, ``must be at most 65535``."""
     text = _TEXTS.get(problem["type"])
     if text is None:
         return problem["msg"].removeprefix("Value error, ")
@@ -191,7 +191,7 @@ _S3: Final = re.compile(r"s3://([a-z0-9][a-z0-9.-]{1,61}[a-z0-9])(?:/([A-Za-z0-9
 
 
 class DataSettings(Section):
-    """Where data is kept that must survive a restart."""
+    """Where the data is that must survive a restart."""
 
     dir: Path = Path("data")
     tables: str = ""
@@ -208,10 +208,10 @@ class DataSettings(Section):
 
     @property
     def tables_dir(self) -> Path:
-        """The folder of the tables; a separate one if several servers share them.
+        """The folder of the tables: that of the setting ``tables``, which servers can share, or else ``dir``/tables.
 
         Raises:
-            ConfigError: They are in an object store.
+            ConfigError: The tables are in an object store.
         """
         if self.store is not None:
             reason = f"this needs a folder, not {self.tables}: copy them to one"
@@ -225,7 +225,7 @@ class DataSettings(Section):
 
     @property
     def kafka_dir(self) -> Path:
-        """The embedded Kafka's log and configuration."""
+        """The folder for the embedded Kafka's log and configuration."""
         return self.dir / "kafka"
 
     @property
@@ -235,17 +235,17 @@ class DataSettings(Section):
 
     @property
     def webhook_dir(self) -> Path:
-        """The position up to which the webhook has reported."""
+        """The folder for the position up to which the webhook has reported."""
         return self.dir / "webhook"
 
     @property
     def run_dir(self) -> Path:
-        """Run files: the lock, the effective configuration, the addresses of ready parts."""
+        """The folder for the lock, the effective configuration, and the run files with the addresses of ready parts."""
         return self.dir / "run"
 
     @property
     def logs_dir(self) -> Path:
-        """Logs of the processes that ``up`` starts."""
+        """The folder for the logs of the processes that ``up`` starts."""
         return self.dir / "logs"
 
 
@@ -267,7 +267,10 @@ class JarsSettings(Section):
 
 
 def project_home() -> Path:
-    """Return the base of relative folders of jars: NAMESRV_STREAM_HOME, the checkout, the wheel's files, or ``.``."""
+    """Return the base of relative folders of jars.
+
+    It is NAMESRV_STREAM_HOME, else the checkout, else the files that the wheel installed, else the current directory.
+    """
     home = os.environ.get("NAMESRV_STREAM_HOME", "")
     if home:
         return Path(home).absolute()

@@ -57,7 +57,7 @@ class BoundedLog:
 
 @dataclass(frozen=True, slots=True)
 class ChildSpec:
-    """What to run.
+    """Describes the child process to run.
 
     Attributes:
         name: Name for messages, and of the log file.
@@ -91,7 +91,7 @@ class Child:
 
     @property
     def reason(self) -> str:
-        """Why it ended, in its own words: its last line marked as an error, else its last line (of a stack trace)."""
+        """Why the child ended, in its own words: its last line marked as an error, else its last line of output."""
         return self.last_error or self.last_line
 
     @property
@@ -112,7 +112,7 @@ class Child:
         return code
 
     async def stop(self) -> None:
-        """Send SIGTERM, and after its time limit SIGKILL to its whole session."""
+        """Send SIGTERM; if the child does not end within its time limit, send SIGKILL to its whole session."""
         if self._process.returncode is None:
             self._process.send_signal(signal.SIGTERM)
             try:
@@ -170,7 +170,7 @@ async def spawn(
 
 
 class _Lines:
-    """Copies a child's output to its log, and passes marked lines on."""
+    """Copies a child's output to its log, and passes lines marked as progress or error on."""
 
     def __init__(self, program: str, log: BoundedLog, on_progress: Callable[[str], None]) -> None:
         self._program = program

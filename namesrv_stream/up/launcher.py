@@ -74,7 +74,7 @@ class _Parts:
 
 
 class StartReport:
-    """Prints the progress of the start, with the seconds since its beginning."""
+    """Prints the progress of ``up``'s start, with the seconds since the start began."""
 
     def __init__(self) -> None:
         self._began = time.monotonic()
@@ -88,7 +88,7 @@ class StartReport:
 
 
 def command_line(command: str, effective: Path) -> Sequence[str | Path]:
-    """Return the command line of a part: this interpreter, the command, the effective configuration."""
+    """Return the command line that runs a part: this interpreter, the command, the effective configuration file."""
     return (sys.executable, "-m", "namesrv_stream", command, "--conf", effective)
 
 
@@ -103,7 +103,7 @@ def run_up(settings: Settings, command_line: CommandLine = command_line) -> int:
         0 after such a signal, else the exit code of the child that could not start.
 
     Raises:
-        NamesrvStreamError: The start failed before the first child.
+        NamesrvStreamError: The start failed before the first child was started.
     """
     report = StartReport()
     require_prerequisites(settings)

@@ -28,7 +28,7 @@ def acquire_run_lock(path: Path, print_line: Callable[[str], None], wait_s: floa
 
     Args:
         path: The lock file.
-        print_line: Called with the reason of a wait.
+        print_line: Called with a line that explains a wait.
         wait_s: Longest wait for those processes, in seconds.
 
     Returns:
@@ -71,7 +71,7 @@ def require_prerequisites(settings: Settings) -> None:
     """Check Java and the jars of every part that will run.
 
     Raises:
-        PrerequisiteMissing: Names the first that is missing.
+        PrerequisiteMissing: Something is missing; the error names the first such thing.
     """
     find_java()
     spark_jars(settings.jars.spark_dir).require()
@@ -83,7 +83,7 @@ def require_writable(data_dir: Path) -> None:
     """Check that ``data_dir`` exists or can be created, and can be written.
 
     Raises:
-        ConfigError: Names ``data.dir``.
+        ConfigError: ``data_dir`` is not a directory, or cannot be written; the error names the key ``data.dir``.
     """
     try:
         data_dir.mkdir(parents=True, exist_ok=True)
@@ -97,13 +97,13 @@ def require_writable(data_dir: Path) -> None:
 
 
 def with_fixed_ports(settings: Settings) -> Settings:
-    """``settings`` with a free port for every port 0; checks that the others are free.
+    """Return ``settings`` with a free port in place of every port 0; check that the configured ports are free.
 
-    The choice is stored in the data directory. The next start uses the same ports if they are free, so that brokers
-    find it, and a restarted child keeps its address.
+    The chosen ports are stored in the data directory. The next start uses the same ports if they are free, so that
+    brokers find the server again, and a restarted child keeps its address.
 
     Raises:
-        ConfigError: Names every port that is in use, its key, and the flag that chooses another one.
+        ConfigError: A configured port is in use. The error names each such port, its key, and the flag to change it.
     """
     path = settings.data.run_dir / PORTS_FILE
     last = read_run_file(path) or {}

@@ -27,12 +27,12 @@ _RUN_FILE_POLL_S: Final = 0.02
 
 @dataclass(frozen=True, slots=True)
 class ChildFailure:
-    """The end of a required child that fails the start.
+    """Says which required child ended and so made the start fail.
 
     Attributes:
         name: The child.
         exit_code: 2 or 3.
-        reason: Its own reason.
+        reason: Why it ended, in its own words.
     """
 
     name: str
@@ -58,11 +58,11 @@ class Supervisor:
         Args:
             logs_dir: Directory of ``NAME.log`` of every child.
             environ: The children's environment.
-            print_line: Called with every line for the terminal.
+            print_line: Prints one line on the terminal.
             inherited_fds: Descriptors that the children inherit.
             max_log_bytes: Size at which a log file is rotated.
             back_off: Delays before a child is restarted; every child has its own copy.
-            healthy_s: After a run of this length, the delay is the first one again.
+            healthy_s: If a child has run for this long, the delays before its restarts begin with the shortest again.
         """
         self._logs_dir = logs_dir
         self._environ = environ
@@ -112,7 +112,7 @@ class Supervisor:
             await asyncio.wait([keeper])
 
     def hurry(self) -> None:
-        """Kill the running children; a stop under way then ends at once."""
+        """Kill the running children; a ``stop`` that is in progress then ends at once."""
         self._is_hurried = True
         for child in self._running.values():
             child.kill()
@@ -166,7 +166,7 @@ class Supervisor:
 
 
 def describe_exit(code: int) -> str:
-    """``code`` in words: ``ended with exit code 1``, ``was ended by SIGKILL``."""
+    """Return an exit code in words: ``ended with exit code 1``, ``was ended by SIGKILL``."""
     if code >= 0:
         return f"ended with exit code {code}"
     try:

@@ -1,7 +1,7 @@
 """JSON in the dialect of fastjson 1.2.83, which accepts and writes more than standard JSON.
 
-It is a sub-package because RocketMQ's headers and bodies share it, and nothing in it is specific to RocketMQ. Callers
-import the functions from here; only ``conversion`` is imported by itself.
+It is a sub-package because RocketMQ's headers and bodies both use it, and nothing in it is specific to RocketMQ.
+Callers import its functions from this module; only ``conversion`` is imported directly.
 """
 
 from namesrv_stream.remoting.fastjson.reader import (

@@ -1,6 +1,6 @@
-"""Values of fastjson 1.2.83: casts to the type of a property, and references between objects of a document.
+"""Converts values as fastjson 1.2.83 does: casts to the type of a property, and references within a document.
 
-A cast that returns None means that the property keeps its default, which the caller knows.
+If a cast returns None, the property keeps its default, which the caller has to supply.
 
 ``{"$ref":"$.path"}`` is fastjson's form of an object that was written before in the same document. A reference is
 replaced by the object that it names. A reference is replaced by None if it names a container of itself, or something
@@ -25,7 +25,7 @@ def as_integer(value: object, bits: int) -> int | None:
     Source: TypeUtils.castToInt, castToLong.
 
     Raises:
-        ValueError: The value is not a number, or does not fit.
+        ValueError: The value is not a number, or does not fit into ``bits`` bits.
     """
     if type(value) is not int:
         if value is None or value in ("", "null"):
@@ -42,7 +42,7 @@ def as_integer(value: object, bits: int) -> int | None:
 
 
 def as_text(value: object) -> str | None:
-    """Cast to a Java String: numbers and booleans become their JSON.
+    """Cast to a Java String: numbers and booleans become JSON text.
 
     Source: StringCodec.deserialze.
 
@@ -169,7 +169,7 @@ def _path_of(value: Any) -> str | None:
 
 
 def _find(document: Any, path: str) -> Any:
-    """Return what ``path`` names in ``document``; None if it names nothing."""
+    """Return the value at ``path`` in ``document``; None if there is none."""
     steps = _steps(path)
     if steps is None:
         return None
@@ -185,7 +185,7 @@ def _find(document: Any, path: str) -> Any:
 
 
 def _steps(path: str) -> list[str] | None:
-    """Return the keys and indexes of ``path``; None if it is invalid or does not begin at the document."""
+    """Return the keys and indexes of ``path``; None if it is invalid or does not begin with ``$``, the document."""
     if not path.startswith("$"):
         return None
     steps: list[str] = []

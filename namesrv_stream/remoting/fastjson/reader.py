@@ -92,7 +92,7 @@ def require_few_values(raw: bytes) -> None:
 
 
 def loads_lenient(data: bytes | str, *, numbers_as_text: bool = False) -> Any:
-    """Like ``loads``, by the reader of this module only.
+    """Like ``loads``, but always with the slow reader of this module.
 
     Args:
         data: The text, UTF-8 if bytes.

@@ -81,7 +81,7 @@ class Gateway:
         peer_log: PeerLog,
         address: str = "",
     ) -> None:
-        """Prepare to write. ``address`` is this server's address for the list of name servers, "" to stay off it."""
+        """Create a gateway without publishers. ``address`` is for the list of name servers; "" means unlisted."""
         self.view = view
         self.last_heartbeats = LastHeartbeats(limits.partitions)
         self.backlog = Backlog()
@@ -108,7 +108,7 @@ class Gateway:
             log.attach(publisher_of(log))
 
     def kafka_is_away(self, reason: str) -> None:
-        """Record that Kafka did not answer before the publishers existed."""
+        """Record that Kafka does not answer, while no publishers are attached yet."""
         for log in self._logs:
             log.is_away(reason)
 
@@ -161,7 +161,7 @@ class Gateway:
         return range(partitions) if key is None else (partition_of(key, partitions),)
 
     def disconnected(self, connection_id: int, keys: Iterable[LeaseKey], reason: str) -> None:
-        """Log that brokers disconnected, because their connection was closed. Ignore it while the server is blind.
+        """Log that brokers disconnected, because their connection was closed, unless the server is blind for them.
 
         A disconnect takes effect when the job commits it.
         """
@@ -229,7 +229,7 @@ class Gateway:
         self.backlog.when_worked_off(self._tick)
 
     def _tick(self) -> None:
-        """Log ticks. For the brokers of waiting peers, log heartbeats first: their requests are not processed yet."""
+        """Log ticks. First log heartbeats for the brokers of waiting peers, whose requests are not processed yet."""
         for peer in self.backlog.waiting:
             for heartbeat in peer.heartbeats():
                 self.accept_heartbeat(heartbeat)

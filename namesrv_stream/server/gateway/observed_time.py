@@ -1,8 +1,8 @@
-"""Observed time: how long this process could receive heartbeats; every broker's last heartbeat; when a tick is due.
+"""Measures observed time, records every broker's last heartbeat, and decides when a tick is due.
 
 The log contains every heartbeat, but the tables contain only changes. So only a server that receives a broker's
-heartbeats knows their age at any moment. It computes ages as the fold does, in the server's observed time. This time
-stops while the server cannot receive heartbeats. Ages restart at zero when Kafka accepts records again.
+heartbeats knows the age of the last one at any moment. It computes ages as the fold does, in observed time, which stops
+while the server cannot receive heartbeats. Ages restart at zero when Kafka accepts records again.
 """
 
 import logging
@@ -18,7 +18,7 @@ logger = logging.getLogger(__name__)
 
 
 class LoopWatch:
-    """Measures observed time and detects stalls of the event loop. It needs a call of ``beat`` every tick interval."""
+    """Measures observed time and detects stalls of the event loop. ``beat`` must be called every tick interval."""
 
     def __init__(self, clock: Clock, max_gap_ms: int) -> None:
         self.observed_ms = 0
@@ -92,7 +92,7 @@ class WaitingPeer(Protocol):
     """A peer that waits for the server. The server reads nothing from it meanwhile."""
 
     def heartbeats(self) -> Iterable[BrokerHeartbeat]:
-        """Return heartbeats for the brokers that use the peer's connection."""
+        """Return a heartbeat for every broker that is registered over the peer's connection."""
 
 
 class Backlog:
@@ -100,9 +100,9 @@ class Backlog:
 
     A tick states that the log contains everything that the server received before the tick. So a requested tick waits
     for every peer that is waiting at that moment: until one of its requests is processed, or it disconnects. A peer
-    that keeps sending requests delays a tick no longer than that; while it waits, a tick counts as a heartbeat of its
-    brokers. A peer from which the server reads again also stops delaying a tick if it completes no request between
-    two calls of ``when_worked_off``.
+    that keeps sending requests therefore cannot delay a tick longer; before every tick, the gateway logs heartbeats for
+    the brokers of the peers that still wait. A peer from which the server reads again also stops delaying a tick if it
+    completes no request between two calls of ``when_worked_off``.
 
     Only one event loop may use it.
     """

@@ -26,7 +26,7 @@ class Change:
     """One change of an operator.
 
     Attributes:
-        due_ms: Monotonic time at which the change fails if it still waits; if it was published, its outcome is unknown.
+        due_ms: Monotonic time limit: then a waiting change fails, and a published one has an unknown outcome.
         unacked: Number of records that Kafka has not acknowledged; 0 before the change begins.
     """
 

@@ -1,11 +1,13 @@
 """Writes one server's events to one partition of the log.
 
-While Kafka accepts records, the events of one event-loop turn become one batch of records. Ticks keep to the order: a
-tick states that the log contains everything that the server received before the tick. Plain heartbeats wait for the
-next tick (ADR 0042). When a record is lost, the server is *blind* for this partition. Events still change the view, but
-only the latest event of every broker is kept. When Kafka is back, the server publishes ``server_resumed``, then these
-events, then ticks. So the ages of the partition's brokers restart at zero before these events advance time. Every
-partition has its own producer, so none waits for another that is unreachable.
+While Kafka accepts records, the events of one event-loop turn become one batch of records. A tick is published after
+all earlier events, because it states that the log contains them. Heartbeats that change nothing in the view wait for
+the next tick (ADR 0042).
+
+When a record is lost, the server is *blind* for this partition. Events still change the view, but only the latest
+event of every broker is kept. When Kafka is back, the server publishes ``server_resumed``, then these events, then
+ticks. So the ages of the partition's brokers restart at zero before these events advance time. Every partition has its
+own producer, so none waits for another that is unreachable.
 """
 
 import asyncio
@@ -51,7 +53,7 @@ _LARGEST_RECORDS: Final = 2
 
 
 class LogParts(NamedTuple):
-    """Objects that all partitions share; a partition is ``linked`` while Kafka accepts its records."""
+    """Objects that all partitions share; ``linked`` and ``unlinked`` are called when a session begins or ends."""
 
     view: ServedView
     identity: Identity
@@ -122,7 +124,7 @@ class PartitionLog:
 
     @property
     def _fill(self) -> float:
-        """The used share of this partition's part of the publish queue; 1 means full."""
+        """The used fraction of this partition's share of the publish queue; 1 means full."""
         if self.publisher is None:
             return 0.0
         limits = self._parts.limits
@@ -137,8 +139,9 @@ class PartitionLog:
     def put(self, item: Item) -> None:
         """Log an event, or keep it while Kafka does not accept records.
 
-        The event is published at the end of this iteration of the loop; a plain heartbeat waits for the next tick.
-        Every publication wakes Kafka and the job, and a heartbeat has no effect before the tick that follows it.
+        The event is published at the end of this iteration of the loop; a heartbeat that changes nothing in the view
+        waits for the next tick. Every publication wakes Kafka and the job, and such a heartbeat has no effect before
+        the tick that follows it.
         """
         # The first of the gathered items has already caused this check.
         if self.is_connected and self.publisher is not None and not self._items and self._fill >= 1:
@@ -154,7 +157,7 @@ class PartitionLog:
             asyncio.get_running_loop().call_soon(self._flush)
 
     def beat(self) -> None:
-        """Publish the gathered items, or try to open a session again if the last one failed."""
+        """Publish the events that wait for the next tick, or try to open a session again if the last one failed."""
         if self.is_connected:
             self._flush()
             return
@@ -192,7 +195,7 @@ class PartitionLog:
         self._publish_all(items)
 
     def _publish_all(self, items: Iterable[Item]) -> None:
-        """Publish items immediately. An event that fits into no record is dropped: it would end every session."""
+        """Publish events immediately. An event that no record can contain is dropped: it would end every session."""
         for record in records_of(self.partition, items, self._parts.limits.record_bytes):
             if isinstance(record, Unloggable):
                 name = safe(routing_key(record.item.event) or "")
@@ -213,13 +216,13 @@ class PartitionLog:
     # ---- sessions with Kafka: called by the publisher ----
 
     def opened(self) -> None:
-        """Publish what the log lacks, because a session was opened; ``acked`` detects when all of it is in the log."""
+        """Publish the events that the log lacks, because a session was opened; ``acked`` detects that it has them."""
         self.link = Link.RESUMING
         self._publish_event((ServerResumed if self.has_started else ServerStarted)(self._origin))
         self._publish_all(self.unpublished.to_publish())
 
     def acked(self, records: list[Acked]) -> None:
-        """Give pending entries the positions of their records in the log, and complete the changes that waited."""
+        """Give pending entries the positions of their records in the log; this can complete operators' changes."""
         view = self._parts.view
         is_covered = False
         changes: list[Change] = []

@@ -42,7 +42,7 @@ class _Producer(KafkaProducer):  # type: ignore[misc]  # untyped
 
 
 class PublisherOwner(Protocol):
-    """Is notified about sessions and about the outcome of records."""
+    """The interface of the object that is notified about sessions and about the outcome of records."""
 
     partition: int
 
@@ -51,7 +51,7 @@ class PublisherOwner(Protocol):
     def acked(self, records: list[Acked]) -> None: ...
 
     def failed(self, reason: str, lost: list[OutRecord]) -> None:
-        """Handle the failure of a session; the log may lack these records."""
+        """Handle the failure of a session; the log may lack the records in ``lost``."""
 
 
 #: Checks on the session's thread that the server may write to a partition, and returns the offset of its next record.
@@ -84,7 +84,7 @@ class KafkaPublisher:
         self._session = _Session(self)
 
     def publish(self, record: OutRecord) -> None:
-        """Queue a record without blocking. Without a session the record is lost; the caller knows this."""
+        """Queue a record without blocking. Without a session the record is dropped; the owner knows that it ended."""
         if self._session is not None:
             self._session.put(record)
 
@@ -104,7 +104,7 @@ class KafkaPublisher:
 
     @property
     def oldest_ms(self) -> int | None:
-        """When the oldest unacknowledged record was published; None if there is none."""
+        """Monotonic time at which the oldest unacknowledged record was published; None if there is none."""
         return self._session.oldest_ms if self._session else None
 
     def abort(self, reason: str) -> None:
@@ -214,10 +214,10 @@ class _Session:
         self._call(publisher.gone, self)
 
     def _check_log(self) -> None:
-        """Check that this is the tables' log, and log an error if it has lost records that this server wrote.
+        """Check that Kafka has the log of the tables, and log an error if it has lost records that this server wrote.
 
         Raises:
-            NamesrvStreamError: It is a different log, or Kafka does not answer.
+            NamesrvStreamError: The partition belongs to a different log, or Kafka does not answer.
         """
         publisher, partition = self._publisher, self._publisher.owner.partition
         end = publisher.check_log(partition)

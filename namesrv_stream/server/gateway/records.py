@@ -27,10 +27,10 @@ class GatewayLimits:
 
     Attributes:
         partitions: Number of partitions of the topic; the queue is divided among them.
-        max_gap_ms: The server is blind if a record waits longer for Kafka.
+        max_gap_ms: The server is blind if a record waits longer than this for Kafka.
         change_timeout_ms: The longest time until an operator's change is answered, acknowledged by Kafka or not;
             less than the 5 s for which mqadmin waits.
-        gather_items: Number of heartbeats that no longer wait for the next tick, because they fill a record.
+        gather_items: Number of queued heartbeats that are published before the next tick, because they fill a record.
     """
 
     partitions: int
@@ -56,7 +56,7 @@ class Item(NamedTuple):
 
 
 class OutRecord(NamedTuple):
-    """A record that the publisher received at ``at_ms`` (monotonic); without items if it is about the server itself."""
+    """A record that the publisher received at ``at_ms`` (monotonic); a record about the server itself has no items."""
 
     partition: int
     key: bytes | None
@@ -128,8 +128,8 @@ def _encoded(events: Sequence[AcceptedEvent], max_bytes: int) -> tuple[bytes | N
 class OutageBuffer:
     """Keeps the events that a partition lacks during an outage of Kafka. Only one event loop may use it.
 
-    It keeps every broker's latest event, and operators' changes. So the number of brokers, and of changes that were
-    queued when Kafka failed, limits its size.
+    It keeps every broker's latest event, and operators' changes. So its size is limited by the number of brokers and of
+    the changes that were queued when Kafka failed.
     """
 
     def __init__(self) -> None:
@@ -145,7 +145,7 @@ class OutageBuffer:
 
     @property
     def changes(self) -> int:
-        """Number of records of changes to publish again."""
+        """Number of operators' changes to publish again."""
         return len(self._changes)
 
     def add(self, item: Item) -> list[Pending]:
@@ -195,7 +195,7 @@ class OutageBuffer:
 
 
 def _inherited_pending(before: Item, event: AcceptedEvent) -> Pending | None:
-    """Return ``pending`` of an unchanged registration, for a later event that changed nothing in the view.
+    """Return the pending entry that a heartbeat inherits from an unchanged registration that it replaces; else None.
 
     Only that entry keeps the broker in the view. Without it, an unregistration that the fold processes late would
     remove the broker from the view. Its heartbeats would then be unknown until the fold has the registration.

@@ -1,4 +1,4 @@
-"""The schemas of the HTTP port's JSON answers, which ``/openapi.json`` contains, and what all answers share.
+"""The schemas of the HTTP port's JSON answers, which ``/openapi.json`` contains, and functions for all answers.
 
 Problems are JSON (RFC 9457) or HTML; conditional answers have an ETag.
 """

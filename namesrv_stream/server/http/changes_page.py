@@ -42,7 +42,7 @@ _THEN: Final = "forget all rows; the whole state follows"
 
 
 class RowsQuery(Query):
-    """Selects rows."""
+    """The query parameters that select rows."""
 
     kind: Annotated[frozenset[str], BeforeValidator(parse_kinds), WithJsonSchema({"type": "string"})] = Field(
         USUAL_KINDS,

@@ -136,7 +136,7 @@ class DirectoryPage:
 
     @answers("/openapi.json", (JSON, dict[str, Any]), statuses=(200, 304))
     async def openapi(self, request: Request) -> Response:
-        """Return this document, in OpenAPI 3.1."""
+        """Return the description of this HTTP API, in OpenAPI 3.1."""
         return conditional(request, orjson.dumps(document()))
 
 

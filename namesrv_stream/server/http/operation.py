@@ -56,7 +56,7 @@ class Operation(NamedTuple):
 def answers(
     path: str, *content: tuple[str, Any], statuses: Statuses = (200,), errors: Statuses = (), any_query: bool = False
 ) -> Callable[[F], F]:
-    """Declare a method ``(request)`` or ``(request, query)`` as the endpoint of a path."""
+    """Declare a method ``(request)`` or ``(request, query)`` as the endpoint of a path, summarised by its docstring."""
 
     def declare(function: F) -> F:
         query = None if any_query else function.__annotations__.get("query", Query)
@@ -69,7 +69,7 @@ def answers(
 
 
 def operations(page: object) -> Iterator[tuple[Operation, Endpoint]]:
-    """Yield the operations and endpoints of a page, or of its class."""
+    """Yield the declared operations of a page object, with their endpoints; or those of its class."""
     for name in dir(type(page) if not isinstance(page, type) else page):
         found = getattr(page, name)
         if hasattr(found, "operation"):
@@ -77,7 +77,7 @@ def operations(page: object) -> Iterator[tuple[Operation, Endpoint]]:
 
 
 def route(operation: Operation, endpoint: Endpoint) -> Route:
-    """Return a route that is named by its path. It checks the query before it calls the endpoint."""
+    """Return a Starlette route, named after its path, that checks the query before it calls the endpoint."""
     takes_query = "query" in endpoint.__annotations__
 
     async def checked(request: Request) -> Response:

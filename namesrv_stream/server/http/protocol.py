@@ -33,7 +33,7 @@ class Port:
     addresses: AddressCounts = field(default_factory=AddressCounts)
 
     def event(self, name: str) -> None:
-        """Count an event, for example a refused client."""
+        """Count an event of a connection, for example a refused client."""
         self.counters.count("rocketmq_namesrv_http_events_total", name)
 
 
@@ -78,7 +78,7 @@ class HttpProtocol(H11Protocol):
         super().connection_lost(exc)
 
     def send_400_response(self, msg: str) -> None:
-        """Answer an unreadable request like every other problem. uvicorn calls it."""
+        """Answer an invalid HTTP request with a ``Problem``, like all other errors. uvicorn calls this method."""
         self._port.event("request_broken")
         answer = Problem(400, "this is not an HTTP request").response()
         headers = [*answer.raw_headers, (b"connection", b"close")]
@@ -94,8 +94,8 @@ class HttpProtocol(H11Protocol):
     def expect_reader(self, within_s: float) -> None:
         """Close the connection if the client does not read the written answer in time.
 
-        Another answer restarts the time. A client cannot stay connected that way: the unread bytes grow until the next
-        answer has to wait for the client.
+        Another answer restarts the time. A client cannot stay connected by sending further requests: the unread bytes
+        grow until the next answer has to wait for the client.
         """
         self._unread = _cancelled(self._unread)
         if self.transport.get_write_buffer_size():

@@ -1,4 +1,4 @@
-"""Routes, and lists of topics, clusters, brokers and KV entries. Every answer shows one moment and is made in steps.
+"""Routes, and lists of topics, clusters, brokers and KV entries. An answer shows one moment and is computed in steps.
 
 ``PastRoutes`` reads past routes from the history on its own threads, a few queries at a time.
 """
@@ -82,7 +82,7 @@ class PastRoutes:
         convert: "Callable[[past_route.PastRoute], Result]",
         address_view: str | None = None,
     ) -> Result:
-        """Return the result of ``convert``, which is called on the thread with a topic's route at an instant.
+        """Read a topic's route at an instant, and return what ``convert`` makes of it; both run on a thread.
 
         ``address_view`` is the name of the client's address view; None for no view.
 
@@ -97,7 +97,7 @@ class PastRoutes:
         return await self.read(lambda: convert(self._answer(topic, as_of, address_view)))
 
     async def read(self, question: Callable[[], Result]) -> Result:
-        """Return the result of a question to the tables, which is called on the thread.
+        """Call ``question``, which queries the tables, on a thread, and return its result.
 
         Raises the errors of ``ask``.
         """
@@ -123,7 +123,7 @@ class PastRoutes:
 
 
 def quoted_zone(as_of: str) -> str:
-    """Return an instant of a URL with the + of its zone, which arrives as a space if it is not percent-encoded."""
+    """Return an instant from a URL with the + of its zone restored; it arrives as a space if not percent-encoded."""
     return _UNQUOTED_ZONE.sub(r"\1+\2", as_of)
 
 
@@ -212,7 +212,7 @@ class RoutesPage:
 
     @answers("/brokers", (JSON, list[BrokerProcess]))
     async def brokers(self, _: Request, query: BrokersQuery) -> Response:
-        """Return all broker processes: who receives their heartbeats, their ages, and why they are held or ended."""
+        """Return all broker processes: who receives their heartbeats, heartbeat ages, why brokers are held or ended."""
         ended = await self._fleet.ended() if query.state in ("ended", "any") else []
         groups = await self._steps.sorted(
             list(self._server.table.groups.values()) if query.state != "ended" else [],

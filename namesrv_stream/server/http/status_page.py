@@ -127,7 +127,7 @@ def _job(tables: TableStatus, now_ms: int) -> PartHealth:
 
 
 def _address_views(unmapped: UnmappedAddresses) -> list[PartHealth]:
-    """Return the part of address views; servers without views have none."""
+    """Return the health of the address views as one part; an empty list if the server has no views."""
     if not unmapped.is_relevant:
         return []
     reasons = "; ".join(unmapped.reasons())
@@ -191,12 +191,12 @@ class StatusPage:
 
     @answers("/state/keys", (JSON, PartitionParts))
     async def keys(self, _: Request, query: PartitionQuery) -> Response:
-        """Return the digests of all parts of a partition."""
+        """Return the digest of every broker name, KV namespace and other part of a partition's state."""
         return Response(orjson.dumps(await self._state.keys(self._partition(query))), media_type=JSON)
 
     @answers("/state/rows", (JSON, PartRows))
     async def rows(self, _: Request, query: PartQuery) -> Response:
-        """Return the rows of one part."""
+        """Return the rows of one part of a partition's state, for example of a broker name."""
         rows = await self._state.rows(Part(self._partition(query), query.kind, query.name))
         return Response(rows, media_type=JSON)
 

@@ -112,7 +112,7 @@ class WhyPage:
         return Response(orjson.dumps(found), media_type=JSON)
 
     async def explain(self, question: Question) -> Explanation:
-        """Answer a question about now; if the tables cannot be read, from memory alone.
+        """Answer a question about the present; if the tables cannot be read, from memory alone.
 
         Raises:
             SystemBusy: Too many queries of the tables are waiting.
@@ -134,7 +134,7 @@ class WhyPage:
         return explain(facts, server_id=self._state.server_id)
 
     async def _read(self, question: Question) -> tuple[Known, str]:
-        """Return what the tables contain, and ""; if they cannot be read, what is in memory, and why they cannot."""
+        """Return what the tables say, and ""; if they cannot be read, return what is in memory, and the reason."""
         names = [] if self._is_routed(question) else self._names(question.subject)
 
         # Imported by the first query, so that servers without such queries do not load it.
@@ -183,7 +183,7 @@ class WhyPage:
         return await self._past_routes.read(read)
 
     def _server_findings(self, failure: str) -> Iterator[Finding]:
-        """Yield what is wrong with this server, from its health and the reason why the tables cannot be read."""
+        """Yield what is wrong with this server: from its health, and ``failure``, why the tables cannot be read."""
         now_ms, waiting_ms = self._clock.now_ms(), self._figures.gateway.status.oldest_age_ms
         since_of = {
             "server": now_ms - waiting_ms if waiting_ms else None,
@@ -222,7 +222,7 @@ class WhyPage:
         ]
 
     async def _elsewhere(self, question: Question) -> Sequence[str]:
-        """Return the other servers that have a route, if this one has none."""
+        """Return the URLs of the other servers that have the requested route, if this one has none."""
         if self._is_routed(question):
             return ()
         urls, ask_on = self._settings.http.console_servers, asyncio.get_running_loop().run_in_executor
@@ -236,7 +236,7 @@ def _question(subject: Literal["topic", "broker"], name: str, query: WhyQuery) -
 
 
 def _has_route(url: str, question: Question, partitions: int) -> bool:
-    """Return whether another server has a route; False if it does not answer."""
+    """Return whether another server has the requested route; False if it does not answer."""
     try:
         if question.subject == "topic":
             path = f"/routes/{quote(question.name, safe='')}"

@@ -18,7 +18,7 @@ _Key = tuple[int, bytes, bytes]
 
 
 class Effect(NamedTuple):
-    """What else an answered request needs: its code, to be counted, and the event that it causes, if any."""
+    """What a request causes besides its answer: ``code`` is counted, and ``heartbeat``, if there is one, is logged."""
 
     code: int
     heartbeat: BrokerHeartbeat | None
@@ -36,7 +36,7 @@ class _Entry(NamedTuple):
 
 
 class KnownAnswers:
-    """Answers that depend on the topic or broker with a ``name``; the least recently used make room for new ones.
+    """A least-recently-used cache of answers, each of which depends on the topic or broker with a ``name``.
 
     ``scope`` limits an answer to clients of one address view, or to one connection.
     """
@@ -48,7 +48,7 @@ class KnownAnswers:
         self._keys_of: defaultdict[str, set[_Key]] = defaultdict(set)
 
     def find(self, frame: bytes, scope: int) -> bytes | None:
-        """Return the answer, with length prefix, to a request frame without it; None if there is none."""
+        """Return the stored answer, with length prefix, to a frame without length prefix; None if there is none."""
         found = self.match(frame, scope)
         return None if found is None else found[0]
 
@@ -67,7 +67,7 @@ class KnownAnswers:
         return entry.answer.frame(opaque), entry.effect
 
     def know(self, frame: bytes, name: str, parts: ResponseTemplate, scope: int, effect: Effect = ROUTE_READ) -> None:
-        """Store the answer to a frame that has a template."""
+        """Store an answer, as ``parts`` of its encoding, to a frame for which ``has_template`` is true."""
         before, opaque, after = cut_opaque(frame)
         key = (scope, before[_WORD.size :], after)
         size = _ENTRY_BYTES + len(frame) + len(parts.head) + len(parts.tail)

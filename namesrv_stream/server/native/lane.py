@@ -1,7 +1,7 @@
 """Chooses a server's lane, and contains the Python side of the native lane, which is a C thread.
 
-A lane only repeats answers that Python has given it, and returns a connection that sends anything else. So Python
-makes all decisions of a server, and a server without a lane gives the same answers, more slowly.
+A lane only repeats answers that Python code has stored in it, and returns a connection that sends anything else. So
+Python makes all decisions of a server, and a server without a lane gives the same answers, more slowly.
 """
 
 import asyncio
@@ -32,7 +32,7 @@ _U64S: Final = ctypes.POINTER(_U64)
 
 
 class Returned(ctypes.Structure):
-    """``struct returned`` without the bytes that follow it."""
+    """The C type ``struct returned``, without the bytes that follow it in memory."""
 
     _fields_ = (("next", _POINTER), ("id", _U64), ("unread", _SIZE), ("unsent", _SIZE))
 
@@ -141,7 +141,7 @@ class NativeLane:
         return answer[sent:]
 
     def take_back(self, connection: LaneConnection) -> bool:
-        """Take a connection back, if it is handed over, before the thread reads more; False if it is being returned."""
+        """Take back a connection, if it is handed over, before the thread reads more; False if it is being returned."""
         key = connection.connection_id
         if key not in self._handed_over:
             return True
@@ -180,12 +180,12 @@ class NativeLane:
                 connection.returned(unread, unsent)
 
     def find(self, frame: bytes, view: int) -> bytes | None:
-        """Return the response, with length prefix, to a request frame without it; None if there is none."""
+        """Return the stored response, with length prefix, to a frame without length prefix; None if there is none."""
         size = self._library.lane_find(self._lane, frame, len(frame), self._found, _MAX_FOUND_BYTES, view)
         return ctypes.string_at(self._found, size) if size else None
 
     def know(self, frame: bytes, topic: str, parts: ResponseTemplate, view: int) -> None:
-        """Store the response to a frame that has a template."""
+        """Store a response, as ``parts`` of its encoding, to a frame for which ``has_template`` is true."""
         begin = frame.find(_TOPIC) + len(_TOPIC)
         if frame[begin : frame.find(b'"', begin)] != topic.encode("utf-8", "surrogatepass"):
             return  # ``cut_query`` would find another text as the topic
@@ -201,7 +201,7 @@ class NativeLane:
             self._library.lane_forget(self._lane, names, len(names))
 
     def answered(self) -> tuple[list[int], int]:
-        """Return the number of answers by bound, with those above the last bound at the end, and the total in ns."""
+        """Return the number of answers by upper bound (last: above all bounds), and their total response time in ns."""
         self._library.lane_counters(self._lane, self._counters)
         *counts, total_ns, _ = self._counters
         return counts, total_ns
@@ -249,7 +249,7 @@ def open_lane(settings: RemotingSettings) -> tuple[Lane | None, LaneStatus]:
 
 
 def _python_lane(status: LaneStatus) -> tuple[PythonLane | None, LaneStatus]:
-    """Return the Python lane, and the status of the native one; None where the kernel has no epoll."""
+    """Return the Python lane (None where the kernel has no epoll), and the status of the native one."""
     if not hasattr(select, "epoll"):
         return None, status
     return PythonLane(LATENCY_BOUNDS_NS), status._replace(

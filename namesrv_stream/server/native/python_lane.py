@@ -1,8 +1,8 @@
 """The lane in Python, for servers without the C library: answers known route queries ahead of uvloop's transports.
 
-It watches all connections that were handed over with one ``epoll``, which the event loop watches. So one callback
-serves many connections, with one ``read`` and one ``write`` for each. There is no thread. Whatever is not a complete
-query with a known answer returns the connection, as from the C lane.
+One ``epoll``, which the event loop watches, covers all connections that were handed over. So one callback
+serves many connections, with one ``read`` and one ``write`` for each. There is no thread. As in the C lane, a
+connection is returned when it sends anything but a complete query with a known answer.
 """
 
 import asyncio
@@ -30,7 +30,7 @@ class LaneConnection(Protocol):
     active_ms: int
 
     def returned(self, unread: bytes, unsent: bytes) -> None:
-        """Continue a connection that the lane returned, with its unanswered bytes and its unsent answers."""
+        """Continue after the lane returned the connection, with ``unread`` request bytes and ``unsent`` answers."""
 
 
 class PythonLane(KnownAnswers):
@@ -123,7 +123,7 @@ class PythonLane(KnownAnswers):
 
 
 def _write(fd: int, data: bytes) -> bytes:
-    """Return what the kernel did not take; the transport finds out the reason."""
+    """Write to a socket, and return the bytes that the kernel did not accept; the transport detects the reason."""
     try:
         return data[os.write(fd, data) :]
     except OSError:

@@ -36,7 +36,7 @@ _SPARE_BROKERS: Final = 100
 
 
 class _BrokerPart(NamedTuple):
-    """BrokerData, and the JSON that clients of an address view receive; b"" if they receive no address."""
+    """A broker's data, and the JSON of it that clients of an address view receive; b"" if they receive no address."""
 
     data: BrokerData
     written: bytes

@@ -24,7 +24,7 @@ logger = logging.getLogger(__name__)
 
 
 class Phase(Enum):
-    """The state of a connection's life cycle; it only moves down this list."""
+    """The state of a connection's life cycle; it only changes to a later one in this list."""
 
     OPEN = "open"
     LEAVING = "closes after its next answer"
@@ -42,7 +42,7 @@ class RemotingConnection(asyncio.Protocol):
     """
 
     def __init__(self, connection_id: int, services: Services, listener: str = "") -> None:
-        """``listener`` is the name of an additional listener that accepted the connection."""
+        """``listener`` is the name of the additional listener that accepted the connection; "" for the main one."""
         self.connection_id = connection_id
         self.active_ms = services.gateway.observed_ms
         self.host, self.peer = "", "?"
@@ -131,7 +131,7 @@ class RemotingConnection(asyncio.Protocol):
             self.close(STOPPING)
 
     def _write(self, answers: bytes, request: bytes) -> None:
-        """Write answers; hand an idle, plain connection to the lane if the only request was a route query."""
+        """Write answers. If a route query was the only request, hand an idle connection without TLS to the lane."""
         lane = self._owner.lane
         if (
             lane is not None
@@ -206,7 +206,7 @@ class RemotingConnection(asyncio.Protocol):
 
         The connection also stays open while a request waits, which may register the broker again.
 
-        Differs from RocketMQ, which always closes it and so removes all brokers that share it (a BrokerContainer's).
+        Differs from RocketMQ, which always closes it, and so removes all brokers of a BrokerContainer, which share one.
         """
         waits = self.is_waiting or not self._requests.is_empty or self._reading.held_bytes
         if not waits and not any(self.heartbeats()):

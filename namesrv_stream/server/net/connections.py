@@ -26,7 +26,7 @@ class _Held(NamedTuple):
 
 
 class PartialFrames(Generic[H]):
-    """The bytes of incomplete frames, preambles and TLS handshakes of every holder, in the order in which they began.
+    """The bytes of incomplete frames, preambles and TLS handshakes by holder (a connection), the oldest first.
 
     Normal peers complete a frame within milliseconds. Above the limit in bytes, the oldest holder is therefore removed
     first; holders for which ``is_spared`` is true come last.
@@ -89,7 +89,7 @@ CONNECTION_EVENTS: Final = "rocketmq_namesrv_connection_events_total"
 
 
 class Connection(Hashable, Protocol):
-    """The interface of ``RemotingConnection`` that the parts of the server use."""
+    """The interface of ``RemotingConnection`` that other components of the server use."""
 
     connection_id: int
     active_ms: int
@@ -174,7 +174,7 @@ class Connections:
         self._warn(text, connection.peer, safe(str(error)), kind=type(error).__name__)
 
     def failed(self, connection: Connection, code: int) -> None:
-        """Log a request that failed with an internal error: the exception that is being handled."""
+        """Log that a request failed with an internal error, which is the exception that is being handled."""
         text = "request failed unexpectedly peer=%s code=%d"
         self._peer_log.log(logger, logging.ERROR, text, connection.peer, code, kind=str(code), is_fault=True)
 
@@ -187,7 +187,7 @@ class Connections:
             self._abort(gone, _CROWDED, "crowded")
 
     def stalled(self, connection: Connection) -> None:
-        """Note that the peer does not read its answers; ``flows`` ends that."""
+        """Record that the peer does not read its answers, until ``flows`` is called."""
         self._stalled.setdefault(connection, connection.active_ms)
         # Only stalled connections: more than ``write_buffer_bytes`` wait on each of them, so they are few.
         self._bound_unread(list(self._stalled))

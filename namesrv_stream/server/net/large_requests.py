@@ -74,7 +74,7 @@ def _decode(body: RegistrationBody) -> DecodedBody:
 
 
 def _shared(body: RegisterBrokerBody) -> RegisterBrokerBody:
-    """Replace the names and queues of a body, which are copies after unpickling, by the objects of this process.
+    """Return a body with its names and queues, which are copies after unpickling, replaced by objects of this process.
 
     The route table compares queues by identity, and the copies would take three times the memory.
     """
@@ -128,7 +128,7 @@ class LargeRequests:
         self._decoder.stop()
 
     def add(self, size: int, answer: AnswerRequest, body: RegistrationBody | None) -> None:
-        """Queue a request of ``size`` bytes, which is answered in its turn; another process decodes a body first."""
+        """Queue a request of ``size`` bytes to be answered in turn; another process first decodes ``body``, if any."""
         self._queued += size
         if body is not None:
             task = asyncio.get_running_loop().create_task(self._decode(size, answer, body))
@@ -145,7 +145,7 @@ class LargeRequests:
         self._call_soon()
 
     def read(self, reader: Reader, size: int, *, is_partial: bool) -> None:
-        """Count ``size`` bytes of a large request, which is complete unless ``is_partial``; may stop reading."""
+        """Count ``size`` bytes of a large request, which is complete unless ``is_partial``; may pause readers."""
         self._read += size
         if is_partial:
             self._reading[reader] = None

@@ -49,7 +49,7 @@ class RequestMetrics:
         self._by_code = {ROUTE: Histogram(LATENCY_BOUNDS_NS)}
 
     def answered(self, request_code: int, response_code: int, took_ns: int) -> None:
-        """Count an answer, and the time since processing of its request began."""
+        """Count an answer, and ``took_ns``, the time since the processing of its request began."""
         histogram = self._by_code.get((request_code, response_code))
         if histogram is None:
             request_code = request_code if request_code in _REQUEST_CODES else _UNKNOWN

@@ -1,4 +1,4 @@
-"""The order of work of one connection: when it is read, and which of its waiting requests is answered next.
+"""Schedules the work of one connection: when it is read, and which of its waiting requests is answered next.
 
 ``session`` computes the answer to a request.
 """
@@ -33,7 +33,7 @@ _UNANSWERED: Final = frozenset((Pause.SLOW_READER, Pause.LARGE_REQUEST))
 
 
 class Reading:
-    """The reading of one connection, which continues while there is no ``Pause``."""
+    """Controls the reading of one connection, which is read while there is no ``Pause``."""
 
     def __init__(self, connection: Connection, transport: asyncio.Transport, services: Services) -> None:
         self.held_bytes = 0
@@ -85,7 +85,7 @@ class Reading:
             self._transport.pause_reading()
 
     def resume(self, reason: Pause) -> None:
-        """Remove a reason; resume reading if no other one remains."""
+        """Remove a reason for not reading; resume reading if no other reason remains."""
         if reason not in self._pauses:
             return
         self._pauses.remove(reason)
@@ -152,10 +152,10 @@ class Requests:
         self._has_ended = True
 
     def answer(self) -> bool:
-        """Answer waiting requests up to the first large one, while the peer reads; return whether any request waited.
+        """Answer waiting requests up to the first large one, unless the peer does not read; return whether any waited.
 
         Raises:
-            RemotingError: A frame breaks the protocol. Those before it are answered; those after it are dropped.
+            RemotingError: A frame breaks the protocol. The frames before it are answered, those after it are dropped.
         """
         answers: list[bytes] = []
         frame, asked, size = b"", len(self._frames), 0

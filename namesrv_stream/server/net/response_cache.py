@@ -4,7 +4,7 @@ A processor states on what its answer depends besides the request: the route of 
 The cache stores responses by the request's template (its bytes without the ``opaque``), and drops them when their
 dependency changes. Only ``changed`` invalidates; it runs before any request can see the change.
 
-Without the cache a heartbeat takes 11 µs and a route query 10 µs; with it, they take 1 µs.
+Without the cache, a heartbeat takes 11 µs and a route query 10 µs; with it, either takes 1 µs.
 """
 
 from collections.abc import Collection
@@ -25,8 +25,8 @@ _ROUTE_QUERY: Final = b'{"code":105,'
 class ResponseCache:
     """The cached responses of one server. Used by one event loop.
 
-    ``routes`` stores those to route queries: the lane, if there is one. Clients with different numbers of their address
-    view share none of these. Other responses depend on the connection, because of their events and the
+    ``routes`` stores the responses to route queries; it is the lane, if there is one. Clients share a response only if
+    their address views have the same number. Every other response is for one connection, because of its events and the
     peer's permissions.
     """
 
@@ -70,7 +70,7 @@ class ResponseCache:
         self._of_brokers.know(frame, depends_on.name, parts, connection_id, Effect(request.code, heartbeat))
 
     def changed(self, broker_name: str | None, topics: Collection[str] | None) -> None:
-        """Drop outdated responses: of the broker name's group and the topics' routes; None if any may have changed."""
+        """Drop the responses about a broker name's group, and those about the topics' routes; None stands for all."""
         if topics is None or topics:
             self._routes.forget(topics)
         self._of_brokers.forget(None if broker_name is None else (broker_name,))

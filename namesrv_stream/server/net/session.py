@@ -31,7 +31,7 @@ from namesrv_stream.server.tls import ServerTls
 
 @dataclass(frozen=True, slots=True)
 class Services:
-    """The services that all connections of a server share; ``origin`` has no connection."""
+    """The services that all connections of a server share; ``origin`` names the server and no connection."""
 
     name_server: NameServer
     responses: ResponseCache
@@ -53,7 +53,7 @@ class LargeRequest(NamedTuple):
 
 
 class Session:
-    """Computes the answers to the requests that the peer ``caller`` sends over one connection.
+    """Computes the answers to the requests that a peer (``caller``) sends over one connection.
 
     Attributes:
         registered: Brokers that registered over the connection.

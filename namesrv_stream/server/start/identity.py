@@ -46,7 +46,7 @@ class Identity(NamedTuple):
 
 
 class IdentityFile:
-    """The file that stores the identity. Its user holds the lock of its directory."""
+    """The file that stores the identity. The caller must hold the lock of its directory."""
 
     def __init__(self, server_dir: Path) -> None:
         self._path = server_dir / "identity.json"
@@ -101,8 +101,8 @@ class LogGuard:
         """Check that a partition's log is the tables' log, and return the offset of its next record; blocks.
 
         Raises:
-            LogReplaced: It is another log, or it has another record at the offset of the last folded one.
-            LogTruncated: It ends before the last folded record.
+            LogReplaced: The log is another one, or has another record at the offset of the last folded one.
+            LogTruncated: The log ends before the last folded record.
             NamesrvStreamError: Kafka does not answer, or its topic cannot be used.
         """
         try:
@@ -143,7 +143,7 @@ class RivalRecords:
         self._needle = orjson.dumps(identity.server_id)
 
     def take(self, record: Record) -> None:
-        """Examine a record. Records must be given in log order."""
+        """Note which start wrote a record, if it has this server's id. Records must be given in log order."""
         if self._needle not in record.value:
             return
         try:
@@ -165,7 +165,7 @@ class RivalRecords:
 def find_rival(settings: Settings, identity: Identity) -> int | None:
     """Return the epoch of another server that is writing to the log with this id; None if there is none.
 
-    It blocks for two seconds if a server with this id wrote to the log within the last five; otherwise only briefly.
+    It blocks for two seconds if a server with this id wrote to the log within the last five seconds, otherwise briefly.
 
     Raises:
         KafkaUnreachable: No Kafka broker answers.

@@ -66,7 +66,7 @@ class LogTail:
         self._closed: set[tuple[str, LeaseKey]] = set()  # disconnected, but still in the view until the job's commit
 
     def take(self, record: Record) -> bool:
-        """Apply a record. Return False if there is no room; then the caller must not apply later records."""
+        """Apply a record. Return False if the memory limit is reached; then the caller must not apply later records."""
         try:
             events = decode_record(record.value)
         except EventDecodeError:
@@ -132,7 +132,7 @@ def read_log_tail(settings: Settings, view: RouteView, clock: Clock) -> None:
 
 
 def _behind(extents: Mapping[int, tuple[int, int]], next_offsets: Mapping[int, int]) -> dict[int, tuple[int, int]]:
-    """Return the offsets to read: partition → first offset and end. ``extents`` has those of Kafka's partitions."""
+    """Return partition → (first offset, end) to read; ``extents`` contains the same for everything that Kafka has."""
     found: dict[int, tuple[int, int]] = {}
     for partition, (first, end) in extents.items():
         begin = next_offsets.get(partition, 0)
@@ -226,7 +226,7 @@ async def open_log(settings: Settings, identity: Identity, view: RouteView, fold
 
 
 def _read_tail(settings: Settings, view: RouteView, folded: FoldedLog, clock: Clock) -> None:
-    """Apply the tail, unless it belongs to another log; ``LogGuard`` then refuses the sessions with Kafka."""
+    """Apply the log's tail to the view, unless Kafka has another log; ``LogGuard`` then refuses all sessions."""
     try:
         check_log(settings, folded)
     except (LogReplaced, LogTruncated) as error:
@@ -242,7 +242,7 @@ async def has_topics(settings: Settings, *, is_needed: bool = False) -> bool:
     """Create missing topics. Return whether Kafka answers and permits it.
 
     Raises:
-        KafkaUnreachable: It does not, and ``is_needed`` is set.
+        KafkaUnreachable: Kafka does not answer or permit it, and ``is_needed`` is set.
     """
     try:
         await asyncio.to_thread(ensure_topics, settings)

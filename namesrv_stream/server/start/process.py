@@ -76,7 +76,7 @@ def _allow_open_files(connections: int) -> None:
 
 
 def require_files(settings: Settings) -> None:
-    """Check the files that the server reads and the settings name, so that a mistake is reported at once; blocks.
+    """Check those files named in the settings that the server reads, so that a mistake is reported at once; blocks.
 
     Raises:
         ConfigError: A file cannot be used.
@@ -111,10 +111,10 @@ _EXIT_FAILED: Final = 1
 
 
 def exit_code_of(failures: BaseExceptionGroup[BaseException]) -> int:
-    """Log the failures of parts with their tracebacks, because they are bugs, and return the exit code.
+    """Log failures of the server's tasks with tracebacks, because they are bugs, and return the exit code.
 
     Raises:
-        NamesrvStreamError: One of the failures is such an expected error; its text says what to do.
+        NamesrvStreamError: A failure is of this class, and so is expected and not a bug; its text says what to do.
     """
     expected: BaseException | None = failures.subgroup(NamesrvStreamError)
     while isinstance(expected, BaseExceptionGroup):
@@ -155,8 +155,8 @@ def address(bound: socket.socket) -> str:
 def advertised_address(remoting: RemotingSettings, listen_port: int) -> str:
     """Return the remoting address that this server advertises to the others; "" for none.
 
-    Without a configured one, it is the address on which the server listens, unless that means something else, or
-    nothing, on another machine.
+    If none is configured, it is the address on which the server listens, unless that address is only valid on this
+    machine: a wildcard, loopback or link-local address.
     """
     host = remoting.listen_host
     if remoting.advertised_address:
@@ -178,8 +178,8 @@ class NameServerAddrs(NamedTuple):
     def reached_by(self, host: str, listed: Sequence[str] = ()) -> list[str]:
         """Return the name servers for a client that reached this one at the address ``host``.
 
-        These are the configured ones, or those that are ``listed`` in the log. Without both, it is only this server. If
-        it listens on every address, ``host`` is used, because no other address is known to work for that client.
+        These are the configured ones, or else those that are ``listed`` in the log, or else only this server. If this
+        server listens on every address, ``host`` is used, because no other address is known to work for that client.
         """
         if known := self.configured or listed:
             return list(known)

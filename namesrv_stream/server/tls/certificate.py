@@ -87,7 +87,10 @@ def _time(der: bytes, element: _Element) -> int:
 
 
 class Certificate(NamedTuple):
-    """A certificate with its key, and the validity of the first one in the chain. HTTP needs no client certificate."""
+    """SSL contexts that present a certificate, and the validity of the first certificate in its chain.
+
+    ``http_context`` asks for no client certificate.
+    """
 
     context: ssl.SSLContext
     http_context: ssl.SSLContext
@@ -105,7 +108,7 @@ class ChainFiles(NamedTuple):
 
 
 def read_certificate(tls: TlsSettings) -> Certificate:
-    """Read and check the files of the server's own certificate, and ``trust_file`` if clients are checked; blocks.
+    """Read and check the files of the server's certificate, and ``trust_file`` if it verifies clients; blocks.
 
     ``tls`` must have a ``cert_file``. ``calls_context`` reads the files for the server's own calls.
 
@@ -121,7 +124,7 @@ def read_certificate(tls: TlsSettings) -> Certificate:
 
 
 def files_of(tls: TlsSettings) -> tuple[Path, ...]:
-    """Return all files whose change requires a reload."""
+    """Return the files that ``read_certificate`` reads; a change of any of them requires a reload."""
     names = (tls.cert_file, tls.key_file, tls.key_password_file, tls.trust_file if tls.client_auth != "none" else "")
     return tuple(Path(name) for name in names if name)
 

@@ -88,7 +88,7 @@ class ServerTls:
             samples.add("rocketmq_namesrv_tls_certificate_expires_seconds", end_s)
 
     async def watch(self) -> None:
-        """Reload changed files until cancelled. Files that cannot be used have no effect; the log has the reason."""
+        """Reload changed files until cancelled. Files that cannot be used are not loaded; the log has the reason."""
         if not self._files:
             return
         changing: _Stamps | None = None
@@ -106,7 +106,7 @@ class ServerTls:
     async def reload(self) -> bool:
         """Read the files again, and return whether they are in use now. Open connections keep their certificate.
 
-        A failure is logged and counted once per state of the files and reason.
+        A failure is logged and counted again only when the files or the reason have changed.
         """
         try:
             certificate = await asyncio.to_thread(read_certificate, self._settings)

@@ -132,7 +132,7 @@ _LENGTH_AT: Final = 3
 
 
 class PartialRecord:
-    """Tracks record boundaries in a stream of bytes; ``size`` is that of the incomplete record, 0 without one."""
+    """Tracks record boundaries in a stream of bytes; ``size`` is the length of the incomplete record so far, or 0."""
 
     def __init__(self) -> None:
         self.size = 0

@@ -1,4 +1,4 @@
-"""Logs the address views of a server's configuration, and finds broker addresses for which a view has no mapping.
+"""Writes the configured address views to Kafka, and finds broker addresses for which a view has no mapping.
 
 Matching thousands of brokers takes long, so these addresses are found in the background and in steps.
 """
@@ -29,7 +29,7 @@ logger = logging.getLogger(__name__)
 async def set_configured_views(
     documents: Mapping[str, str], name_server: NameServer, gateway: Gateway, origin: Origin
 ) -> None:
-    """Set each view of the configuration, unless there is one of that name."""
+    """Store every configured address view as a KV entry, unless there is a view of the same name."""
     await gateway.connected.wait()
     # The table must contain what was in the log before this start, because the log may contain a view of that name.
     while not gateway.view.has_own_start(gateway.limits.partitions):  # noqa: ASYNC110 (no event says so)
@@ -45,7 +45,7 @@ async def set_configured_views(
 
 
 async def _change(gateway: Gateway, event: KvPut) -> NamesrvStreamError | None:
-    """Apply a change; return why it failed, None if it is in the log."""
+    """Apply a change of a view and wait until it is in the log; return the error if it failed, else None."""
     outcome: asyncio.Future[NamesrvStreamError | None] = asyncio.get_running_loop().create_future()
 
     def settled(error: NamesrvStreamError | None) -> None:
@@ -76,7 +76,7 @@ class UnmappedAddresses:
 
     @property
     def is_relevant(self) -> bool:
-        """Whether there are views, or listeners for them."""
+        """Whether there are address views, or additional listeners, which need one."""
         return bool(self._server.views.entries or self._listeners)
 
     async def watch(self) -> None:

@@ -1,4 +1,4 @@
-"""Applies the job's commits on the event loop: to the view first, then to all parts that need them.
+"""Applies the job's commits on the event loop: to the view first, then to all components that need them.
 
 ``SnapshotFollower`` reads the commits on a thread of its own.
 
@@ -42,7 +42,7 @@ class TableStatus:
         failure: Returns why the tables cannot be read; "" if they can.
         job: The job's latest figures; None if it has committed none since this server's start.
         refused_at_ms: When this server last noticed that the job refused a record, epoch milliseconds.
-        missed_in: Where this server finds no tables, although the log shows that the job has committed; "" otherwise.
+        missed_in: Where (folder or address) this server finds no tables, although the log shows commits; otherwise "".
         has_commit: Whether this server has applied a commit of the job since its start.
         resumed_ms: When the tables last advanced again after they were stale, epoch milliseconds; 0 if they never were.
     """
@@ -64,7 +64,7 @@ class TableStatus:
         self._clock = clock
 
     def count(self, changes: Sequence[RouteChange]) -> None:
-        """Count rows of a commit, and the time for which this server lacked its changes of routes.
+        """Count the rows of a commit, and add up the time during which this server lacked their route changes.
 
         A commit can come in several slices.
         """
@@ -145,7 +145,7 @@ _HISTORY_READ_MS: Final = 30_000
 async def search_missed_tables(settings: Settings, tables: TableStatus) -> None:
     """If this server has found no tables, check once whether the log shows commits of the job.
 
-    If it does, the server has missed the tables: set ``missed_in`` and log an error.
+    If it does, the server looks for the tables in the wrong place: set ``missed_in`` and log an error.
     """
     if tables.version >= 0 or tables.missed_in or tables.failure():
         return
@@ -215,7 +215,7 @@ class _Commit(NamedTuple):
 
 
 class CommitApplier:
-    """Follows the tables for a server, and applies the commits to the view and to the parts that need them."""
+    """Follows the tables for a server, and applies the commits to the view and to the components that need them."""
 
     def __init__(self, settings: Settings, snapshot: Snapshot, core: Core, clock: Clock) -> None:
         generation, http = generation_of(snapshot.table_id), settings.http
@@ -252,7 +252,7 @@ class CommitApplier:
         stopping.join(_STOP_S)
 
     async def run(self) -> None:
-        """Apply what the follower reads, one slice of a commit in every iteration of the event loop."""
+        """Apply the commits that the follower reads, one slice in every iteration of the event loop."""
         while True:
             taken = await self._read.get()
             if isinstance(taken, Snapshot):

@@ -46,7 +46,7 @@ class Piece(NamedTuple):
     """The encoded rows that a follower reads at once, in log order within each partition.
 
     Attributes:
-        is_whole: Whether no rows of the same commit follow. Then the rows so far are a state that existed.
+        is_whole: Whether no rows of the same commit follow. If so, all rows up to here form a state that existed.
         mark: Where the piece ends in the buffer, for the next read.
     """
 
@@ -63,7 +63,7 @@ class ChangeFeed:
     """
 
     def __init__(self, generation: str, next_offsets: Mapping[int, int], max_rows: int, max_bytes: int) -> None:
-        """Start at the offsets that the view covers. The memory is approximate; the newest commit is always kept."""
+        """Start at the offsets that the view covers. ``max_bytes`` is approximate; the newest commit is always kept."""
         self.begin = self.end = position_at(generation, next_offsets)
         self.is_closed = False
         self._max_rows = max_rows
@@ -106,7 +106,7 @@ class ChangeFeed:
         self._wake()
 
     def reaches(self, position: Position) -> bool:
-        """Return whether the buffer contains, or will receive, every row that a follower at the position lacks."""
+        """Return whether the buffer contains or will receive every row after the position."""
         return position.covers(self.begin)
 
     def is_ahead_of(self, position: Position) -> bool:
@@ -128,8 +128,8 @@ class ChangeFeed:
     ) -> Piece:
         """Return the next rows after a position that the feed ``reaches``; few or none if few are wanted.
 
-        It examines at least one row, and rows of about ``max_bytes``, wanted or not. The mark of the piece that ended
-        at this position saves a search within the commit.
+        It examines about ``max_bytes`` of rows, wanted or not, but at least one row. ``mark``, from the piece that
+        ended at this position, saves a search within the commit.
         """
         found: list[bytes] = []
         seen = number = 0

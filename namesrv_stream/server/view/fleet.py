@@ -22,13 +22,13 @@ UNLISTED: Final = "namesrv-stream.unlisted-servers"
 
 
 class Drain(NamedTuple):
-    """What the record of a drain says about a broker name, which `drain --undo` deletes.
+    """The record of a drain of a broker name, which `drain --undo` deletes.
 
     Attributes:
         at: When the drain began, as the record says; None, like ``by``, if the KV entry is not a record of a drain.
         by: Who began it, as ``user@host``.
-        topics: Number of topics from which it took the write permission.
-        writable_topics: How many of them have it again, because the broker registered again.
+        topics: Number of topics from which the drain removed the write permission.
+        writable_topics: How many of these topics have it again, because the broker registered again.
     """
 
     at: str | None
@@ -48,12 +48,12 @@ class Broker(NamedTuple):
             start, or if the broker was removed.
         servers: The servers that receive its heartbeats.
         ended: The row that says why and when the broker was removed; None while it is live.
-        replaced_by: The address in the same cluster that has the brokerId of a removed broker now.
-        since_ms: When it came up, epoch milliseconds; None if that was more than a day ago, if it is unknown, or if the
-            broker was removed. It is unknown until the job has folded the registration, and until this server has read
-            the recent events.
-        is_older: Whether it came up more than a day ago.
-        contradictions: Topics of which it reports other content than the routes have; see ``BrokerLive``.
+        replaced_by: The address, in the same cluster, that now has the name and brokerId of a removed broker.
+        since_ms: When the broker came up, epoch milliseconds; None if that was more than a day ago or is unknown, or if
+            the broker was removed. It is unknown until the job has folded the registration, and until this server has
+            read the recent events.
+        is_older: Whether the broker came up more than a day ago.
+        contradictions: Topics that the broker reports with other content than the routes have; see ``BrokerLive``.
         drained: The drain of its broker name; None if there is none.
     """
 
@@ -95,10 +95,10 @@ class Fleet:
         return FoldSettings().with_texts(effective_texts(self.view.table.settings))
 
     def name_servers(self) -> list[KnownServer]:
-        """Return all name servers, by id. Those that an operator unlisted, and this one if it is about to stop,
-        are not listed.
+        """Return all name servers, by id.
 
-        If that removed the last server from the list, all of them stay listed, because clients need an address.
+        ``is_listed`` is False for those that an operator unlisted, and for this one if it is about to stop. If no
+        listed server would remain, they stay listed, because clients need an address.
         """
         gateway = self._gateway
         off = self.unlisted | ({gateway.server_id} if gateway.leaves_list else set())
@@ -113,13 +113,13 @@ class Fleet:
 
     @property
     def unknown_unlisted(self) -> list[str]:
-        """The ids that an operator has taken off the list, and that no server has."""
+        """The ids that an operator has taken off the list, although no server has them."""
         partitions = self._gateway.limits.partitions
         return sorted(self.unlisted - {server.server_id for server in self.view.table.known_servers(partitions)})
 
     @property
     def still_listed(self) -> list[str]:
-        """The ids that an operator has taken off the list, and that are on it because it would be empty otherwise."""
+        """The ids that an operator has taken off the list, but that stay on it because it would be empty otherwise."""
         return [s.server_id for s in self.name_servers() if s.is_listed and s.server_id in self.unlisted]
 
     def why_not_listed(self, server: KnownServer) -> str | None:
@@ -139,7 +139,7 @@ class Fleet:
         return sorted({server.address for server in self.name_servers() if server.is_listed})
 
     def live(self, groups: Iterable[BrokerGroup]) -> Iterator[Broker]:
-        """Yield the live processes of groups, on demand, all with the settings, holds and time at the first one."""
+        """Yield the live processes of groups, on demand; settings, holds and time are read once, before the first."""
         settings, held = self.settings(), dict(self.view.table.held)
         last_heartbeats, observed_ms = self._gateway.last_heartbeats, self._gateway.observed_ms
         recent_events = self._recent_events
@@ -191,7 +191,7 @@ class Fleet:
 
     @property
     def draining(self) -> int:
-        """The number of broker names with the record of a drain."""
+        """The number of broker names for which there is a record of a drain."""
         return len(self.view.table.kv.get(DRAINED_BROKERS, ()))
 
     def _drain_of(self, group: BrokerGroup) -> Drain | None:

@@ -32,7 +32,7 @@ class CatchUp:
     async def read(
         self, position: Position, end: Position, wants: Callable[[RouteChange], bool], max_bytes: int
     ) -> Piece | None:
-        """Return the next rows between a position and an end; the end has the same generation and lies ahead.
+        """Return the next rows between two positions of the same generation; ``end`` must be after ``position``.
 
         It reads one partition after another. So only the last piece, which reaches the end, completes a state. Return
         None if the tables do not contain all of these rows (any more), or if there are too many.
@@ -71,7 +71,7 @@ class CatchUp:
             return None
 
     def _open(self, position: Position, end: Position) -> StoredChanges | None:
-        """Return the table if it contains all missing rows, and if they are not too many."""
+        """Return the table if it contains all rows between the positions, and they are not too many; otherwise None."""
         stored = StoredChanges.open(self._tables)
         if stored is None or generation_of(stored.table_id) != position.generation:
             return None
@@ -115,7 +115,7 @@ class Follower:
         """Check that the position belongs to these tables. Only ``next`` detects a position that is too old.
 
         Raises:
-            PositionGone: It belongs to other tables.
+            PositionGone: The position belongs to other tables.
         """
         if self.position.generation != self._feed.end.generation:
             raise PositionGone("tables", "the tables were rebuilt, so their rows have new places")

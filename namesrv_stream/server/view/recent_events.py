@@ -158,7 +158,7 @@ class _Known:
     """The events since one moment, and when processes came up or ended according to them (epoch milliseconds)."""
 
     def __init__(self, stored: StoredEvents) -> None:
-        """Start with the processes that were live before the stored events; add no events."""
+        """Start with the processes that were live before the stored events; the events themselves are not added."""
         self.ended: dict[LeaseKey, RouteChange] = {}
         self.events: deque[TimelineEvent] = deque(maxlen=_KEPT)
         self.came: dict[LeaseKey, int] = {}
@@ -193,7 +193,7 @@ class _Known:
         self.events.append(event)
 
     def _is_turn(self, key: LeaseKey, change: RouteChange) -> bool:
-        """Record a row about a process. Return whether the process came up or ended by it."""
+        """Record a row about a process. Return whether the row says that the process came up or ended."""
         if change.gone:
             self._live.discard(key)
             self.came.pop(key, None)
@@ -228,7 +228,7 @@ class _Known:
         return False
 
     def _is_of_another(self, change: RouteChange) -> bool:
-        """Return whether another partition already had the same row."""
+        """Return whether the row repeats a row that another partition already had about the same event."""
         if change.kind not in _OF_ALL_PARTITIONS:
             return False
         subject = change.kind, change.gone, change.cause, change.server_id, change.namespace, change.key, change.value
@@ -243,7 +243,7 @@ class _Known:
 
 
 def read_events(tables: Storage, next_offsets: Mapping[int, int], since_ms: int) -> StoredEvents:
-    """Return the events since an instant and below these offsets from ``route_changes``; blocks.
+    """Return the events in ``route_changes`` since an instant, up to these offsets (exclusive); blocks.
 
     Raises:
         TableSchemaMismatch: The table is damaged, or has a different schema from what this version expects.

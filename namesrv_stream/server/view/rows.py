@@ -65,7 +65,7 @@ class Position(NamedTuple):
         return (offset, seq) < self.place(partition)
 
     def at_least(self, next_offsets: Mapping[int, int]) -> "Position":
-        """Return the position with all rows below these offsets, plus the rows that the follower has beyond them."""
+        """Return the position that includes all rows below these offsets, and all rows that this position includes."""
         count = max([len(self.places), *(partition + 1 for partition in next_offsets)])
         places = (max(self.place(p), Place(next_offsets.get(p, 0), 0)) for p in range(count))
         return Position(self.generation, tuple(places))
@@ -75,7 +75,7 @@ class Position(NamedTuple):
         return all(self.place(p) >= place for p, place in enumerate(other.places))
 
     def joined(self, other: "Position") -> "Position":
-        """Return the position with all rows of both; they must have the same generation."""
+        """Return the position that includes all rows of both positions, which must have the same generation."""
         count = max(len(self.places), len(other.places))
         return Position(self.generation, tuple(max(self.place(p), other.place(p)) for p in range(count)))
 
@@ -96,7 +96,7 @@ def generation_of(table_id: str) -> str:
 
 
 def position_at(generation: str, next_offsets: Mapping[int, int]) -> Position:
-    """Return the position with all rows below these offsets."""
+    """Return the position that includes all rows below these offsets, and no others."""
     return Position(generation, ()).at_least(next_offsets)
 
 

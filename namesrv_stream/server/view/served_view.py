@@ -1,4 +1,4 @@
-"""Changes a server's view, and then everything that depends on it: caches, memory of registrations, notifications."""
+"""Changes a server's view and what depends on it: caches, the memory of registrations, and notifications."""
 
 from collections.abc import Callable, Mapping, Sequence
 
@@ -55,7 +55,7 @@ class ServedView:
         return pendings
 
     def closed(self, key: LeaseKey, connection: Holder) -> None:
-        """Record that a broker's connection to this server is closed: this server receives no heartbeats of it now."""
+        """Record that a broker's connection is closed, so that this server receives no heartbeats of the broker now."""
         self._server.memory.closed[key] = connection
         self._responses.changed(key.broker_name, ())
 
@@ -65,7 +65,7 @@ class ServedView:
         self._follow(pending.event)
 
     def settle(self, pending: Pending, position: tuple[int, int]) -> bool:
-        """Record an event's position in the log. Return whether its commit arrived before, so that ``sweep`` is due."""
+        """Record an event's position in the log. Return whether its commit has arrived, so that ``sweep`` is due."""
         pending.position = position
         return pending.is_covered(self._server.view.next_offsets)
 
@@ -123,7 +123,7 @@ class ServedView:
         self._responses.clear()
 
     def _follow(self, event: AcceptedEvent) -> None:
-        """Do what else follows from an event that was applied or removed."""
+        """Update what depends on an event that was applied or removed: memory of registrations, address views."""
         if isinstance(event, SettingsChanged):
             self._server.memory.settled.clear()  # an unchanged registration may change the view now
         elif isinstance(event, KvPut | KvDeleted):

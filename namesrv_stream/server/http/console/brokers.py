@@ -1,4 +1,4 @@
-"""A snapshot of all brokers, which all readers share, and the selection that a page shows.
+"""A snapshot of all brokers, which all open pages share, and the selection that a page shows.
 
 Live brokers appear with their heartbeat's age relative to their own timeout, removed ones with time and reason.
 """
@@ -41,7 +41,7 @@ STATUSES_OF: Final[Mapping[str, Sequence[str]]] = {
 
 def status_of(broker: Broker) -> str:
     """Return one of ``ORDER``: *late* if the heartbeat is older than half of the timeout, *left* if it unregistered,
-    *replaced* if another address of its cluster has its brokerId. The last two are normal."""
+    *replaced* if it was removed and another address has its broker name and brokerId. The last two are normal."""
     if broker.ended is not None:
         if broker.ended.cause == Cause.UNREGISTERED:
             return "left"
@@ -69,8 +69,8 @@ class FleetSnapshot:
 
 @dataclass(frozen=True, slots=True)
 class Picked:
-    """The first brokers that match a query. ``counts`` is the number of brokers that match search text and cluster, for
-    every status and, under ``drained``, of the drained ones of any status."""
+    """The first brokers that match a query. ``counts`` maps every status to the number of brokers that match text and
+    cluster of the query, and "drained" to the number of those that are drained, whatever their status."""
 
     brokers: Sequence[tuple[str, Broker]]
     counts: Counter[str]
@@ -90,7 +90,7 @@ class FleetSnapshots:
         self._kept: Kept[None, FleetSnapshot] = Kept(_FRESH_MS, clock)
 
     async def newest(self) -> FleetSnapshot:
-        """Return the last snapshot, or a new one if it is too old."""
+        """Return the last snapshot, or take a new one if the last one is too old."""
         return await self._kept.get(None, self._take)
 
     async def _take(self) -> FleetSnapshot:

@@ -49,7 +49,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Sources:
-    """Parts of the server that the pages read. ``tls`` is used only if ``http.tls`` is set."""
+    """Components of the server that the pages read. ``tls`` is used only if ``http.tls`` is set."""
 
     server: NameServer
     name_server_addrs: NameServerAddrs
@@ -202,7 +202,7 @@ class ConsolePage:
 
 
 def _with_offers(answer: "PastRoute") -> "tuple[PastRoute, Sequence[tuple[str, Offer]]]":
-    """Return a past route and the offers of its broker names. It runs on a thread."""
+    """Return a past route and the offers of its broker names. Called on a thread."""
     return answer, list(offers_of(answer.route))
 
 

@@ -76,7 +76,7 @@ def _job_figures(tables: TableStatus, now_ms: int) -> list[dict[str, Any]]:
 
 
 def _quantile(counts: Sequence[int], share: float) -> str:
-    """Return the upper bound on the duration of this share of the batches."""
+    """Return, as text, an upper bound on the duration that this share of the batches (0 to 1) did not exceed."""
     total = sum(counts)
     if not total:
         return "unknown"
@@ -151,7 +151,7 @@ def _urgency(fleet: FleetSnapshot, cluster: str) -> tuple[int, int]:
 
 
 def _cluster(fleet: FleetSnapshot, name: str) -> dict[str, Any]:
-    """Return a cluster. ``parts`` are the segments of its bar: status, count, start and length in percent."""
+    """Return a cluster's figures. ``parts`` are the segments of its bar: status, count, start and length in percent."""
     counts = {status: fleet.count_in(name, status) for status in _BAR}
     total = sum(counts.values()) or 1
     parts, begin = [], 0.0

@@ -65,7 +65,7 @@ async def timeline(recent_events: RecentEvents, question: Question, clock: Clock
 
 
 def _lane(key: LeaseKey, changes: Sequence[RouteChange], since_ms: int, until_ms: int) -> dict[str, Any]:
-    """Return one broker process: its bars (periods in percent, "up" or the cause of the outage), and a sentence."""
+    """Return a broker process's lane: bars (periods in percent, "up" or the cause of the outage), and a summary."""
     bars = []
     # Before its first change, a broker was in the opposite state. Before its first registration, it has no bar.
     cause, begin_ms = ("up" if changes[0].gone else None), since_ms

@@ -18,7 +18,7 @@ _MOST_LINES: Final = 300
 
 
 async def topics(server: NameServer, question: Question, steps: Steps, monotonic_ms: int) -> dict[str, Any]:
-    """Return the variables of the template ``topics``: the first matches by name, and the number of matches per set."""
+    """Return the variables of the template ``topics``: the first matches by name, and how many each set has."""
     counts = dict.fromkeys(TOPIC_SETS, 0)
     first: list[str] = []
     async for some in steps.lists(_found(server, question)):
@@ -35,7 +35,7 @@ async def topics(server: NameServer, question: Question, steps: Steps, monotonic
 
 
 def _found(server: NameServer, question: Question) -> Iterator[tuple[str, bool]]:
-    """Yield the topics that match search text and cluster, and whether they are system topics."""
+    """Yield (name, whether it is a system topic) for every topic that matches search text and cluster."""
     table, text = server.table, question.find_topic.casefold()
     clusters = table.clusters()
     of_cluster = clusters.get(question.cluster, set()) if question.cluster else None
