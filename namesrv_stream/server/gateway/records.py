@@ -154,8 +154,11 @@ class OutageBuffer:
         if not isinstance(event, BrokerRegistered | BrokerHeartbeat | BrokerUnregistered | BrokerDisconnected):
             return [item.pending] if item.pending else []
         before = self._latest.get(event.lease_key, ())
+        if before and isinstance(event, BrokerDisconnected) and event.origin != before[-1].event.origin:
+            return []  # the latest event came over a newer connection
         self._publishing.discard(event.lease_key)
-        if before and isinstance(event, BrokerHeartbeat) and event.proof is Proof.HEARTBEAT:
+        is_closed = bool(before) and isinstance(before[-1].event, BrokerDisconnected)
+        if before and not is_closed and isinstance(event, BrokerHeartbeat) and event.proof is Proof.HEARTBEAT:
             # Such a heartbeat never creates a broker, so the previous event contains more information.
             return [item.pending] if item.pending else []
         if before and item.pending is None:

@@ -1,5 +1,7 @@
 """Unpublished events: the latest of every broker, and changes until they are acknowledged, in order and bounded."""
 
+from dataclasses import replace
+
 import pytest
 
 from namesrv_stream.route.events import (
@@ -33,6 +35,7 @@ def heartbeat(proof: Proof, name: str = "b") -> BrokerHeartbeat:
 
 
 REGISTERED, UNCHANGED, HEARTBEAT = registered(), heartbeat(Proof.REGISTRATION), heartbeat(Proof.HEARTBEAT)
+ELSEWHERE = replace(UNCHANGED, origin=Origin("s1", 1, 2))
 END, CLOSED = BrokerUnregistered(ORIGIN, "b", LIVE, 0), BrokerDisconnected(ORIGIN, "b", LIVE, "x")
 DELETE = TopicDeleted(ORIGIN, "t", None)
 
@@ -59,6 +62,9 @@ def buffer_of(*found: BrokerEvent) -> OutageBuffer:
         pytest.param((REGISTERED, UNCHANGED), (REGISTERED, UNCHANGED), id="a registration, then unchanged"),
         pytest.param((REGISTERED, UNCHANGED, END), (REGISTERED, END), id="a registration and its unregistration"),
         pytest.param((CLOSED, REGISTERED), (REGISTERED,), id="a registration replaces a disconnect"),
+        pytest.param((UNCHANGED, CLOSED), (CLOSED,), id="a disconnect"),
+        pytest.param((ELSEWHERE, CLOSED), (ELSEWHERE,), id="the close of an older connection"),
+        pytest.param((REGISTERED, CLOSED, HEARTBEAT), (REGISTERED, HEARTBEAT), id="a heartbeat replaces a disconnect"),
         pytest.param((REGISTERED, HEARTBEAT), (REGISTERED,), id="a heartbeat does not replace a registration"),
         pytest.param((HEARTBEAT,), (HEARTBEAT,), id="a heartbeat alone"),
     ],
