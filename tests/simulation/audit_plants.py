@@ -102,7 +102,7 @@ AUDIT_PLANTS: Final = (
     Plant(
         "M2 a follower does not notice that the tables were restored",
         "tables.snapshot_follower:SnapshotFollower._continues",
-        "return identity.table_id == self.table_id and _is_same(identity.before, self.progress)",
+        "return identity.table_id == self.table_id and _is_same(identity.before, self._followed)",
         "return True",
         ("tables backed up", "tables restored"),
         (

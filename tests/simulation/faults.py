@@ -46,10 +46,10 @@ class Tempo:
 #: Slow faults, some of which are longer than every timeout, and bursts of short ones.
 TEMPOS: Final = (
     Tempo(8),
-    Tempo(20),
-    Tempo(60),
-    Tempo(0.25, (0.02, 0.1, 0.3, 1, 2), burst=25),
-    Tempo(0.5, (0.05, 0.3, 1, 2, 6), burst=60),
+    Tempo(30),
+    Tempo(0.15, (0.02, 0.05, 0.2, 0.5), burst=30),
+    Tempo(0.2, (0.02, 0.1, 0.3, 1, 2), burst=50),
+    Tempo(0.4, (0.05, 0.3, 1, 2, 6), burst=90),
 )
 
 

@@ -31,6 +31,7 @@ _EVIDENCE: Final = 1_000 * SECOND
 #: A server that was frozen longer than this ignores closed connections for a moment.
 _STALL: Final = 3 * SECOND
 _JUST_RESUMED: Final = SECOND // 2
+_OUTAGE: Final = 15 * SECOND
 _SIGNS_OF_LIFE: Final = ("broker_heartbeats", "broker_registered")
 
 
@@ -188,6 +189,8 @@ class LogChecks:
                 name == event["server_id"]
                 and end - begin > _STALL * self._world.plan.scale
                 and end <= record.at < end + _JUST_RESUMED
+                # It may have noticed the close before, and kept the event because Kafka did not answer.
+                and not self._world.network.was_closed(host, begin - _OUTAGE * self._world.plan.scale, begin)
             ):
                 text = f"{name} was frozen until {end / SECOND:.3f} s and reported a close of {host} at once"
                 self._checks.fail("a close is evidence", text)

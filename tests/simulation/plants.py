@@ -135,6 +135,13 @@ PLANTS: Final = (
         plan=Plan(1, 1, {"liveness.guard_share_percent": "100"}),
     ),
     Plant(
+        "a server goes back with restored tables",
+        "tables.snapshot_follower:SnapshotFollower._start_from",
+        "if (snapshot.table_id, snapshot.topic_id) != (self.table_id, self.topic_id):",
+        "if True:",
+        ("tables backed up", "tables restored", "brokers restart"),
+    ),
+    Plant(
         "a starting server does not read the end of the log",
         "server.start.opening:read_log_tail",
         "records = _read(reader, ranges, tail, lambda: clock.monotonic_ms() >= until_ms) if ranges else 0",

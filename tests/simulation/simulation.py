@@ -23,7 +23,7 @@ from tests.simulation.world import Plan, World
 _BEGIN: Final = 30 * SECOND
 _QUIET_S: Final = 20  # after the longest timeout
 _LONG_QUIET_S: Final = 420  # more than a hold of the guard with the default timeout
-_LAST_COMMIT: Final = 35 * SECOND  # every broker has registered again since the last change
+_LAST_COMMIT: Final = 65 * SECOND  # every broker has registered again since the last change
 #: The shortest and the longest time that a micro-batch of Spark takes; a seed draws one of these.
 _BATCHES: Final = ((15 * MS, 60 * MS), (100 * MS, 400 * MS), (300 * MS, 900 * MS))
 #: How many times longer than by default the intervals and timeouts are; a seed draws one.
@@ -119,7 +119,7 @@ class _Run:
         self.fleet = Fleet(world, _slots(draws, shape.brokers or draws.choice((3, 6, 12, 20)), world.plan))
         self.operators, self.clients = Operators(self.fleet), Clients(self.fleet)
         self.checks = Checks(world, self.fleet, self.operators, self.clients)
-        kinds = [k for k in shape.kinds or () if k in KINDS] or draws.sample(list(KINDS), draws.randint(1, 8))
+        kinds = [k for k in shape.kinds or () if k in KINDS] or draws.sample(list(KINDS), draws.randint(1, 12))
         drawn = [draws.choice(list(LAST_FAULTS))] if draws.random() < 0.1 else []
         self._last = [kind for kind in shape.kinds or drawn if kind in LAST_FAULTS] if shape.duration_s else []
         self.faults = Faults(world, self.fleet, self.clients, kinds, shape.tempo or draws.choice(TEMPOS))
