@@ -214,11 +214,17 @@ class Client:
         return (await self.route(topic)).readable_queues
 
     async def cluster_info(self) -> ClusterInfo:
-        """Return all clusters and brokers that a name server knows; raises as `route`, except for TopicNotExist."""
+        """Return all clusters and brokers that a name server knows.
+
+        Raises the errors of `route`, except TopicNotExist.
+        """
         return await queries.cluster_info(self.name_servers, self.options.request_timeout_ms)
 
     async def topic_list(self, cluster: str | None = None) -> tuple[str, ...]:
-        """Return all topics, or those of one cluster, sorted; raises as `route`, except for TopicNotExist."""
+        """Return all topics, or those of one cluster, sorted.
+
+        Raises the errors of `route`, except TopicNotExist.
+        """
         if cluster is None:
             return await queries.topic_list(self.name_servers, self.options.request_timeout_ms)
         return await queries.topics_of_cluster(self.name_servers, cluster, self.options.request_timeout_ms)

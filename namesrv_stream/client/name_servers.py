@@ -39,7 +39,7 @@ def is_address_server(name_servers: str) -> bool:
 
 
 async def fetch_name_servers(url: str, timeout_ms: int = 3_000) -> tuple[str, ...]:
-    """Request the list of an address server, without proxies or redirects: such servers are in the same network.
+    """Request the list of an address server, without proxies or redirects: address servers are in the same network.
 
     Args:
         url: ``http://host[:port]/path``.

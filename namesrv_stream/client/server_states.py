@@ -173,7 +173,7 @@ def parse_http_addrs(text: str, flag: str = "--http") -> tuple[str, ...]:
 async def get(
     url: str, path: str, answer: type[_Answer], *, is_certificate_checked: bool = True, **query: str | int
 ) -> _Answer:
-    """Return the answer of a server at ``path``, decoded as ``answer``, a dataclass whose fields it must have.
+    """Return the answer of a server at ``path``, decoded as ``answer``, a dataclass whose fields the answer must have.
 
     Without ``is_certificate_checked``, the certificate is not verified. That is for servers on this machine: their
     certificates contain the address that other machines use.

@@ -201,7 +201,7 @@ class Past(Database):
         return self.query("default_timeouts", default_timeout_ms=default_ms, **asdict(window))
 
     def all_counted_to_ms(self, until_ms: int) -> int | None:
-        """Return until when the heartbeats of all brokers are counted, at most ``until_ms``; None if none are."""
+        """Return the time up to which heartbeats of all brokers are counted, at most ``until_ms``; None if none are."""
         return min((min(at_ms, until_ms) for at_ms in self.counted_to_ms.values()), default=None)
 
     @property

@@ -213,7 +213,7 @@ def table_of(rows: Iterable[RouteChange]) -> RouteTable:
 
 
 def _relevant(rows: Sequence[RouteChange]) -> Iterable[RouteChange]:
-    """Yield the rows that changed the topic's route, without rows of brokers that do not serve the topic."""
+    """Yield only the rows that affected the topic's route."""
     offering = {r.broker_name for r in rows if r.kind == ChangeKind.QUEUE_DATA and not r.gone}
     for row in rows:
         if row.kind in (ChangeKind.QUEUE_DATA, ChangeKind.TOPIC_MAPPING, ChangeKind.KV) or (

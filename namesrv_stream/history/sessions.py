@@ -1,4 +1,4 @@
-"""Sessions of broker processes, and which of them belong to the same broker, a *replica* of a broker name.
+"""Sessions of broker processes, and which of them belong to the same *replica*: one broker of a broker name.
 
 A session belongs to a process: a cluster, a broker name and an address. If addresses are not permanent (pods), the next
 process has another address, and the old one never comes back: it was replaced. Availability, outages and flapping are

@@ -271,7 +271,7 @@ def _heartbeat_answer(server: NameServer, origin: Origin, key: LeaseKey, respons
 def _registered_response(
     server: NameServer, request: RemotingCommand, header: RegisterBrokerRequestHeader, group: BrokerGroup
 ) -> RemotingCommand:
-    """Return the response to a registration, given the broker group afterwards."""
+    """Return the response to a registration, given the broker group after it."""
     # If another address keeps the brokerId, the registration is stale. The answer is an empty SUCCESS, as in Java.
     is_member = header.broker_id is not None and group.broker_addrs.get(header.broker_id) == header.broker_addr
     master = master_of(group, header.cluster_name or "") if header.broker_id and is_member else None

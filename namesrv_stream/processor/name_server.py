@@ -81,8 +81,8 @@ class Peer(NamedTuple):
     """The sender of a request.
 
     ``host`` is the IP address of the socket's other end, "" if unknown. If the connection began with a PROXY preamble,
-    it ``is_proxied``, and ``host`` is the proxy's address. ``client_host`` and ``listener`` choose the address view
-    (``AddressViews.view_of``).
+    ``is_proxied`` is true, and ``host`` is the proxy's address. ``client_host`` and ``listener`` choose the address
+    view (``AddressViews.view_of``).
     """
 
     host: str

@@ -163,7 +163,7 @@ def with_acting_master(broker: BrokerData) -> BrokerData:
 
 
 def _folded(text: str) -> str:
-    """Return equal texts for texts that Java's String.equalsIgnoreCase treats as equal.
+    """Return a form that is equal for texts that Java's String.equalsIgnoreCase treats as equal.
 
     Java maps single characters only, so "ß" does not equal "SS".
     """

@@ -39,7 +39,7 @@ class ChangesWriter:
     """The only writer of ``route_changes``.
 
     Args:
-        progress_interval_ms: Interval of commits that contain progress without rows, milliseconds.
+        progress_interval_ms: Interval of commits without rows, which only advance the offsets, in milliseconds.
 
     Attributes:
         table: The writer of the Delta table.
@@ -70,15 +70,15 @@ class ChangesWriter:
     ) -> pa.Table:
         """Commit the rows of a batch that the table does not have yet.
 
-        Without new rows, the progress is committed only if the interval is over or ``is_due`` is set. The call blocks
-        as long as an object store does not answer.
+        Without new rows, advanced offsets are committed only if the interval is over or ``is_due`` is set. The call
+        blocks as long as an object store does not answer.
 
         Args:
             rows: Columns of ``RouteChange``, in log order within each partition.
             reached: How far the batch covers its partitions.
             batch_id: Recorded with each row.
             metadata: Recorded with the commit.
-            is_due: Whether to commit progress without rows before the interval is over.
+            is_due: Whether to commit advanced offsets without rows before the interval is over.
 
         Returns:
             The written rows.

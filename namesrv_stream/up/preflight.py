@@ -24,7 +24,7 @@ _POLL_S: Final = 0.05
 
 
 def acquire_run_lock(path: Path, print_line: Callable[[str], None], wait_s: float = 15.0) -> int:
-    """Take the lock; blocks while processes of a killed ``up`` are still ending.
+    """Take the lock. The call blocks while processes of a killed ``up`` are still ending.
 
     Args:
         path: The lock file.
@@ -35,7 +35,7 @@ def acquire_run_lock(path: Path, print_line: Callable[[str], None], wait_s: floa
         A file descriptor, which the children inherit; close it when they have ended.
 
     Raises:
-        ConfigError: Another ``up`` runs on this directory, or the directory cannot be written.
+        ConfigError: Another ``up`` runs on this directory, or the directory cannot be written to.
     """
     data_dir = path.parent.parent
     try:

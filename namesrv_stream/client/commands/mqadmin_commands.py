@@ -1,4 +1,4 @@
-"""mqadmin's own names and flags for the other commands; ``namesrv-stream mqadmin --help`` lists them.
+"""mqadmin's own names and flags for namesrv-stream's commands; ``namesrv-stream mqadmin --help`` lists them.
 
 Source: rocketmq 5.3.3, package ``org.apache.rocketmq.tools.command``.
 """

@@ -1,4 +1,4 @@
-"""Routes that lead nowhere, because no live broker has the topic, and topics and brokers that no client asks for."""
+"""Orphans: routes that lead to no live broker of the topic; and topics and brokers that no client requests."""
 
 from collections.abc import Iterator, Sequence, Set
 from dataclasses import dataclass

@@ -108,7 +108,7 @@ class Gateway:
             log.attach(publisher_of(log))
 
     def kafka_is_away(self, reason: str) -> None:
-        """Record that Kafka does not answer, while no publishers are attached yet."""
+        """Record that Kafka does not answer, before publishers are attached."""
         for log in self._logs:
             log.is_away(reason)
 
@@ -127,9 +127,9 @@ class Gateway:
         """Apply an operator's events to the view and log them; call ``outcome`` once with the result.
 
         The events wait while Kafka has not answered yet, or is slow. ``outcome`` receives ``SystemBusy`` if they waited
-        too long, or if the outcome is unknown. Events whose acknowledgement takes too long remain queued. The view
-        drops lost events, except those that go to every partition: these are logged again until all partitions have
-        them.
+        too long, or if the outcome is unknown. Events whose acknowledgement takes too long stay in the publish queue.
+        The view drops lost events, except those that go to every partition: these are logged again until all partitions
+        have them.
 
         Raises:
             SystemBusy: Kafka is known to be unavailable, too much is waiting, or the server stops; nothing was done.

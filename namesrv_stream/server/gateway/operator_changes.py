@@ -94,7 +94,7 @@ class OperatorChanges:
                 self.fail(change)
 
     def expire(self, now_ms: int) -> None:
-        """Report the changes that took too long. Their published records remain queued."""
+        """Report the changes that took too long. Their records stay in the publish queue if they are there already."""
         while self._unreported and (change := next(iter(self._unreported))).due_ms <= now_ms:
             self.fail(change)
 

@@ -1,4 +1,4 @@
-"""The Kafka records that contain a server's events, limits on them, and the events that the log lacks in an outage."""
+"""Kafka records that contain a server's events, limits on them, and the events that the log lacks in a Kafka outage."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass

@@ -34,7 +34,7 @@ class LaneConnection(Protocol):
 
 
 class PythonLane(KnownAnswers):
-    """Answers connections that were handed over. Its methods do the same as those of ``NativeLane``."""
+    """Answers queries on connections handed over to it. Its methods do the same as those of ``NativeLane``."""
 
     def __init__(self, bounds_ns: Sequence[int], max_bytes: int = MAX_BYTES) -> None:
         super().__init__(max_bytes)

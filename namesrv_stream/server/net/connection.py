@@ -204,9 +204,10 @@ class RemotingConnection(asyncio.Protocol):
     def broker_expired(self) -> None:
         """Close after a broker of this connection expired, unless other brokers are registered over it.
 
-        The connection also stays open while a request waits, which may register the broker again.
+        The connection also stays open while a request waits, because a waiting request may register the broker again.
 
-        Differs from RocketMQ, which always closes it, and so removes all brokers of a BrokerContainer, which share one.
+        Differs from RocketMQ, which always closes the connection. This removes all brokers of a BrokerContainer,
+        because they share one connection.
         """
         waits = self.is_waiting or not self._requests.is_empty or self._reading.held_bytes
         if not waits and not any(self.heartbeats()):

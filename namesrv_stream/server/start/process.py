@@ -169,7 +169,7 @@ def advertised_address(remoting: RemotingSettings, listen_port: int) -> str:
 
 
 class NameServerAddrs(NamedTuple):
-    """The configured list of name servers that clients can request over HTTP, and this server's remoting address."""
+    """The configured list, served over HTTP, of name servers for clients; and this server's remoting address."""
 
     configured: Sequence[str]
     listen_host: str

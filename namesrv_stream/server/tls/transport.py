@@ -1,4 +1,4 @@
-"""TLS above any transport: decrypts received bytes, encrypts written ones, and forwards all other calls.
+"""A TLS transport that wraps any other: decrypts received bytes, encrypts written ones, and forwards all other calls.
 
 asyncio's TLS starts at a connection's first byte. RocketMQ's peers may send a PROXY preamble first, and the first byte
 after it decides whether they use TLS at all. So this module processes the records in memory.

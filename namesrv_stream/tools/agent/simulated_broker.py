@@ -1,4 +1,4 @@
-"""Simulated brokers: names, behaviour, and the registrations that they send, as of RocketMQ 5.3.3; free of I/O.
+"""Simulated brokers: names, behaviour, and registrations like those of RocketMQ 5.3.3; free of I/O.
 
 Source: rocketmq 5.3.3, BrokerOuterAPI.registerBrokerAll and TopicConfigManager; checked against its captured frames.
 """

@@ -1,7 +1,7 @@
 """Opens the log from Kafka, from the archive in the table ``broker_events``, or from both.
 
 The order of rows in the files of the table is undefined: files are compacted and contain several partitions. Therefore
-a range of offsets is read at a time, from the files that may contain a part of it, and sorted.
+one range of offsets is read at a time, from the files that may contain a part of it, and its rows are sorted.
 """
 
 from collections.abc import Callable, Iterator
