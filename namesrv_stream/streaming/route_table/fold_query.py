@@ -24,6 +24,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 from pyspark.sql.streaming.query import StreamingQuery
 
+from namesrv_stream.kafka.clients import kafka_errors
 from namesrv_stream.kafka.log_reader import TopicExtent
 from namesrv_stream.route.digest import encode_group
 from namesrv_stream.route.fold.folded_log import Place
@@ -133,8 +134,7 @@ class BatchSink:
         before_write: Callable[[], None],
         on_batch: Callable[[FoldedBatch], None],
     ) -> None:
-        self._topic = settings.kafka.dead_letter_topic
-        self._timeout_s = settings.kafka.delivery_timeout_ms / 1000
+        self._settings = settings
         self._writer = writer
         self._producer = producer
         self._figures = figures
@@ -173,14 +173,15 @@ class BatchSink:
 
     def _send_dead_letters(self, letters: Iterable[DeadLetterRecord]) -> None:
         # Dead letters of a batch that is delivered twice may be sent twice. Their keys identify them.
-        sent = []
+        kafka, sent = self._settings.kafka, []
         for letter in letters:
             if letter.offset >= self._writer.committed[letter.partition]:
                 logger.warning("dead letter key=%s", letter.key.decode())
                 self._figures.dead_letters += 1
-                sent.append(self._producer.send(self._topic, key=letter.key, value=letter.value))
-        for future in sent:
-            future.get(timeout=self._timeout_s)
+                sent.append(self._producer.send(kafka.dead_letter_topic, key=letter.key, value=letter.value))
+        with kafka_errors(self._settings):
+            for future in sent:
+                future.get(timeout=kafka.delivery_timeout_ms / 1000)
 
 
 #: (partition, broker name; None for the hot state, content) tuples.

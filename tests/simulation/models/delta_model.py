@@ -74,17 +74,16 @@ class Table:
 
     def _load_checkpoint(self, version: int | None) -> int:
         hint = self._disk.file(f"{self._path}/{LAST_CHECKPOINT}")
-        if hint is None:
-            return -1
-        try:
-            number = int(orjson.loads(hint.content)["version"])
-        except (ValueError, LookupError, TypeError):
-            raise DeltaError("Invalid Checkpoint: the hint is damaged") from None
-        if version is not None and number > version:
-            older = [v for v in self._checkpoints() if v <= version]
-            if not older:
+        number = None
+        if hint is not None:
+            try:
+                number = int(orjson.loads(hint.content)["version"])
+            except (ValueError, LookupError, TypeError):
+                raise DeltaError("Invalid Checkpoint: the hint is damaged") from None
+        if number is None or (version is not None and number > version):
+            number = max((v for v in self._checkpoints() if version is None or v <= version), default=-1)
+            if number < 0:
                 return -1
-            number = max(older)
         found = self._disk.file(f"{self._path}/{checkpoint_name(number)}")
         try:
             if found is None:
