@@ -31,7 +31,7 @@ _WHY_GONE: Final[Mapping[str, Why]] = {
 
 
 def explain(facts: Facts, *, server_id: str = "", notes: Sequence[str] = ()) -> Explanation:
-    """Return the answer to ``facts.question``.
+    """Return the answer to the question in ``facts``.
 
     Args:
         facts: The question, and what is known about it.
