@@ -73,14 +73,14 @@ class LinkTruth:
 
     Attributes:
         acked: Times of sending of the signs of life that the server has acknowledged.
-        answered: When these acknowledgements arrived.
+        arrived: When these signs of life reached the server.
         is_registered: Whether the server has acknowledged a registration over the present connection.
         epoch: Start of the server's process that acknowledged it.
         unregistered_at: When the server acknowledged the unregistration.
     """
 
     acked: list[int] = field(default_factory=list)
-    answered: list[int] = field(default_factory=list)
+    arrived: list[int] = field(default_factory=list)
     is_registered: bool = False
     registered_at: int = 0
     epoch: int = 0
@@ -121,10 +121,10 @@ class Life:
         return acked[-1] if acked else None
 
     def acked_between(self, server: str, begin: int, end: int) -> bool:
-        """Return whether a server received and acknowledged a sign of life between two times."""
+        """Return whether a sign of life that a server has acknowledged was sent and received between two times."""
         link = self.links[server]
         place = bisect_left(link.acked, begin)
-        return place < len(link.acked) and link.answered[place] <= end
+        return place < len(link.acked) and link.arrived[place] <= end
 
     def is_connected(self, server: str) -> bool:
         """Whether both ends of the connection to a server are open."""
@@ -170,7 +170,7 @@ class Life:
                 link.is_registered, link.registered_at = True, world.scheduler.now
             link.epoch = since
             link.acked.append(sent)
-            link.answered.append(world.scheduler.now)
+            link.arrived.append(world.scheduler.now if peer.end is None else peer.end.sent_until)
             beat_s = min(slot.interval_s, slot.known_timeout_ms / 4_000) if slot.kind is Kind.BEATS else slot.interval_s
             await asyncio.sleep(beat_s * (0.7 + 0.3 * self._fleet.random.random()))
 

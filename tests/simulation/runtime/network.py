@@ -61,7 +61,7 @@ class End(asyncio.Transport):
         self._under_way = 0
         self._has_fin = False
         self._high, self._is_writing_paused = 64 * 1024, False
-        self._latest = 0  # no byte of this end arrives before an earlier one
+        self.sent_until = 0  # when everything that was sent has arrived; no byte arrives before an earlier one
 
     # ---- asyncio's interface ----
 
@@ -262,7 +262,7 @@ class Network:
         jitter = self.scheduler.random.randrange(self.delay)
         at = self.scheduler.now + self.delay + jitter + self.delays.get(pair, 0)
         if sender is not None:
-            at = sender._latest = max(at, sender._latest)
+            at = sender.sent_until = max(at, sender.sent_until)
         self.scheduler.at(at, None, callback)
 
     def gone(self, end: End, *, is_evidence: bool) -> None:
