@@ -5,8 +5,8 @@ commit names the progress before it. If that differs from the follower's progres
 recreated, and the follower loads everything again. It does the same if its own version is missing or a file cannot be
 read. The fold is a pure function of the log, so tables with the same progress contain the same rows.
 
-A restore or a repair sets the same tables back. What the follower has reported is still true then, so it reports
-nothing until the job has folded the log up to that time again.
+A restore or a repair sets the tables back. If they are of the same topic, what the follower has reported is still true,
+so it reports nothing until the job has folded the log up to that time again.
 """
 
 import logging
@@ -44,7 +44,7 @@ class SnapshotFollower:
         tables: Storage of the Delta tables; it need not exist yet.
         poll_interval_ms: Interval of polling the log if there are no notifications of commits.
         on_reload: Called with a snapshot, which the callee owns: at first unless ``known`` is given, and again whenever
-            following is impossible. It is never called with an older state of the same tables.
+            following is impossible. It is never called with an older state of the same topic.
         on_commit: Called with the changes of one commit (often none), and with partition → next offset that it reaches;
             with neither for a commit of tables that were set back.
         known: A snapshot that the caller has loaded.
@@ -111,7 +111,7 @@ class SnapshotFollower:
             self._thread.join()
 
     def _start_from(self, snapshot: Snapshot) -> None:
-        if (snapshot.table_id, snapshot.topic_id) != (self.table_id, self.topic_id):
+        if snapshot.topic_id != self.topic_id:
             self._reported = {}
         self.version, self._followed = snapshot.version, snapshot.progress
         # After a repair, route_state may be ahead of route_changes. The next commits then repeat known changes.
