@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from namesrv_stream.server.native.known_answers import KnownAnswers
 from namesrv_stream.server.start.identity import Identity
+from namesrv_stream.server.start.process import exit_code_of
 from namesrv_stream.settings import Settings, load_settings
 from namesrv_stream.settings.layers import Flag
 from namesrv_stream.tables.storage.folder import Folder
@@ -193,7 +194,10 @@ def start_server(world: "World", process: Process, settings: Settings, identity_
     main = importlib.import_module("namesrv_stream.server.main")
 
     async def run() -> int:
-        code: int = await main._Server(settings, identity_file).run()
+        try:
+            code: int = await main._Server(settings, identity_file).run()
+        except BaseExceptionGroup as failures:
+            return exit_code_of(failures)
         return code
 
     start_loop(world.scheduler, world.network, process, run)
