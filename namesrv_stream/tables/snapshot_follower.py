@@ -37,6 +37,23 @@ OnReload = Callable[[Snapshot], None]
 OnCommit = Callable[[list[RouteChange], Mapping[int, int]], None]
 
 
+class _Reached(NamedTuple):
+    """How far rows cover a partition of the log.
+
+    Times come first: if Kafka has lost records, others take their offsets, with later times.
+
+    Attributes:
+        at_ms: Highest LogAppendTime of the rows, epoch milliseconds.
+        next_offset: The first offset that they do not cover.
+    """
+
+    at_ms: int
+    next_offset: int
+
+
+_NOTHING: Final = _Reached(0, 0)
+
+
 class SnapshotFollower:
     """Reports the content of the tables and then each change, from its own daemon thread.
 
@@ -92,7 +109,7 @@ class SnapshotFollower:
     @property
     def _is_behind(self) -> bool:
         """Whether the tables lack rows that were reported."""
-        return any(self._reached.get(p, _Reached(0, 0)) < reached for p, reached in self._reported.items())
+        return any(self._reached.get(p, _NOTHING) < reached for p, reached in self._reported.items())
 
     def forget(self) -> None:
         """Report the tables even if they were set back, because Kafka has lost records of the reported rows."""
@@ -115,13 +132,13 @@ class SnapshotFollower:
             self._reported = {}
         self.version, self._followed = snapshot.version, snapshot.progress
         # After a repair, route_state may be ahead of route_changes. The next commits then repeat known changes.
-        self._covered = dict(snapshot.next_offsets)
-        self._reached = {p: _Reached(snapshot.at_ms.get(p, 0), offset) for p, offset in self._covered.items()}
+        offsets, times = snapshot.next_offsets, snapshot.at_ms
+        self._reached: Mapping[int, _Reached] = {p: _Reached(times.get(p, 0), end) for p, end in offsets.items()}
         self.table_id, self.topic_id = snapshot.table_id, snapshot.topic_id
         self._outage, self._damage = "", snapshot.damage
 
     def _rows_are_reported(self) -> None:
-        self.progress, self._reported = self._followed, dict(self._reached)
+        self.progress, self._reported = self._followed, self._reached
 
     def _run(self) -> None:
         if self._is_known:
@@ -211,12 +228,12 @@ class SnapshotFollower:
         return identity.table_id == self.table_id and _is_same(identity.before, self._followed)
 
     def _report(self, commit: Commit, changes: list[RouteChange]) -> None:
-        before, covered = self._followed, dict(self._covered)
+        before, known = self._followed, self._reached
         self._advance(commit, changes)
         advanced = {p: place.next_offset for p, place in self._followed.items() if place != before.get(p)}
-        reached = {p: offset for p, offset in advanced.items() if offset > covered.get(p, 0)}
+        reached = {p: offset for p, offset in advanced.items() if offset > known.get(p, _NOTHING).next_offset}
         if reached != advanced:
-            changes = [change for change in changes if change.offset >= covered.get(change.partition, 0)]
+            changes = [row for row in changes if row.offset >= known.get(row.partition, _NOTHING).next_offset]
         self._rows_are_reported()
         self._on_commit(changes, reached)
 
@@ -226,37 +243,26 @@ class SnapshotFollower:
         They have caught up, too, if the job has folded a later record in every partition: after a loss of records, the
         log need not have as many again.
         """
-        self._advance(commit, changes)
-        job = decode_job_figures(commit.info)
+        job = self._advance(commit, changes)
         if job is not None and job.at_ms > max((reached.at_ms for reached in self._reported.values()), default=0):
-            self._reported = dict(self._reached)
+            self._reported = self._reached
         self._on_commit([], {})
 
-    def _advance(self, commit: Commit, changes: list[RouteChange]) -> None:
+    def _advance(self, commit: Commit, changes: list[RouteChange]) -> JobFigures | None:
+        """Take over the progress of a commit. Return the job's figures in it, if any."""
         self._outage = self._damage = ""
         self.version += 1
-        self.job = decode_job_figures(commit.info) or self.job
+        figures = decode_job_figures(commit.info)
+        self.job = figures or self.job
         if commit.identity is not None:
             self._followed = commit.identity.progress
-        times = {change.partition: change.at_ms for change in changes}
+        times, reached = {change.partition: change.at_ms for change in changes}, dict(self._reached)
         for partition, place in self._followed.items():
-            self._covered[partition] = max(place.next_offset, self._covered.get(partition, 0))
-            at_ms = max(times.get(partition, 0), self._reached.get(partition, _Reached(0, 0)).at_ms)
-            self._reached[partition] = _Reached(at_ms, self._covered[partition])
-
-
-class _Reached(NamedTuple):
-    """How far rows cover a partition of the log.
-
-    Times come first: if Kafka has lost records, others take their offsets, with later times.
-
-    Attributes:
-        at_ms: Highest LogAppendTime of the rows, epoch milliseconds.
-        next_offset: The first offset that they do not cover.
-    """
-
-    at_ms: int
-    next_offset: int
+            known = reached.get(partition, _NOTHING)
+            at_ms = max(times.get(partition, 0), known.at_ms)
+            reached[partition] = _Reached(at_ms, max(place.next_offset, known.next_offset))
+        self._reached = reached
+        return figures
 
 
 def _is_same(before: Progress, known: Progress) -> bool:

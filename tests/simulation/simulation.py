@@ -61,7 +61,7 @@ class Shape:
         brokers: Number of brokers; None to draw it.
         duration_s: Time with faults; 0 for a run without any.
         kinds: The faults; None to draw some of all kinds.
-        quiet_s: Time without faults at the end; None for the longest timeout and a little more.
+        quiet_s: Time without faults at the end; None to draw it.
         tempo: How often faults begin, and how long they last; None to draw it.
         scale: The scale of the plan; None to draw it.
         stops: Whether a run ends with its first failure.

@@ -308,12 +308,10 @@ def _remove_and_copy(folder: Path, backup: Path) -> None:
     shutil.copytree(backup, folder)
 
 
-@pytest.mark.parametrize("restore", [_restore_in_place, _remove_and_copy])
-@pytest.mark.parametrize("cuts", [(3, 5, 6, 7), (2, 3, 4, 5, 6, 7), (7,)])
-def test_a_restored_table_with_other_commits_makes_the_follower_reload(
-    tmp_path: Path, follow: Follow, restore: Callable[[Path, Path], None], cuts: tuple[int, ...]
-) -> None:
-    """The job folds the same log again in other batches, so the same versions have other content."""
+def _follow_restored_tables(
+    tmp_path: Path, follow: Follow, restore: Callable[[Path, Path], None]
+) -> tuple[TablesOfLog, SnapshotFollower, Received]:
+    """Follow tables with four brokers, then restore the tables that had one of them."""
     tables = TablesOfLog(tmp_path)
     folder, backup = tables.dir / ROUTE_CHANGES, tmp_path / "backup"
     _register(tables, 0)
@@ -322,9 +320,19 @@ def test_a_restored_table_with_other_commits_makes_the_follower_reload(
     for number in (1, 2, 3):
         _register(tables, number)
         tables.commit()
-    _, received = follow(tables.dir)
+    follower, received = follow(tables.dir)
     received.wait_for(tables.log)
     restore(folder, backup)
+    return tables, follower, received
+
+
+@pytest.mark.parametrize("restore", [_restore_in_place, _remove_and_copy])
+@pytest.mark.parametrize("cuts", [(3, 5, 6, 7), (2, 3, 4, 5, 6, 7), (7,)])
+def test_a_restored_table_with_other_commits_makes_the_follower_reload(
+    tmp_path: Path, follow: Follow, restore: Callable[[Path, Path], None], cuts: tuple[int, ...]
+) -> None:
+    """The job folds the same log again in other batches, so the same versions have other content."""
+    tables, _, received = _follow_restored_tables(tmp_path, follow, restore)
     tables.writer = tables.new_writer()
     _register(tables, 7, 8, 9)
     for end in cuts:
@@ -339,17 +347,7 @@ def test_a_restored_table_with_other_commits_makes_the_follower_reload(
 def test_routes_in_memory_are_kept_until_the_log_is_folded_again(
     tmp_path: Path, follow: Follow, restore: Callable[[Path, Path], None]
 ) -> None:
-    tables = TablesOfLog(tmp_path)
-    folder, backup = tables.dir / ROUTE_CHANGES, tmp_path / "backup"
-    _register(tables, 0)
-    tables.commit()
-    shutil.copytree(folder, backup)
-    for number in (1, 2, 3):
-        _register(tables, number)
-        tables.commit()
-    follower, received = follow(tables.dir)
-    received.wait_for(tables.log)
-    restore(folder, backup)
+    tables, follower, received = _follow_restored_tables(tmp_path, follow, restore)
     wait_until(lambda: "were set back" in follower.failure, _DEADLINE_S, "the follower notices the restore")
     tables.writer = tables.new_writer()
     _commit_up_to(tables, 3)
@@ -362,16 +360,7 @@ def test_routes_in_memory_are_kept_until_the_log_is_folded_again(
 
 
 def test_tables_that_were_set_back_are_reported_if_kafka_lost_the_reported_rows(tmp_path: Path, follow: Follow) -> None:
-    tables = TablesOfLog(tmp_path)
-    folder, backup = tables.dir / ROUTE_CHANGES, tmp_path / "backup"
-    _register(tables, 0)
-    tables.commit()
-    shutil.copytree(folder, backup)
-    _register(tables, 1)
-    tables.commit()
-    follower, received = follow(tables.dir)
-    received.wait_for(tables.log)
-    _remove_and_copy(folder, backup)
+    tables, follower, received = _follow_restored_tables(tmp_path, follow, _remove_and_copy)
     wait_until(lambda: "were set back" in follower.failure, _DEADLINE_S, "the follower notices the restore")
     assert follower.progress == tables.reached()
     follower.forget()
