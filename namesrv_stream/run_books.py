@@ -40,5 +40,5 @@ FAULTS: Final = frozenset({RunBook.KAFKA_DOWN, RunBook.TABLES_UNREADABLE, RunBoo
 
 
 def with_run_book(reason: str, run_book: str | None) -> str:
-    """Return a reason as text for people, followed by its run book, if any."""
+    """Return a human-readable reason, followed by its run book, if any."""
     return f"{reason}; see {run_book}" if run_book else reason

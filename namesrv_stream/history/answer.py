@@ -52,7 +52,7 @@ class Extent:
     lost_until_ms: int | None = None
 
     def notes(self, at_ms: int) -> list[str]:
-        """Return notes for people about what is missing in the tables up to a time; none if they are complete."""
+        """Return human-readable notes about what is missing in the tables up to a time; none if they are complete."""
         notes = []
         if self.lost_until_ms is not None and at_ms >= self.stored_to_ms:
             begin = f"between {instant(self.stored_to_ms)} and" if self.stored_to_ms else "before"
@@ -69,7 +69,7 @@ class Extent:
         return self.reaches_ms < at_ms - _USUAL_LAG_MS
 
     def reach(self) -> str:
-        """Return a text for people that says up to when all answers are complete."""
+        """Return a human-readable text that says up to when all answers are complete."""
         return f"the tables reach to {instant(self.reaches_ms)}"
 
     def known_part(self, requested: Window) -> Window:
@@ -168,7 +168,7 @@ class Section:
     emphasis: Callable[[Mapping[str, Any]], bool] = lambda row: False
 
     def shown_columns(self) -> list[Column]:
-        """Return the columns that tables show: those for people that have a value in at least one row."""
+        """Return the columns of a printed table: not those for scripts, and only those with a value in a row."""
         shown = [column for column in self.columns if not column.is_for_scripts]
         return [c for c in shown if any(row[c.key] is not None and row[c.key] is not False for row in self.rows)]
 

@@ -54,7 +54,7 @@ class RecentClose(NamedTuple):
 
     Attributes:
         closed_ms: Observed time of the server at the close.
-        reason: The reason that the server logged, for people.
+        reason: The human-readable reason that the server logged.
         lease: The lease before the close.
     """
 

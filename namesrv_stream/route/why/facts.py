@@ -76,8 +76,8 @@ class Facts:
         elsewhere: Other name servers that route the name.
         refusals: Name of a topic or broker → requests about it that this server refused.
         of_server: What is wrong with the server itself.
-        late: Processes of the broker whose last heartbeat is older than half of their timeout, for people. For a
-            topic, its masters if all of them are late.
+        late: Human-readable names of the broker's processes whose last heartbeat is older than half of their timeout.
+            For a topic, its masters if all of them are late.
         with_order: Whether clients receive order configurations.
         view: The address view of the client; None for none.
     """

@@ -99,7 +99,7 @@ class Storage(ABC):
 
     @abstractmethod
     def __str__(self) -> str:
-        """Return the address of the storage, for people, delta-rs and Polars."""
+        """Return the address of the storage, for messages, delta-rs and Polars."""
 
     @property
     @abstractmethod

@@ -29,7 +29,7 @@ class FoldStart:
     """The start of a fold. The fold modifies the state and the table in place.
 
     Attributes:
-        origin: Description of the start for people.
+        origin: Human-readable description of the start.
         offset: First offset to fold.
         state: State of the fold before that offset.
         table: Route table of the rows before it.
