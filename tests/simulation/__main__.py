@@ -27,7 +27,7 @@ def main() -> int:
     parser.add_argument("--seed", type=int, help="run only this seed")
     parser.add_argument("--minutes", type=float, default=float("inf"), help="begin no seeds after this time")
     parser.add_argument("--brokers", type=int, help="number of brokers (default: drawn)")
-    parser.add_argument("--seconds", type=int, default=450, help="time with faults, before it is scaled (default: 450)")
+    parser.add_argument("--seconds", type=int, default=300, help="time with faults, before it is scaled (default: 300)")
     parser.add_argument(
         "--scale", type=int, help="how many times longer all intervals and timeouts are (default: drawn)"
     )
@@ -76,16 +76,22 @@ def report(found: Iterable[Outcome]) -> int:
             print(f"  again: .venv/bin/python -m tests.simulation --seed {outcome.seed}", flush=True)
         if len(outcomes) % _PROGRESS == 0:
             print(f"{len(outcomes)} seeds, {sum(faults.values()):,} faults", file=sys.stderr, flush=True)
-    seconds, cpu_s = sum(o.seconds for o in outcomes), sum(o.cpu_s for o in outcomes)
     failed = [o.seed for o in outcomes if o.failures]
-    speed = seconds / max(cpu_s, 0.001)
-    print(f"seeds: {len(outcomes)}, simulated: {seconds / 86_400:.2f} days, {speed:,.0f} times real time a core")
+    print(f"seeds: {len(outcomes)}, {_simulated(outcomes)}")
+    for scale in sorted({o.scale for o in outcomes}):
+        of_scale = [o for o in outcomes if o.scale == scale]
+        print(f"  intervals times {scale:>5,}: {len(of_scale):>6,} seeds, {_simulated(of_scale)}")
     for title, counts in (("faults", faults), ("checks", checks), ("fleet", figures)):
         print(f"{title}: {sum(counts.values()):,}")
         for name, count in sorted(counts.items()):
             print(f"  {count:>12,}  {name}")
     print(f"failing seeds: {failed or 'none'}")
     return 1 if failed else 0
+
+
+def _simulated(outcomes: list[Outcome]) -> str:
+    seconds, cpu_s = sum(o.seconds for o in outcomes), sum(o.cpu_s for o in outcomes)
+    return f"simulated: {seconds / 86_400:,.2f} days, {seconds / max(cpu_s, 0.001):,.0f} times real time a core"
 
 
 if __name__ == "__main__":

@@ -103,21 +103,18 @@ class Checks:
 
     def _dead_are_gone(self, part: Part, now: int) -> None:
         """A dead broker is gone after its timeout, a hold of the guard and some seconds without faults."""
-        assert part.core is not None
         calm, job = self.world.calm_since, self.world.job
         # Without the job, no broker expires. It stops if the log is another one.
         if calm is None or not job.is_working or self.world.kafka.generation:
             return
         calm = max(calm, job.since)  # after a long fault, the supervisor takes its time to start the job again
-        for life in self.fleet.lives:
-            if life.ended is None or now - max(life.ended, calm, part.since) <= self.world.slack:
+        for key in sorted(_routed(part)):
+            self.done["routed broker lives or died just now"] += 1
+            life = self.fleet.of_key(key)[-1]
+            if life.ended is None:
                 continue
-            if part.core.view.live(life.key) is None:
-                self.done["dead broker is gone"] += 1
-                continue
-            if any(other.is_alive or (other.ended or 0) > life.ended for other in self.fleet.of_key(life.key)):
-                continue
-            if now - max(life.ended, calm, part.since) > self._bound(life):
+            elapsed = now - max(life.ended, calm, part.since)
+            if elapsed > self.world.slack and elapsed > self._bound(life):
                 self.fail("dead broker is gone", f"{part.name} still routes to {life.addr}", (life.number, part.name))
 
     def _bound(self, life: Life) -> int:
@@ -270,18 +267,19 @@ class Checks:
 
     def _living_are_routed_everywhere(self) -> None:
         """At the end every server routes to exactly the brokers that live."""
-        now, calm = self.world.scheduler.now, self.world.calm_since or 0
         living = {life.key for life in self.fleet.now.values() if life.is_alive}
-        dying = {life.key for life in self.fleet.lives if now - max(life.ended or 0, calm) <= self._bound(life)}
         for part in self.world.servers:
-            assert part.core is not None
-            groups = part.core.name_server.table.groups
-            found = {LeaseKey(name, key) for name, group in groups.items() for key in group.live_brokers}
+            found = _routed(part)
             self.done["living brokers are routed everywhere"] += len(living)
-            if not living <= found <= living | dying:
-                lacking, surplus = sorted(living - found), sorted(found - living - dying)
+            lacking, surplus = sorted(living - found), [k for k in sorted(found - living) if not self._may_be_routed(k)]
+            if lacking or surplus:
                 text = f"{part.name} lacks {lacking[:3]}, has {surplus[:3]} in addition"
                 self.fail("living brokers are routed everywhere", text)
+
+    def _may_be_routed(self, key: LeaseKey) -> bool:
+        """Whether a broker died so recently that servers may still route to it."""
+        now, calm = self.world.scheduler.now, self.world.calm_since or 0
+        return any(now - max(life.ended or 0, calm) <= self._bound(life) for life in self.fleet.of_key(key))
 
     def _servers_forget(self) -> None:
         """A server remembers no registrations of brokers that are gone."""
@@ -310,3 +308,10 @@ class Checks:
         table = file.partition(f"/{LOG}/")[0]
         named = checkpoint_name(checkpointed_version(tables_of(self.world.settings) / table.rpartition("/")[2]))
         return not file.endswith(".checkpoint.parquet") or file.endswith(named)
+
+
+def _routed(part: Part) -> set[LeaseKey]:
+    """Return the brokers that a server routes to."""
+    assert part.core is not None
+    groups = part.core.name_server.table.groups
+    return {LeaseKey(name, key) for name, group in groups.items() for key in group.live_brokers}

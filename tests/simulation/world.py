@@ -165,7 +165,8 @@ class Part:
         if process.exit_code != -9:
             world.exits.append((world.scheduler.now, self.name, process.exit_code, error))
         has_ended_soon = world.scheduler.now - self.since < _SOON
-        self._restart_delay = min(2 * self._restart_delay, _LONGEST_RESTART) if has_ended_soon else _RESTART
+        longest = _LONGEST_RESTART * world.plan.scale
+        self._restart_delay = min(2 * self._restart_delay, longest) if has_ended_soon else _RESTART
         if self.is_wanted:
             world.scheduler.after(self._restart_delay, self._restart)
 
