@@ -20,7 +20,6 @@
     ├── StateFromNewerVersion *        exit 2: the fold's state was written by a newer version of this program
     ├── TablesTakenOver *              exit 1: another job commits to the tables
     ├── LogTruncated *                 exit 2: Kafka no longer holds what the fold needs next
-    ├── RecordsLost *                  exit 1: Kafka has lost records that it had acknowledged
     ├── RecordsRemoved *               exit 1: Kafka removed records by retention before they were read
     ├── LogReplaced *                  exit 2: Kafka's log is not the one that the tables belong to
     ├── StateMissing *                 exit 2: there is no state from which the job can start

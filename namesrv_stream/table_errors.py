@@ -99,17 +99,6 @@ class LogTruncated(NamesrvStreamError):
         )
 
 
-class RecordsLost(NamesrvStreamError):
-    """Kafka has lost records that it had acknowledged; perhaps none of them was folded."""
-
-    def __init__(self, partition: int, end: int, found: int) -> None:
-        """Create the error for a log that had reached ``end`` and gives a new record the lower offset ``found``."""
-        super().__init__(
-            f"partition {partition}: Kafka has lost acknowledged records: its log had reached offset {end}, and the"
-            f" newest record is at {found}; the next start of the job compares the log with the tables"
-        )
-
-
 class LogReplaced(NamesrvStreamError):
     """Kafka's log is not the one that the tables belong to."""
 

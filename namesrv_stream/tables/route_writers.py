@@ -43,6 +43,7 @@ class ChangesWriter:
 
     Attributes:
         table: The writer of the Delta table.
+        reached: How far the given batches cover the partitions; commits may be behind it.
         has_committed: Whether this writer has made a commit.
     """
 
@@ -50,7 +51,7 @@ class ChangesWriter:
         """Open the table. Raises the errors of ``TableWriter``."""
         self.table = TableWriter(tables / ROUTE_CHANGES, CHANGES_SCHEMA)
         self.has_committed = False
-        self._reached = dict(self.table.progress)
+        self.reached = dict(self.table.progress)
         self._progress_interval_s = progress_interval_ms / 1000
         self._committed_s = time.monotonic()
 
@@ -90,9 +91,9 @@ class ChangesWriter:
         """
         fresh = from_offsets(rows, self.committed) if rows.num_rows else rows
         for partition, place in reached.items():
-            if place.next_offset > self._reached[partition].next_offset:
-                self._reached[partition] = place
-        advanced = {p: place for p, place in self._reached.items() if place != self.table.progress[p]}
+            if place.next_offset > self.reached[partition].next_offset:
+                self.reached[partition] = place
+        advanced = {p: place for p, place in self.reached.items() if place != self.table.progress[p]}
         is_due |= time.monotonic() - self._committed_s >= self._progress_interval_s
         if fresh.num_rows or (is_due and advanced):
             self._commit(fresh, advanced, batch_id, metadata)

@@ -77,7 +77,7 @@ def measure(settings: Settings, batches: int, brokers: int) -> list[dict[str, An
             if batch.states:
                 state_writer.cover(batch.states)
 
-        sink = BatchSink(settings, writer, producer, figures, lambda: None, keep_states)
+        sink = BatchSink(settings, writer, producer, figures, lambda interrupted: None, keep_states)
         query = start_query(spark, settings, find_start_point(KeptStates(tables), writer.committed, {}, extent), sink)
         try:
             while not found or found[-1]["batch"] < batches:

@@ -26,6 +26,8 @@ NO_LEADER: Final = "partition without leader"
 PERIOD: Final = 150
 #: Two servers with one id run at least so long, unless one of them ends.
 _REFUSAL: Final = 170 * SECOND
+#: Kafka does not answer for at least so long when it loses records: it starts again, or elects another leader.
+_LOSS: Final = 3 * SECOND
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,7 +108,8 @@ class Faults:
             return _REFUSAL * self.world.plan.scale
         longest = self.world.plan.scale
         scale = self.draws.choice((1, longest if kind in HARMLESS else min(longest, 30)))
-        return round(self.draws.choice(self._tempo.durations) * scale * (0.5 + self.draws.random()) * SECOND)
+        drawn = round(self.draws.choice(self._tempo.durations) * scale * (0.5 + self.draws.random()) * SECOND)
+        return max(drawn, _LOSS * longest) if kind in LAST_FAULTS else drawn
 
     def _end(self, number: int) -> None:
         found = self._ends.pop(number, None)

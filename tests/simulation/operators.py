@@ -118,7 +118,7 @@ class Operators:
             return Answer(SYSTEM_BUSY, b"not connected")
         since, process = world.scheduler.now, part.process
         calm, is_same_log = world.calm_since, not world.kafka.generation
-        is_calm = calm is not None and calm + 15 * SECOND <= since and is_same_log
+        is_calm = calm is not None and calm + 15 * SECOND * world.plan.scale <= since and is_same_log
         try:
             answer = await peer.ask(code, fields, timeout_s=self._patience_s)
         except PeerClosed:

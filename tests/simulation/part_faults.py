@@ -214,13 +214,18 @@ def _slow_job(faults: "Faults") -> End | None:
 
 
 def _retention(faults: "Faults") -> End | None:
-    """Kafka removes old records that the state of the fold covers. A backup must not be older than that."""
+    """Kafka removes old records that the tables cover.
+
+    A backup must not be older than that, and after damage the job must have folded everything again.
+    """
     world = faults.world
     if world.backup is not None:
         return None
     try:
-        covered = world.covered_by_state()
+        covered = world.covered_by_tables()
     except TableDamaged:
+        return None
+    if any(covered.get(partition, 0) < end for partition, end in world.restored_at.items()):
         return None
     for partition, offset in covered.items():
         world.kafka.remove_until(partition, offset)

@@ -232,10 +232,11 @@ PLANTS: Final = (
         ("tables backed up", "tables restored"),
     ),
     Plant(
-        "the job's ticks hide that Kafka has lost records",
-        "streaming.route_table.ticks:Ticker.send",
-        ".add_callback(sent)",
-        "",
-        ("job killed", "acknowledged records lost"),
+        "the job does not compare the log after an interruption",
+        "streaming.route_table.route_job:_Job._before_write",
+        "if interrupted:",
+        "if False:",
+        ("unreadable records", "brokers restart", "brokers die", "acknowledged records lost"),
+        plan=Plan(changes={"streaming.progress_commit_interval_ms": "8000"}),
     ),
 )

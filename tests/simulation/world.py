@@ -13,6 +13,7 @@ from namesrv_stream.server.view.commit_applier import CommitApplier
 from namesrv_stream.settings import Settings
 from namesrv_stream.tables.snapshot import read_newest_state
 from namesrv_stream.tables.storage import tables_of
+from namesrv_stream.tables.stored_changes import StoredChanges
 from tests.simulation.models.kafka_clients import Clients
 from tests.simulation.models.kafka_model import SimKafka
 from tests.simulation.models.spark_model import SparkModel
@@ -47,7 +48,6 @@ _SCALED: Final = {
 #: Exit codes with which the parts may end: a failure that they report. A crash by a fault is -9.
 EXPECTED: Final = {
     "KafkaUnreachable",
-    "RecordsLost",
     "LogTruncated",
     "LogReplaced",
     "TablesTakenOver",
@@ -311,10 +311,12 @@ class World:
             if self.scheduler.now - part.since < _OPENING:
                 part.must_reach = dict(self.restored_at)
 
-    def covered_by_state(self) -> dict[int, int]:
-        """Return partition → the offset that ``route_state`` covers."""
-        found = self.as_job(lambda: read_newest_state(tables_of(self.settings)))
-        return {partition: state.next_offset for partition, state in found.fold_states.items()}
+    def covered_by_tables(self) -> dict[int, int]:
+        """Return partition → the offset that both ``route_state`` and ``route_changes`` cover."""
+        tables = tables_of(self.settings)
+        state, changes = self.as_job(lambda: (read_newest_state(tables), StoredChanges.open(tables)))
+        reached = {} if changes is None else changes.next_offsets
+        return {p: min(kept.next_offset, reached.get(p, 0)) for p, kept in state.fold_states.items()}
 
     def add_guest(self, name: str, like: str, changes: dict[str, str]) -> Part:
         """Start a server or job with the name, and so the id, of another one on a machine of its own."""

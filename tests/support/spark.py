@@ -106,7 +106,7 @@ def fold_available(spark: SparkSession, settings: Settings) -> StartPoint:
         if batch.states:
             state_writer.cover(batch.states)
 
-    sink = BatchSink(settings, writer, producer, figures, lambda: None, keep_states)
+    sink = BatchSink(settings, writer, producer, figures, lambda interrupted: None, keep_states)
     query = start_query(spark, settings, start, sink)
     try:
         query.processAllAvailable()

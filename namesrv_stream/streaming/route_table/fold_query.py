@@ -15,7 +15,7 @@ import uuid
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Any, Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -57,6 +57,9 @@ class BatchFigures:
     Args:
         started_ms: Start of the job, epoch milliseconds.
         next_offsets: Partition → first offset to fold.
+
+    Attributes:
+        at_ms: Partition → LogAppendTime of the last folded record, epoch milliseconds.
     """
 
     def __init__(self, started_ms: int, next_offsets: Mapping[int, int]) -> None:
@@ -64,7 +67,7 @@ class BatchFigures:
         self._started_ms = started_ms
         self._begin = dict(next_offsets)
         self._reached = dict(next_offsets)
-        self._at_ms: dict[int, int] = {}
+        self.at_ms: dict[int, int] = {}
         self._counts = [0] * (len(BATCH_BOUNDS_MS) + 1)
         self._batch_s = 0.0
         self._began_s = 0.0
@@ -76,7 +79,7 @@ class BatchFigures:
     def folded(self, partition: int, next_offset: int, at_ms: int) -> None:
         """Record how far the batch covers a partition."""
         self._reached[partition] = max(next_offset, self._reached.get(partition, 0))
-        self._at_ms[partition] = max(at_ms, self._at_ms.get(partition, 0))
+        self.at_ms[partition] = max(at_ms, self.at_ms.get(partition, 0))
 
     def end(self) -> None:
         """Count a committed batch and its duration."""
@@ -88,7 +91,7 @@ class BatchFigures:
         """Return the figures so far."""
         return JobFigures(
             started_ms=self._started_ms,
-            at_ms=min(self._at_ms.values(), default=0),
+            at_ms=min(self.at_ms.values(), default=0),
             records=sum(offset - self._begin.get(p, 0) for p, offset in self._reached.items()),
             dead_letters=self.dead_letters,
             batch_counts=tuple(self._counts),
@@ -103,12 +106,10 @@ class FoldedBatch:
     Attributes:
         states: Partition → fold state for ``route_state``, for the partitions for which one is due.
         has_direct: Partition → whether it has brokers of direct publishers, for the partitions with records.
-        next_offsets: Partition → the offset that the fold needs next, for the partitions with records.
     """
 
     states: Mapping[int, FoldStateRow]
     has_direct: Mapping[int, bool]
-    next_offsets: Mapping[int, int]
 
 
 class BatchSink:
@@ -118,7 +119,8 @@ class BatchSink:
         writer: The writer of ``route_changes``.
         producer: The producer of dead letters.
         figures: The counters, which are part of each commit.
-        before_write: Called before each batch is written; raises an error if the batch must not be written.
+        before_write: Called before each batch is written, with the partitions whose log was interrupted before the
+            batch. Raises an error if the batch must not be written.
         on_batch: Called after each batch.
 
     Attributes:
@@ -131,7 +133,7 @@ class BatchSink:
         writer: ChangesWriter,
         producer: KafkaProducer,
         figures: BatchFigures,
-        before_write: Callable[[], None],
+        before_write: Callable[[list[int]], None],
         on_batch: Callable[[FoldedBatch], None],
     ) -> None:
         self._settings = settings
@@ -146,14 +148,14 @@ class BatchSink:
         """Write one batch, which has the columns of ``stateful.OUTPUT_SCHEMA``."""
         self._figures.begin()
         outputs = batch.toArrow().to_pylist()
+        last = [o for o in outputs if o["next_offset"] is not None]
         with self.is_writing:
-            self._before_write()
+            self._before_write(self._interrupted(last))
             self._send_dead_letters(
                 letter for o in outputs for letter in decode_dead_letters(o["dead_letters"] or b"[]")
             )
             changes = [changes_from_ipc(o["changes"]) for o in outputs if o["changes"] is not None]
             rows = pa.concat_tables(changes) if changes else _NO_ROWS
-            last = [o for o in outputs if o["next_offset"] is not None]
             for o in last:
                 self._figures.folded(o["partition"], o["next_offset"], o["at_ms"])
             reached = {o["partition"]: Place(o["next_offset"], o["fingerprint"]) for o in last}
@@ -168,8 +170,16 @@ class BatchSink:
             self._figures.end()
         if written.num_rows:
             log_commit(decode_changes(written.filter(pc.is_in(written["kind"], pa.array(sorted(LOGGED_KINDS))))))
-        next_offsets = {partition: place.next_offset for partition, place in reached.items()}
-        self._on_batch(FoldedBatch(states, {o["partition"]: o["has_direct"] for o in last}, next_offsets))
+        self._on_batch(FoldedBatch(states, {o["partition"]: o["has_direct"] for o in last}))
+
+    def _interrupted(self, last: Iterable[Mapping[str, Any]]) -> list[int]:
+        """Return the partitions with a gap of LogAppendTime before the batch, or with Kafka's clock set back.
+
+        These include the partitions without an earlier batch.
+        """
+        max_gap_ms, at_ms = self._settings.liveness.max_gap_ms, self._figures.at_ms
+        gaps_ms = {o["partition"]: o["first_ms"] - at_ms.get(o["partition"], 0) for o in last}
+        return [partition for partition, gap_ms in gaps_ms.items() if not 0 <= gap_ms <= max_gap_ms]
 
     def _send_dead_letters(self, letters: Iterable[DeadLetterRecord]) -> None:
         # Dead letters of a batch that is delivered twice may be sent twice. Their keys identify them.

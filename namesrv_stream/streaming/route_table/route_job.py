@@ -42,7 +42,7 @@ from namesrv_stream.streaming.route_table.fold_query import (
 )
 from namesrv_stream.streaming.route_table.ticks import Ticker
 from namesrv_stream.streaming.spark_session import build_session, failure_reason, kill_jvm, scratch_dir
-from namesrv_stream.table_errors import LogReplaced, LogTruncated, RecordsLost
+from namesrv_stream.table_errors import LogReplaced, LogTruncated
 from namesrv_stream.tables.compaction import Compactor
 from namesrv_stream.tables.repair import prepare_tables, settle_swap
 from namesrv_stream.tables.route_writers import ChangesWriter, StateWriter
@@ -113,10 +113,10 @@ class _Job:
         self._print_progress("Spark started; running the first batch, which warms it up")
         self._compactor = Compactor(settings, writer.table, state, self._end)
         self._compactor.start()
-        self._ticker = Ticker(settings, self._producer, self._server_epoch, self._end)
+        self._ticker = Ticker(settings, self._producer, self._server_epoch)
         self._ticker.start()
         figures = BatchFigures(self._server_epoch, writer.committed)
-        self._sink = BatchSink(settings, writer, self._producer, figures, self._require_no_failure, self._on_batch)
+        self._sink = BatchSink(settings, writer, self._producer, figures, self._before_write, self._on_batch)
         return self._wait(start_query(self._spark, settings, start, self._write))
 
     def _open_tables(self) -> tuple[ChangesWriter, StateWriter, StartPoint]:
@@ -150,10 +150,17 @@ class _Job:
             self._end(error)
             raise
 
-    def _require_no_failure(self) -> None:
-        """Raise the error that ends the job, if any: a further commit could hide that Kafka has lost records."""
+    def _before_write(self, interrupted: list[int]) -> None:
+        """Raise the error that ends the job, if any: a further commit could hide that Kafka has lost records.
+
+        Spark does not notice that Kafka has lost records which are folded but not committed, if the log has grown
+        again. Until then, nobody could write to the log, so its LogAppendTimes have a gap. After such a gap, the last
+        folded record is compared with Kafka's.
+        """
         if self._failure is not None:
             raise self._failure
+        if interrupted:
+            check_log(self._settings, FoldedLog(self._writer.table.topic_id, dict(self._writer.reached)), interrupted)
 
     def _wait(self, query: StreamingQuery) -> int:
         def await_end() -> None:
@@ -180,10 +187,10 @@ class _Job:
     def _explained(self, failure: Exception | None) -> Exception | None:
         """Return the error that a comparison of the log with the tables finds, if it may explain ``failure``.
 
-        Ticks and Spark notice only that records are missing. The comparison also finds the cause, for example that the
-        topic was recreated. If it finds nothing, ``failure`` is returned.
+        Spark notices only that records are missing. The comparison also finds the cause, for example that the topic
+        was recreated. If it finds nothing, ``failure`` is returned.
         """
-        if isinstance(failure, LogTruncated | RecordsLost) or not isinstance(failure, NamesrvStreamError):
+        if not isinstance(failure, NamesrvStreamError):
             table = self._writer.table
             try:
                 check_log(self._settings, FoldedLog(table.topic_id, dict(table.progress)))
@@ -207,7 +214,7 @@ class _Job:
         # A second job, which cannot commit, must not change the settings of the first one.
         if self._writer.has_committed and not self._has_logged_settings:
             self._has_logged_settings = self._log_settings()
-        self._ticker.folded(batch.has_direct, batch.next_offsets)
+        self._ticker.folded(batch.has_direct)
         if batch.states:
             self._compactor.submit(batch.states)
 

@@ -9,8 +9,8 @@ heartbeat.
 import logging
 import threading
 import time
-from collections.abc import Callable, Mapping
-from typing import Any, Final
+from collections.abc import Mapping
+from typing import Final
 
 from kafka import KafkaProducer
 from kafka.errors import KafkaError
@@ -19,7 +19,6 @@ from namesrv_stream.clock import SystemClock, until_multiple_ms
 from namesrv_stream.route.event_json import encode_event
 from namesrv_stream.route.events import JOB, Origin, Tick
 from namesrv_stream.settings import Settings
-from namesrv_stream.table_errors import LogTruncated, RecordsLost
 
 logger = logging.getLogger(__name__)
 
@@ -33,17 +32,9 @@ class Ticker:
     Args:
         producer: The producer, which dead letters use as well.
         server_epoch: Epoch of this start of the job.
-        on_lost: Called if Kafka has lost records. Spark does not notice this if records that waited for Kafka get the
-            offsets of the lost ones.
     """
 
-    def __init__(
-        self,
-        settings: Settings,
-        producer: KafkaProducer,
-        server_epoch: int,
-        on_lost: Callable[[LogTruncated | RecordsLost], None],
-    ) -> None:
+    def __init__(self, settings: Settings, producer: KafkaProducer, server_epoch: int) -> None:
         self._topic = settings.kafka.broker_events_topic
         liveness = settings.liveness
         self._interval_ms = liveness.tick_interval_ms
@@ -52,22 +43,17 @@ class Ticker:
         self._producer = producer
         self._value = encode_event(Tick(Origin(JOB, server_epoch)))
         self._is_failing = False
-        self._next_offsets: dict[int, int] = {}
-        self._acked: dict[int, int] = {}  # partition → offset of its newest tick
-        self._on_lost = on_lost
 
     def start(self) -> None:
         """Start the thread."""
         threading.Thread(target=self._run, name="job-ticks", daemon=True).start()
 
-    def folded(self, has_direct: Mapping[int, bool], next_offsets: Mapping[int, int]) -> None:
+    def folded(self, has_direct: Mapping[int, bool]) -> None:
         """Record a committed batch.
 
         Args:
             has_direct: Partition → ``FoldState.has_direct`` after the batch, for the partitions with records.
-            next_offsets: Partition → the offset that the fold needs next, for the same partitions.
         """
-        self._next_offsets |= next_offsets
         for partition, has_direct_brokers in has_direct.items():
             self._needs.folded(partition, has_direct_brokers, time.monotonic())
 
@@ -77,7 +63,7 @@ class Ticker:
             time.sleep(until_multiple_ms(clock, self._interval_ms) / 1000)
             try:
                 for partition in self._needs.at(time.monotonic()):
-                    self.send(partition)
+                    self._producer.send(self._topic, value=self._value, partition=partition)
             except KafkaError as error:
                 # Without ticks, no broker ages, which is correct while Kafka is unreachable.
                 if not self._is_failing:
@@ -85,19 +71,6 @@ class Ticker:
                 self._is_failing = True
             else:
                 self._is_failing = False
-
-    def send(self, partition: int) -> None:
-        """Send a tick, and check that its offset is above those of the previous tick and of all folded records."""
-        folded = self._next_offsets.get(partition, 0)
-
-        def sent(metadata: Any) -> None:
-            end, self._acked[partition] = self._acked.get(partition, -1) + 1, metadata.offset
-            if metadata.offset < folded:
-                self._on_lost(LogTruncated(partition, folded, 0, metadata.offset))
-            elif metadata.offset < end:
-                self._on_lost(RecordsLost(partition, end, metadata.offset))
-
-        self._producer.send(self._topic, value=self._value, partition=partition).add_callback(sent)
 
 
 class TickNeeds:
