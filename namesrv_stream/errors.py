@@ -21,6 +21,7 @@
     ├── TablesTakenOver *              exit 1: another job commits to the tables
     ├── LogTruncated *                 exit 2: Kafka no longer holds what the fold needs next
     ├── RecordsRemoved *               exit 1: Kafka removed records by retention before they were read
+    ├── RecordsLost *                  exit 1: Kafka has lost records that were folded but not committed
     ├── LogReplaced *                  exit 2: Kafka's log is not the one that the tables belong to
     ├── StateMissing *                 exit 2: there is no state from which the job can start
     ├── NoStartPoint *                 exit 1: the log has no point from which it can be folded again

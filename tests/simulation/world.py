@@ -48,6 +48,7 @@ _SCALED: Final = {
 #: Exit codes with which the parts may end: a failure that they report. A crash by a fault is -9.
 EXPECTED: Final = {
     "KafkaUnreachable",
+    "RecordsLost",
     "LogTruncated",
     "LogReplaced",
     "TablesTakenOver",

@@ -42,7 +42,7 @@ from namesrv_stream.streaming.route_table.fold_query import (
 )
 from namesrv_stream.streaming.route_table.ticks import Ticker
 from namesrv_stream.streaming.spark_session import build_session, failure_reason, kill_jvm, scratch_dir
-from namesrv_stream.table_errors import LogReplaced, LogTruncated
+from namesrv_stream.table_errors import LogReplaced, LogTruncated, RecordsLost
 from namesrv_stream.tables.compaction import Compactor
 from namesrv_stream.tables.repair import prepare_tables, settle_swap
 from namesrv_stream.tables.route_writers import ChangesWriter, StateWriter
@@ -151,16 +151,30 @@ class _Job:
             raise
 
     def _before_write(self, interrupted: list[int]) -> None:
-        """Raise the error that ends the job, if any: a further commit could hide that Kafka has lost records.
-
-        Spark does not notice that Kafka has lost records which are folded but not committed, if the log has grown
-        again. Until then, nobody could write to the log, so its LogAppendTimes have a gap. After such a gap, the last
-        folded record is compared with Kafka's.
-        """
+        """Raise the error that ends the job, if any: a further commit could hide that Kafka has lost records."""
         if self._failure is not None:
             raise self._failure
         if interrupted:
-            check_log(self._settings, FoldedLog(self._writer.table.topic_id, dict(self._writer.reached)), interrupted)
+            self._compare_log(interrupted)
+
+    def _compare_log(self, partitions: list[int]) -> None:
+        """Compare the last folded record of some partitions with Kafka's, because their log was interrupted.
+
+        If Kafka has lost records and the log has grown again, Spark does not notice it. Until then, nobody could write
+        to the log, so its LogAppendTimes have a gap (ADR 0049).
+
+        Raises:
+            LogReplaced: Kafka has lost committed records, or has another topic.
+            LogTruncated: Kafka has lost committed records.
+            RecordsLost: Kafka has lost records that are folded, but not committed.
+            KafkaUnreachable: Kafka does not answer.
+        """
+        topic_id, committed = self._writer.table.topic_id, dict(self._writer.table.progress)
+        try:
+            check_log(self._settings, FoldedLog(topic_id, dict(self._writer.reached)), partitions)
+        except (LogReplaced, LogTruncated):
+            check_log(self._settings, FoldedLog(topic_id, committed), partitions)
+            raise RecordsLost(partitions) from None
 
     def _wait(self, query: StreamingQuery) -> int:
         def await_end() -> None:

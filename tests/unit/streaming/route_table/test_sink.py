@@ -1,6 +1,11 @@
-"""The counters of the job."""
+"""The counters of the job, and the batches before which it compares the log."""
 
-from namesrv_stream.streaming.route_table.fold_query import BatchFigures
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+from namesrv_stream.streaming.route_table.fold_query import BatchFigures, BatchSink
+from tests.support.tables import TablesOfLog
 
 
 def test_records_are_counted_from_where_the_job_resumed() -> None:
@@ -24,3 +29,22 @@ def test_a_batch_that_spark_delivers_again_counts_no_record_twice() -> None:
 
 def test_the_time_reached_is_0_before_the_first_batch() -> None:
     assert BatchFigures(0, {0: 5}).now().at_ms == 0
+
+
+def test_the_log_is_compared_before_the_first_batch_and_after_every_gap(tmp_path: Path) -> None:
+    tables = TablesOfLog(tmp_path)
+    found: list[list[int]] = []
+    nothing: Any = lambda batch: None  # noqa: E731
+    sink = BatchSink(tables.settings, tables.writer, None, BatchFigures(0, {0: 0}), found.append, nothing)
+    max_gap_ms = tables.settings.liveness.max_gap_ms
+    first_times = (1_000_000, 1_000_600, 1_000_700 + max_gap_ms, 1_000_800 + 2 * max_gap_ms + 1, 1_000_000)
+    for number, first_ms in enumerate(first_times):
+        output = dict.fromkeys(("changes", "dead_letters", "state"))
+        reached = {"next_offset": number + 1, "fingerprint": 1, "first_ms": first_ms, "at_ms": first_ms + 100}
+        batch: Any = _batch(output | reached | {"partition": 0, "has_direct": False})
+        sink(batch, number)
+    assert found == [[0], [], [], [0], [0]]
+
+
+def _batch(output: dict[str, Any]) -> SimpleNamespace:
+    return SimpleNamespace(toArrow=lambda: SimpleNamespace(to_pylist=lambda: [output]))
