@@ -28,6 +28,7 @@ _LAST_COMMIT: Final = 65 * SECOND  # every broker has registered again since the
 _BATCHES: Final = ((15 * MS, 60 * MS), (100 * MS, 400 * MS), (300 * MS, 900 * MS))
 #: How many times longer than by default the intervals and timeouts are; a seed draws one.
 _SCALES: Final = (1, 1, 4, 30, 3_000)
+_DAY_MS: Final = 86_400_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,6 +183,8 @@ def _plan(draws: random.Random, scale: int | None) -> Plan:
         changes["remoting.idle_timeout_ms"] = str(40_000 * scale)
     if draws.random() < 0.2:
         changes["name_server.support_acting_master"] = "true"
+    if scale == _SCALES[-1] and draws.random() < 0.5:
+        changes["streaming.changes_retention_ms"] = str(5 * _DAY_MS)
     return Plan(draws.choice((1, 2, 2, 2, 3)), draws.choice((1, 1, 2, 3)), changes, scale)
 
 
