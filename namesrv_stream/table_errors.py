@@ -102,10 +102,10 @@ class LogTruncated(NamesrvStreamError):
 class RecordsLost(NamesrvStreamError):
     """Kafka has lost records that were folded but not committed; a restart folds what it has instead."""
 
-    def __init__(self, partitions: list[int]) -> None:
+    def __init__(self) -> None:
         super().__init__(
-            f"partitions {partitions}: Kafka has lost records that were folded but not committed; the tables do not"
-            " contain them, so the next start of the job continues with the records that Kafka has in their place"
+            "Kafka has lost records that were folded but not committed; the tables do not contain them, so the next"
+            " start of the job continues with the records that Kafka has in their place"
         )
 
 

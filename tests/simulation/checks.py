@@ -109,7 +109,7 @@ class Checks:
             return
         calm = max(calm, job.since)  # after a long fault, the supervisor takes its time to start the job again
         for key in sorted(_routed(part)):
-            self.done["routed broker lives or died just now"] += 1
+            self.done["dead broker is gone"] += 1
             life = self.fleet.of_key(key)[-1]
             if life.ended is None:
                 continue
@@ -282,8 +282,8 @@ class Checks:
         return any(now - max(life.ended or 0, calm) <= self._bound(life) for life in self.fleet.of_key(key))
 
     def _servers_forget(self) -> None:
-        """A server remembers no registrations of brokers that are gone, unless Kafka has lost them."""
-        lost = b"".join(record.value for record in self.world.kafka.lost)
+        """A server remembers no registrations of brokers that are gone, unless Kafka has lost the registrations."""
+        lost = b"".join(stored.value for stored in self.world.kafka.lost if b'"broker_registered"' in stored.value)
         for part in self.world.servers:
             assert part.core is not None
             view, memory = part.core.view, part.core.name_server.memory

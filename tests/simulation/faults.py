@@ -26,7 +26,7 @@ NO_LEADER: Final = "partition without leader"
 PERIOD: Final = 150
 #: Two servers with one id run at least so long, unless one of them ends.
 _REFUSAL: Final = 170 * SECOND
-#: Kafka does not answer for at least so long when it loses records: it starts again, or elects another leader.
+#: Kafka does not answer for at least so long when it loses records or the topic: it starts again, or elects a leader.
 _LOSS: Final = 3 * SECOND
 
 

@@ -234,8 +234,8 @@ PLANTS: Final = (
     Plant(
         "the job does not compare the log after an interruption",
         "streaming.route_table.route_job:_Job._before_write",
-        "if interrupted:",
-        "if False:",
+        "while interrupted:",
+        "while False:",
         ("unreadable records", "brokers restart", "brokers die", "acknowledged records lost"),
         plan=Plan(changes={"streaming.progress_commit_interval_ms": "8000"}),
     ),

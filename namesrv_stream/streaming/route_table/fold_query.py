@@ -57,9 +57,6 @@ class BatchFigures:
     Args:
         started_ms: Start of the job, epoch milliseconds.
         next_offsets: Partition → first offset to fold.
-
-    Attributes:
-        at_ms: Partition → LogAppendTime of the last folded record, epoch milliseconds.
     """
 
     def __init__(self, started_ms: int, next_offsets: Mapping[int, int]) -> None:
@@ -67,7 +64,7 @@ class BatchFigures:
         self._started_ms = started_ms
         self._begin = dict(next_offsets)
         self._reached = dict(next_offsets)
-        self.at_ms: dict[int, int] = {}
+        self._at_ms: dict[int, int] = {}
         self._counts = [0] * (len(BATCH_BOUNDS_MS) + 1)
         self._batch_s = 0.0
         self._began_s = 0.0
@@ -79,7 +76,7 @@ class BatchFigures:
     def folded(self, partition: int, next_offset: int, at_ms: int) -> None:
         """Record how far the batch covers a partition."""
         self._reached[partition] = max(next_offset, self._reached.get(partition, 0))
-        self.at_ms[partition] = max(at_ms, self.at_ms.get(partition, 0))
+        self._at_ms[partition] = max(at_ms, self._at_ms.get(partition, 0))
 
     def end(self) -> None:
         """Count a committed batch and its duration."""
@@ -91,7 +88,7 @@ class BatchFigures:
         """Return the figures so far."""
         return JobFigures(
             started_ms=self._started_ms,
-            at_ms=min(self.at_ms.values(), default=0),
+            at_ms=min(self._at_ms.values(), default=0),
             records=sum(offset - self._begin.get(p, 0) for p, offset in self._reached.items()),
             dead_letters=self.dead_letters,
             batch_counts=tuple(self._counts),
@@ -142,6 +139,7 @@ class BatchSink:
         self._figures = figures
         self._before_write = before_write
         self._on_batch = on_batch
+        self._last_ms: dict[int, int] = {}  # partition → LogAppendTime of its last folded record
         self.is_writing = threading.Lock()
 
     def __call__(self, batch: DataFrame, batch_id: int) -> None:
@@ -177,8 +175,9 @@ class BatchSink:
 
         These include the partitions without an earlier batch.
         """
-        max_gap_ms, at_ms = self._settings.liveness.max_gap_ms, self._figures.at_ms
-        gaps_ms = {o["partition"]: o["first_ms"] - at_ms.get(o["partition"], 0) for o in last}
+        max_gap_ms = self._settings.liveness.max_gap_ms
+        gaps_ms = {o["partition"]: o["first_ms"] - self._last_ms.get(o["partition"], 0) for o in last}
+        self._last_ms |= {o["partition"]: o["last_ms"] for o in last}
         return [partition for partition, gap_ms in gaps_ms.items() if not 0 <= gap_ms <= max_gap_ms]
 
     def _send_dead_letters(self, letters: Iterable[DeadLetterRecord]) -> None:

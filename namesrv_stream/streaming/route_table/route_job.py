@@ -10,6 +10,7 @@ import shutil
 import signal
 import threading
 import time
+from collections.abc import Collection
 from types import FrameType
 from typing import Final, NoReturn
 
@@ -19,7 +20,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from namesrv_stream.clock import SystemClock
-from namesrv_stream.errors import NamesrvStreamError
+from namesrv_stream.errors import ConfigError, KafkaUnreachable, NamesrvStreamError
 from namesrv_stream.kafka import ensure_topics, producer_config
 from namesrv_stream.kafka.clients import kafka_errors, reason_of
 from namesrv_stream.kafka.log_reader import check_log, read_extent
@@ -53,6 +54,9 @@ from namesrv_stream.tables.stored_changes import KeptStates
 logger = logging.getLogger(__name__)
 
 _LAST_WRITE_S: Final = 1.5  # the longest wait of a clean stop for the batch that is being written
+#: How long, and how often, the log is compared with the folded one again if Kafka does not answer.
+_COMPARE_S: Final = 30.0
+_COMPARE_AGAIN_S: Final = 0.5
 RUN_FILE: Final = "job.json"
 #: Folder of Spark's checkpoint in version 0.1.0, which started from it.
 _FORMER_CHECKPOINT: Final = "checkpoint"
@@ -151,30 +155,38 @@ class _Job:
             raise
 
     def _before_write(self, interrupted: list[int]) -> None:
-        """Raise the error that ends the job, if any: a further commit could hide that Kafka has lost records."""
-        if self._failure is not None:
-            raise self._failure
-        if interrupted:
-            self._compare_log(interrupted)
-
-    def _compare_log(self, partitions: list[int]) -> None:
-        """Compare the last folded record of some partitions with Kafka's, because their log was interrupted.
+        """Raise the error that ends the job, if any. Compare the log of interrupted partitions with the folded one.
 
         If Kafka has lost records and the log has grown again, Spark does not notice it. Until then, nobody could write
         to the log, so its LogAppendTimes have a gap (ADR 0049).
+        """
+        if self._failure is not None:
+            raise self._failure
+        until_s = time.monotonic() + _COMPARE_S
+        while interrupted:
+            try:
+                return self._compare_log(interrupted)
+            except (ConfigError, KafkaUnreachable):  # Kafka has just come back, and may not know the topic yet
+                if time.monotonic() >= until_s:
+                    raise
+                time.sleep(_COMPARE_AGAIN_S)
+
+    def _compare_log(self, partitions: Collection[int] | None = None) -> None:
+        """Compare the last folded record of some partitions with Kafka's, or of all partitions; blocks.
 
         Raises:
             LogReplaced: Kafka has lost committed records, or has another topic.
             LogTruncated: Kafka has lost committed records.
             RecordsLost: Kafka has lost records that are folded, but not committed.
             KafkaUnreachable: Kafka does not answer.
+            ConfigError: The topic does not exist, or its number of partitions differs from the configuration.
         """
         topic_id, committed = self._writer.table.topic_id, dict(self._writer.table.progress)
         try:
             check_log(self._settings, FoldedLog(topic_id, dict(self._writer.reached)), partitions)
         except (LogReplaced, LogTruncated):
             check_log(self._settings, FoldedLog(topic_id, committed), partitions)
-            raise RecordsLost(partitions) from None
+            raise RecordsLost from None
 
     def _wait(self, query: StreamingQuery) -> int:
         def await_end() -> None:
@@ -199,16 +211,15 @@ class _Job:
         return failure.exit_code if isinstance(failure, NamesrvStreamError) else 1
 
     def _explained(self, failure: Exception | None) -> Exception | None:
-        """Return the error that a comparison of the log with the tables finds, if it may explain ``failure``.
+        """Return the error that a comparison of the log with the folded one finds, if it may explain ``failure``.
 
         Spark notices only that records are missing. The comparison also finds the cause, for example that the topic
         was recreated. If it finds nothing, ``failure`` is returned.
         """
         if not isinstance(failure, NamesrvStreamError):
-            table = self._writer.table
             try:
-                check_log(self._settings, FoldedLog(table.topic_id, dict(table.progress)))
-            except (LogReplaced, LogTruncated) as error:
+                self._compare_log()
+            except (LogReplaced, LogTruncated, RecordsLost) as error:
                 return error
             except Exception as error:
                 logger.warning("the log cannot be compared with the tables reason=%s", reason_of(error))

@@ -33,10 +33,10 @@ HOT_STATE: Final = "hot"
 GROUPS_STATE: Final = "groups"
 
 #: The output of a call for the sink: rows with changes, and a last row with the offset that all of them reach.
-#: ``first_ms`` and ``at_ms`` are the LogAppendTimes of the first and the last record.
+#: ``first_ms`` and ``last_ms`` are the LogAppendTimes of the first and last record, ``at_ms`` is the highest so far.
 OUTPUT_SCHEMA: Final = (
-    "partition INT, next_offset BIGINT, fingerprint BIGINT, first_ms BIGINT, at_ms BIGINT, has_direct BOOLEAN, "
-    "changes BINARY, dead_letters BINARY, state BINARY"
+    "partition INT, next_offset BIGINT, fingerprint BIGINT, first_ms BIGINT, last_ms BIGINT, at_ms BIGINT, "
+    "has_direct BOOLEAN, changes BINARY, dead_letters BINARY, state BINARY"
 )
 _NOTHING: Final = dict.fromkeys(column.split()[0] for column in OUTPUT_SCHEMA.split(", ")[1:])
 #: Initial state: the hot state if broker_name is null, otherwise one group.
@@ -145,6 +145,7 @@ class RouteStatefulProcessor(StatefulProcessor):
             next_offset=state.next_offset,
             fingerprint=fingerprint(records[-1].at_ms, records[-1].value),
             first_ms=records[0].at_ms,
+            last_ms=records[-1].at_ms,
             at_ms=state.at_ms,
             has_direct=state.has_direct,
             changes=changes_to_ipc(output.changes) if output.changes else None,

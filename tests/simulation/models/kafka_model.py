@@ -65,7 +65,6 @@ class SimKafka:
     """The cluster.
 
     Attributes:
-        is_up: Whether it answers.
         delay: Time of one way of a request.
         slowest: The longest delay so far.
         unacknowledged: Share of appended records whose acknowledgement gets lost, so that the client sends them again.
@@ -77,7 +76,7 @@ class SimKafka:
     def __init__(self, scheduler: Scheduler, machine: Machine) -> None:
         self.scheduler, self.machine = scheduler, machine
         self.topics: dict[str, Topic] = {}
-        self.is_up = True
+        self._stops = 0  # faults that keep it from answering
         self.delay = self.slowest = 1 * MS
         self.unacknowledged = 0.0
         self.lost: list[Stored] = []
@@ -132,11 +131,16 @@ class SimKafka:
 
     # ---- faults ----
 
+    @property
+    def is_up(self) -> bool:
+        """Whether it answers."""
+        return not self._stops
+
     def stop(self) -> None:
-        self.is_up = False
+        self._stops += 1
 
     def start(self) -> None:
-        self.is_up = True
+        self._stops -= 1
 
     def lose(self, partition: int, count: int) -> int:
         """Lose the newest records, as an unclean election of a leader does. Return the number of lost records."""

@@ -143,6 +143,7 @@ class Query:
             "next_offset": end,
             "fingerprint": fingerprint(record.at_ms, record.value),
             "first_ms": log.at(begin).at_ms,
+            "last_ms": record.at_ms,
             "at_ms": found.state.at_ms,
             "has_direct": found.state.has_direct,
             "changes": changes_to_ipc(output.changes) if output.changes else None,

@@ -37,13 +37,16 @@ def test_the_log_is_compared_before_the_first_batch_and_after_every_gap(tmp_path
     nothing: Any = lambda batch: None  # noqa: E731
     sink = BatchSink(tables.settings, tables.writer, None, BatchFigures(0, {0: 0}), found.append, nothing)
     max_gap_ms = tables.settings.liveness.max_gap_ms
-    first_times = (1_000_000, 1_000_600, 1_000_700 + max_gap_ms, 1_000_800 + 2 * max_gap_ms + 1, 1_000_000)
-    for number, first_ms in enumerate(first_times):
+    step_ms = max_gap_ms + 1
+    times = (1_000_000, 1_000_600, 1_000_600 + max_gap_ms, 1_000_600 + max_gap_ms + step_ms, 1_000_000, 1_000_600)
+    highest_ms = 0
+    for number, at_ms in enumerate(times):
+        highest_ms = max(highest_ms, at_ms)
         output = dict.fromkeys(("changes", "dead_letters", "state"))
-        reached = {"next_offset": number + 1, "fingerprint": 1, "first_ms": first_ms, "at_ms": first_ms + 100}
-        batch: Any = _batch(output | reached | {"partition": 0, "has_direct": False})
+        reached = {"next_offset": number + 1, "fingerprint": 1, "first_ms": at_ms, "last_ms": at_ms}
+        batch: Any = _batch(output | reached | {"at_ms": highest_ms, "partition": 0, "has_direct": False})
         sink(batch, number)
-    assert found == [[0], [], [], [0], [0]]
+    assert found == [[0], [], [], [0], [0], []]
 
 
 def _batch(output: dict[str, Any]) -> SimpleNamespace:
