@@ -239,4 +239,11 @@ PLANTS: Final = (
         ("unreadable records", "brokers restart", "brokers die", "acknowledged records lost"),
         plan=Plan(changes={"streaming.progress_commit_interval_ms": "8000"}),
     ),
+    Plant(
+        "a server does not compare its records' offsets with the tables",
+        "server.gateway.publisher:_Session._sent",
+        "max(publisher.newest_offset + 1, record.covered)",
+        "publisher.newest_offset + 1",
+        ("server frozen", "acknowledged records lost"),
+    ),
 )

@@ -211,7 +211,8 @@ class PartitionLog:
 
     def _publish(self, record: OutRecord) -> None:
         assert self.publisher is not None
-        self.publisher.publish(record._replace(at_ms=self._parts.clock.monotonic_ms()))
+        covered = self._parts.view.next_offset(self.partition)
+        self.publisher.publish(record._replace(at_ms=self._parts.clock.monotonic_ms(), covered=covered))
 
     # ---- sessions with Kafka: called by the publisher ----
 

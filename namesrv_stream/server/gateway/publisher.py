@@ -229,8 +229,9 @@ class _Session:
     def _sent(self, record: OutRecord, metadata: Any) -> None:
         """Handle an acknowledgement, on kafka-python's thread."""
         publisher = self._publisher
-        if metadata.offset <= publisher.newest_offset:
-            self._fail(f"Kafka has lost records: offset {metadata.offset} came after {publisher.newest_offset}")
+        least = max(publisher.newest_offset + 1, record.covered)
+        if metadata.offset < least:
+            self._fail(f"Kafka has lost records: a record got offset {metadata.offset}, not {least} or a higher one")
             return
         publisher.newest_offset = metadata.offset
         self._arrived.append((record, metadata.offset))

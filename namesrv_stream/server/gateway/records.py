@@ -56,13 +56,20 @@ class Item(NamedTuple):
 
 
 class OutRecord(NamedTuple):
-    """A record that the publisher received at ``at_ms`` (monotonic); a record about the server itself has no items."""
+    """A record for the log.
+
+    Attributes:
+        items: Its events; none if it is about the server itself.
+        at_ms: Monotonic time at which the publisher received it, milliseconds.
+        covered: The offset up to which the tables covered the partition then. Its own offset cannot be lower.
+    """
 
     partition: int
     key: bytes | None
     value: bytes
     items: Sequence[Item] = ()
     at_ms: int = 0
+    covered: int = 0
 
 
 class Acked(NamedTuple):

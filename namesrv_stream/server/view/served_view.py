@@ -42,6 +42,10 @@ class ServedView:
     def live(self, key: LeaseKey) -> BrokerLive | None:
         return self._server.table.group(key.broker_name).live_brokers.get(key.live_key)
 
+    def next_offset(self, partition: int) -> int:
+        """Return the first offset of a partition that the committed rows do not cover."""
+        return self._server.view.next_offsets.get(partition, 0)
+
     def has_own_start(self, partitions: int) -> bool:
         """Return whether the committed rows cover the log, in every partition, up to the start of this server."""
         server_id, epoch = self._identity
