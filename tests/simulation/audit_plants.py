@@ -98,6 +98,11 @@ AUDIT_PLANTS: Final = (
         "end = check_log(self._settings, self._folded(), [partition]).end[partition]",
         "end = check_log(self._settings, FoldedLog(), [partition]).end[partition]",
         ("clock jump", "topic recreated"),
+        (
+            "server.gateway.publisher:_Session._sent",
+            "max(publisher.newest_offset + 1, record.covered)",
+            "publisher.newest_offset + 1",
+        ),
     ),
     Plant(
         "M2 a follower does not notice that the tables were restored",
