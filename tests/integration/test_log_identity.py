@@ -120,6 +120,35 @@ def test_server_with_a_recreated_topic_answers_reports_it_and_keeps_acknowledged
         serve.process.close()
 
 
+def test_server_that_was_suspended_while_kafka_lost_folded_records_refuses_changes(
+    kafka: KafkaProcess, tmp_path: Path
+) -> None:
+    settings = kafka.settings
+    _log(settings, range(20))
+    _fold(settings)
+    serve = Serve(settings, tmp_path)
+    serve.start()
+    try:
+        wait_until(serve.talks, _WAIT_S, "Kafka accepts the server's records")
+        serve.process.freeze()
+        kafka.stop()
+        shutil.copytree(settings.data.kafka_dir, tmp_path / "earlier")
+        kafka.process = kafka._start()  # noqa: SLF001 (the same process object, so that the fixture stops it)
+        kafka.wait_ready()
+        _log(settings, range(20, 100))
+        end = _fold(settings).progress[0].next_offset
+        kafka.process = _restart_on(kafka, tmp_path / "earlier").process
+        serve.process.thaw()
+        with serve.connect() as operator:
+            wait_until(
+                lambda: _put(operator, "after") == ResponseCode.SYSTEM_BUSY, _WAIT_S, "the server refuses changes"
+            )
+        wait_until(lambda: "rebuild --accept-loss" in serve.get("/healthz")[2], _WAIT_S, "/healthz reports the reason")
+        assert read_extent(settings).end[0] < end
+    finally:
+        serve.process.close()
+
+
 def _put(operator: object, key: str) -> int:
     fields = {"namespace": "ns", "key": key, "value": "v"}
     return int(operator.ask(RequestCode.PUT_KV_CONFIG, fields).code)  # type: ignore[attr-defined]
