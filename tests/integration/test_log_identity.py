@@ -1,6 +1,7 @@
 """A log that does not belong to the tables: the job refuses it; a server answers, reports it and writes nothing."""
 
 import shutil
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -14,22 +15,24 @@ from namesrv_stream.remoting.command import RequestCode, ResponseCode
 from namesrv_stream.route.event_json import encode_event
 from namesrv_stream.route.events import KvPut
 from namesrv_stream.route.fold.folded_log import FoldedLog
-from namesrv_stream.settings import Settings
-from namesrv_stream.table_errors import LogReplaced, LogTruncated
+from namesrv_stream.settings import Settings, to_toml
+from namesrv_stream.table_errors import LogReplaced, LogTruncated, TableDamaged
 from namesrv_stream.tables.change_rows import encode_changes
 from namesrv_stream.tables.repair import prepare_tables
 from namesrv_stream.tables.route_writers import ChangesWriter
 from namesrv_stream.tables.storage import tables_of
+from namesrv_stream.tables.stored_changes import StoredChanges
 from tests.integration.test_server import Serve
 from tests.support.builders import S1
-from tests.support.kafka import KafkaProcess, settings_for
+from tests.support.kafka import REPOSITORY, KafkaProcess, settings_for
 from tests.support.offline_fold import fold_offline, places_of, read_records
-from tests.support.processes import wait_until
+from tests.support.processes import Process, wait_until
 from tests.support.scripted_brokers import ScriptedBrokers
 
 pytestmark = [pytest.mark.kafka, pytest.mark.integration]
 
 _WAIT_S = 60.0
+_SPARK_S = 120.0
 _REASON = "the tables were made from one"
 
 
@@ -61,6 +64,14 @@ def _fold(settings: Settings) -> FoldedLog:
     return FoldedLog(extent.topic_id, writer.table.progress)
 
 
+def _copy(kafka: KafkaProcess, folder: Path) -> None:
+    """Copy Kafka's data while Kafka is stopped."""
+    kafka.stop()
+    shutil.copytree(kafka.settings.data.kafka_dir, folder)
+    kafka.process = kafka._start()  # noqa: SLF001 (the same process object, so that the fixture stops it)
+    kafka.wait_ready()
+
+
 def _restart_on(kafka: KafkaProcess, folder: Path) -> KafkaProcess:
     """Replace Kafka's data by an older copy, like a disk that has lost unsynced data."""
     kafka.stop()
@@ -74,10 +85,7 @@ def _restart_on(kafka: KafkaProcess, folder: Path) -> KafkaProcess:
 def test_log_that_lost_folded_records_is_refused_whatever_its_length(kafka: KafkaProcess, tmp_path: Path) -> None:
     settings = kafka.settings
     _log(settings, range(20))
-    kafka.stop()
-    shutil.copytree(settings.data.kafka_dir, tmp_path / "kafka-20")
-    kafka.process = kafka._start()  # noqa: SLF001 (the same process object, so that the fixture stops it)
-    kafka.wait_ready()
+    _copy(kafka, tmp_path / "kafka-20")
     _log(settings, range(20, 30))
     folded = _fold(settings)
     assert folded.progress[0].next_offset == 30
@@ -131,10 +139,7 @@ def test_server_that_was_suspended_while_kafka_lost_folded_records_refuses_chang
     try:
         wait_until(serve.talks, _WAIT_S, "Kafka accepts the server's records")
         serve.process.freeze()
-        kafka.stop()
-        shutil.copytree(settings.data.kafka_dir, tmp_path / "earlier")
-        kafka.process = kafka._start()  # noqa: SLF001 (the same process object, so that the fixture stops it)
-        kafka.wait_ready()
+        _copy(kafka, tmp_path / "earlier")
         _log(settings, range(20, 100))
         end = _fold(settings).progress[0].next_offset
         kafka.process = _restart_on(kafka, tmp_path / "earlier").process
@@ -147,6 +152,39 @@ def test_server_that_was_suspended_while_kafka_lost_folded_records_refuses_chang
         assert read_extent(settings).end[0] < end
     finally:
         serve.process.close()
+
+
+@pytest.mark.spark
+def test_running_job_notices_that_kafka_lost_records_which_are_not_committed(
+    kafka: KafkaProcess, tmp_path: Path
+) -> None:
+    settings = kafka.settings
+    conf = tmp_path / "job.toml"
+    conf.write_text(to_toml(settings))
+    command = [sys.executable, "-m", "namesrv_stream", "job", "--conf", str(conf)]
+    command += [
+        "--set",
+        "advanced.streaming.progress_commit_interval_ms=600000",
+        "--set",
+        "streaming.driver_memory=512m",
+    ]
+    _log(settings, range(20))
+    with Process("job", command, tmp_path / "job.log", cwd=REPOSITORY) as job:
+        wait_until(lambda: _covered(settings) >= 20, _SPARK_S, "the job commits", ignoring=(TableDamaged,))
+        _copy(kafka, tmp_path / "earlier")
+        end = read_extent(settings).end[0]
+        # The job folds its ticks within a second, and does not commit them.
+        wait_until(lambda: read_extent(settings).end[0] >= end + 10, _WAIT_S, "the job sends ticks")
+        kafka.process = _restart_on(kafka, tmp_path / "earlier").process
+        _log(settings, range(100, 130))
+        assert job.wait(_SPARK_S) == 1
+        assert "Kafka has lost records that were folded but not committed" in job.log_text()
+    assert _covered(settings) < end
+
+
+def _covered(settings: Settings) -> int:
+    stored = StoredChanges.open(tables_of(settings))
+    return 0 if stored is None else stored.next_offsets.get(0, 0)
 
 
 def _put(operator: object, key: str) -> int:
