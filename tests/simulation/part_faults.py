@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Final
 
 from namesrv_stream.table_errors import TableDamaged
 from tests.simulation.models.kafka_model import EVENTS
-from tests.simulation.runtime.process import MS, Machine
+from tests.simulation.runtime.process import MS, SECOND, Machine
 from tests.simulation.world import TABLES, Part
 
 if TYPE_CHECKING:
@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 End = Callable[[], None]
 #: Begins a fault; None if it is impossible now.
 Begin = Callable[["Faults"], End | None]
+_DAY: Final = 86_400 * SECOND
 
 
 def _crash(part: Part, *, power: bool = False) -> End | None:
@@ -240,6 +241,8 @@ def _restore(faults: "Faults") -> End | None:
     if faults.draws.random() < 0.7:
         job.crash()
     which = faults.draws.choice((TABLES, f"{TABLES}/route_changes"))
+    if world.scheduler.now > _DAY:
+        which = TABLES  # the job keeps older versions of route_state for a day
     world.tables_go_back()
     world.restores.append(world.scheduler.now)
     world.disk.restore(which, {path: files for path, files in world.backup.items() if path.startswith(which)})
