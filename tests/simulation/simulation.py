@@ -210,7 +210,6 @@ def _slots(draws: random.Random, count: int, plan: Plan) -> list[Slot]:
 def _no_collection() -> Iterator[None]:
     """Keep Python's cycle collector from ending abandoned coroutines at arbitrary moments."""
     gc.collect()
-    gc.freeze()  # the modules, which the next collection need not search
     gc.disable()
     try:
         yield
