@@ -178,8 +178,13 @@ def test_running_job_notices_that_kafka_lost_records_which_are_not_committed(
         wait_until(has_settings, _SPARK_S, "the job commits its settings, its last rows", ignoring=(TableDamaged,))
         _copy(kafka, tmp_path / "earlier")
         end = read_extent(settings).end[0]
+
+        def has_sent_ticks() -> bool:
+            assert job.is_alive, job.log_text()[-2000:]
+            return read_extent(settings).end[0] >= end + 10
+
         # The job folds its ticks within a second, and does not commit them.
-        wait_until(lambda: read_extent(settings).end[0] >= end + 10, _WAIT_S, "the job sends ticks")
+        wait_until(has_sent_ticks, _WAIT_S, "the job sends ticks")
         kafka.process = _restart_on(kafka, tmp_path / "earlier").process
         _log(settings, range(100, 130))
         assert job.wait(_SPARK_S) == 1, job.log_text()[-2000:]
