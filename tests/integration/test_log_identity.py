@@ -3,6 +3,7 @@
 import shutil
 import sys
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pyarrow as pa
@@ -70,18 +71,34 @@ def _copy(kafka: KafkaProcess, folder: Path) -> None:
     """Copy Kafka's data while Kafka is stopped."""
     kafka.stop()
     shutil.copytree(kafka.settings.data.kafka_dir, folder)
+    _start_again(kafka)
+
+
+def _start_again(kafka: KafkaProcess) -> None:
     kafka.process = kafka._start()  # noqa: SLF001 (the same process object, so that the fixture stops it)
     kafka.wait_ready()
 
 
-def _restart_on(kafka: KafkaProcess, folder: Path) -> KafkaProcess:
+def _restart_on(kafka: KafkaProcess, folder: Path) -> None:
     """Replace Kafka's data by an older copy, like a disk that has lost unsynced data."""
     kafka.stop()
     shutil.rmtree(kafka.settings.data.kafka_dir)
     shutil.copytree(folder, kafka.settings.data.kafka_dir)
-    restarted = KafkaProcess(kafka.settings)
-    restarted.wait_ready()
-    return restarted
+    _start_again(kafka)
+
+
+@contextmanager
+def _server_of_folded_log(settings: Settings, work_dir: Path) -> Iterator[Serve]:
+    """Log and fold twenty records, and run a server whose own records Kafka accepts."""
+    _log(settings, range(20))
+    _fold(settings)
+    serve = Serve(settings, work_dir)
+    serve.start()
+    try:
+        wait_until(serve.talks, _WAIT_S, "Kafka accepts the server's records")
+        yield serve
+    finally:
+        serve.process.close()
 
 
 def test_log_that_lost_folded_records_is_refused_whatever_its_length(kafka: KafkaProcess, tmp_path: Path) -> None:
@@ -93,7 +110,7 @@ def test_log_that_lost_folded_records_is_refused_whatever_its_length(kafka: Kafk
     assert folded.progress[0].next_offset == 30
     assert check_log(settings, folded).end == {0: 30}
 
-    kafka.process = _restart_on(kafka, tmp_path / "kafka-20").process
+    _restart_on(kafka, tmp_path / "kafka-20")
     with pytest.raises(LogTruncated, match="rebuild --accept-loss"):
         check_log(settings, folded)
     _log(settings, range(100, 130))
@@ -109,12 +126,7 @@ def test_server_with_a_recreated_topic_answers_reports_it_and_keeps_acknowledged
     kafka: KafkaProcess, tmp_path: Path
 ) -> None:
     settings = kafka.settings
-    _log(settings, range(20))
-    _fold(settings)
-    serve = Serve(settings, tmp_path)
-    serve.start()
-    try:
-        wait_until(serve.talks, _WAIT_S, "Kafka accepts the server's records")
+    with _server_of_folded_log(settings, tmp_path) as serve:
         with serve.connect() as operator:
             assert _put(operator, "before") == ResponseCode.SUCCESS
         admin = KafkaAdminClient(**admin_config(settings))
@@ -126,25 +138,18 @@ def test_server_with_a_recreated_topic_answers_reports_it_and_keeps_acknowledged
         serve.process.terminate(30)
         serve.process.start()  # it answers, but is not READY before Kafka accepts its records
         _assert_answers_and_writes_nothing(serve)
-    finally:
-        serve.process.close()
 
 
 def test_server_that_was_suspended_while_kafka_lost_folded_records_refuses_changes(
     kafka: KafkaProcess, tmp_path: Path
 ) -> None:
     settings = kafka.settings
-    _log(settings, range(20))
-    _fold(settings)
-    serve = Serve(settings, tmp_path)
-    serve.start()
-    try:
-        wait_until(serve.talks, _WAIT_S, "Kafka accepts the server's records")
+    with _server_of_folded_log(settings, tmp_path) as serve:
         serve.process.freeze()
         _copy(kafka, tmp_path / "earlier")
         _log(settings, range(20, 100))
         end = _fold(settings).progress[0].next_offset
-        kafka.process = _restart_on(kafka, tmp_path / "earlier").process
+        _restart_on(kafka, tmp_path / "earlier")
         serve.process.thaw()
         with serve.connect() as operator:
             wait_until(
@@ -152,8 +157,6 @@ def test_server_that_was_suspended_while_kafka_lost_folded_records_refuses_chang
             )
         wait_until(lambda: "rebuild --accept-loss" in serve.get("/healthz")[2], _WAIT_S, "/healthz reports the reason")
         assert read_extent(settings).end[0] < end
-    finally:
-        serve.process.close()
 
 
 @pytest.mark.spark
@@ -185,7 +188,7 @@ def test_running_job_notices_that_kafka_lost_records_which_are_not_committed(
 
         # The job folds its ticks within a second, and does not commit them.
         wait_until(has_sent_ticks, _WAIT_S, "the job sends ticks")
-        kafka.process = _restart_on(kafka, tmp_path / "earlier").process
+        _restart_on(kafka, tmp_path / "earlier")
         _log(settings, range(100, 130))
         assert job.wait(_SPARK_S) == 1, job.log_text()[-2000:]
         assert "Kafka has lost records that were folded but not committed" in job.log_text()

@@ -157,8 +157,8 @@ class _Job:
     def _before_write(self, interrupted: list[int]) -> None:
         """Raise the error that ends the job, if any. Compare the log of interrupted partitions with the folded one.
 
-        If Kafka has lost records and the log has grown again, Spark does not notice it. Until then, nobody could write
-        to the log, so its LogAppendTimes have a gap (ADR 0049).
+        If Kafka has lost records and the log has grown again, Spark does not notice it. Until then, no producer could
+        write to the log, so its LogAppendTimes have a gap (ADR 0049).
         """
         if self._failure is not None:
             raise self._failure
