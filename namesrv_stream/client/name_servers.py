@@ -178,6 +178,7 @@ class NameServers:
 
         Raises:
             NameServersUnreachable: None of them answered.
+            RequestTooLarge: The request does not fit into a frame.
             ClientClosed: ``close`` was called.
         """
         request = self._signed(request)
@@ -242,6 +243,7 @@ class NameServers:
         Raises:
             ConnectionLost: The connection cannot be opened, or ended before the answer.
             RequestTimedOut: No answer in time.
+            RequestTooLarge: The request does not fit into a frame.
             ClientClosed: ``close`` was called, or the server is no longer in the list.
         """
         link = next((link for link in self._links if link.addr == addr), None)

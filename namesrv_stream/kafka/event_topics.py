@@ -16,8 +16,9 @@ partitions (ADR 0054).
 
 import logging
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import closing
+from functools import partial
 from typing import Any, Final
 
 from kafka import KafkaAdminClient, KafkaProducer
@@ -201,24 +202,25 @@ class TopicGrowth:
         self._alter(_CLOSED)
         # The Kafka brokers apply the change independently of each other.
         config = producer_config(self._settings) | {"enable_idempotence": False, "retries": 0}
-        until_s = time.monotonic() + _TIMEOUT_MS / 1000
         with kafka_errors(self._settings), closing(KafkaProducer(**config)) as producer:
             for partition in range(self.partitions()):
-                while not self._refuses(producer, partition, probe):
-                    if time.monotonic() > until_s:
-                        raise KafkaTimeoutError(f"partition {partition} accepts records with {_SIZE} = {_CLOSED}")
-                    time.sleep(_PROBE_S)
+                complaint = f"partition {partition} accepts records with {_SIZE} = {_CLOSED}"
+                _wait_until(partial(self._refuses, producer, partition, probe), complaint)
 
     def open(self) -> None:
         """Make the topic accept records again, up to the configured size."""
         self._alter(topic_configs(self._settings)[_SIZE])
 
     def grow(self, partitions: int) -> None:
-        """Increase the number of partitions to this number. The new partitions are empty and begin at offset 0."""
+        """Increase the number of partitions to this number. The new partitions are empty and begin at offset 0.
+
+        Raises:
+            KafkaUnreachable: Kafka does not answer, refuses, or does not show the new partitions.
+        """
         with admin_client(self._settings) as admin:
             admin.create_partitions({self._topic: partitions}, timeout_ms=_TIMEOUT_MS)
-        while self.partitions() != partitions:
-            time.sleep(_PROBE_S)
+            complaint = f"topic {self._topic} does not show {partitions} partitions"
+            _wait_until(lambda: self.partitions() == partitions, complaint)
 
     def _refuses(self, producer: KafkaProducer, partition: int, value: bytes) -> bool:
         try:
@@ -235,6 +237,19 @@ class TopicGrowth:
                 raise TopicAuthorizationFailedError(f"AlterConfigs on topic {self._topic}")
             if result != "OK":
                 raise KafkaError(result)
+
+
+def _wait_until(is_done: Callable[[], bool], complaint: str) -> None:
+    """Wait until Kafka has applied a change; blocks.
+
+    Raises:
+        KafkaTimeoutError: It has not done so in time; the text is ``complaint``.
+    """
+    until_s = time.monotonic() + _TIMEOUT_MS / 1000
+    while not is_done():
+        if time.monotonic() > until_s:
+            raise KafkaTimeoutError(complaint)
+        time.sleep(_PROBE_S)
 
 
 def log_first_settings(settings: Settings) -> None:

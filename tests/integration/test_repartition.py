@@ -14,6 +14,7 @@ from typing import Any
 from uuid import uuid4
 
 import pytest
+from kafka.errors import KafkaTimeoutError, MessageSizeTooLargeError
 
 from namesrv_stream.kafka.event_topics import TopicGrowth
 from namesrv_stream.kafka.log_reader import read_extent
@@ -22,6 +23,7 @@ from namesrv_stream.remoting.command import RequestCode, ResponseCode
 from namesrv_stream.route.changes import ChangeKind
 from namesrv_stream.route.events import BrokerRegistered, KvPut, ServerStarted, Tick, partition_of
 from namesrv_stream.route.fold.state import decode_state
+from namesrv_stream.route.model import Registration
 from namesrv_stream.settings import Settings, to_toml
 from namesrv_stream.streaming.route_table.fold_query import find_start_point
 from namesrv_stream.tables.history_tables import ensure_history_tables
@@ -267,14 +269,7 @@ def _check_tables(settings: Settings) -> None:
 def test_killed_repartition_is_finished_by_the_next_run(
     kafka_settings: Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, owner: Any, step: str
 ) -> None:
-    settings = own_settings(kafka_settings, tmp_path, partitions=2)
-    kafka = settings.kafka.model_copy(update={"delivery_timeout_ms": 1_000})
-    settings = settings.model_copy(update={"kafka": kafka})
-    fleet = [a_registration(f"10.0.0.{n}:1", broker_name=f"b{n}") for n in range(_BROKERS)]
-    with event_producer(settings) as producer:
-        producer.send(ServerStarted(S1), *(BrokerRegistered(over(S1, 1), each) for each in fleet), Tick(S1))
-        producer.send(KvPut(S1, "ns", "key", "value"))
-    prepare_tables(settings, read_extent(settings).topic_id)
+    settings, fleet = _with_events(kafka_settings, tmp_path)
 
     def killed(*_: object, **__: object) -> None:
         raise KeyboardInterrupt
@@ -297,6 +292,40 @@ def test_killed_repartition_is_finished_by_the_next_run(
     with event_producer(grown) as producer:  # the topic is open again
         producer.send(Tick(S1))
     assert _repartition(settings).begins == {}
+
+
+def test_topic_that_has_grown_stays_closed_after_an_error(
+    kafka_settings: Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settings, _ = _with_events(kafka_settings, tmp_path)
+    grow = TopicGrowth.grow
+
+    def failed(growth: TopicGrowth, partitions: int) -> None:
+        grow(growth, partitions)
+        raise KafkaTimeoutError("no answer")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(TopicGrowth, "grow", failed)
+        with pytest.raises(KafkaTimeoutError):
+            _repartition(settings)
+    with event_producer(_grown(settings)) as producer, pytest.raises(MessageSizeTooLargeError):
+        producer.send(Tick(S1))
+    assert _repartition(settings).broker_names == _BROKERS
+    with event_producer(_grown(settings)) as producer:
+        producer.send(Tick(S1))
+
+
+def _with_events(kafka_settings: Settings, tmp_path: Path) -> tuple[Settings, list[Registration]]:
+    """Write the registrations of a fleet to a topic with two partitions, and create the tables."""
+    settings = own_settings(kafka_settings, tmp_path, partitions=2)
+    kafka = settings.kafka.model_copy(update={"delivery_timeout_ms": 1_000})
+    settings = settings.model_copy(update={"kafka": kafka})
+    fleet = [a_registration(f"10.0.0.{n}:1", broker_name=f"b{n}") for n in range(_BROKERS)]
+    with event_producer(settings) as producer:
+        producer.send(ServerStarted(S1), *(BrokerRegistered(over(S1, 1), each) for each in fleet), Tick(S1))
+        producer.send(KvPut(S1, "ns", "key", "value"))
+    prepare_tables(settings, read_extent(settings).topic_id)
+    return settings, fleet
 
 
 def _repartition(settings: Settings) -> Repartition:

@@ -76,9 +76,8 @@ def repartition(
             begins, states = _fold(_with_partitions(settings, has), before, partitions, print_line, on_progress)
             if has == before:
                 growth.grow(partitions)
-                has = partitions
         finally:
-            if has == before:
+            if growth.partitions() == before:  # after an error; a topic that has grown must stay closed
                 growth.open()
         grown_s = time.monotonic()
         names = carry_over(tables, before, partitions, begins, states)
