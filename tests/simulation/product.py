@@ -61,6 +61,7 @@ _SYSTEM_CLOCK: Final = (
 #: Pauses of the product that are no settings, in seconds; the scale of the plan applies to them, too.
 _PAUSES: Final = (
     ("server.view.client_views", "_INTERVAL_S"),
+    ("server.view.client_views", "_START_POLL_S"),
     ("server.start.identity", "_POLL_S"),
     ("server.start.identity", "_SEARCH_EVERY_S"),
     ("tables.compaction", "_ROUND_S"),
