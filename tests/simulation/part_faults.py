@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Final
 
 from namesrv_stream.table_errors import TableDamaged
 from tests.simulation.models.kafka_model import EVENTS
+from tests.simulation.runtime.disk import Folders
 from tests.simulation.runtime.process import MS, SECOND, Machine
 from tests.simulation.world import TABLES, Part
 
@@ -238,7 +239,8 @@ def _restore(faults: "Faults") -> End | None:
     world, job = faults.world, faults.world.job
     if not job.process.is_alive or not job.is_wanted or world.backup is None:
         return None
-    if faults.draws.random() < 0.7:
+    # A job that runs ends with exit code 2 if its table is gone, as it is if the backup is older than the table.
+    if faults.draws.random() < 0.7 or not _has_table(world.backup):
         job.crash()
     which = faults.draws.choice((TABLES, f"{TABLES}/route_changes"))
     if world.scheduler.now > _DAY:
@@ -247,6 +249,10 @@ def _restore(faults: "Faults") -> End | None:
     world.restores.append(world.scheduler.now)
     world.disk.restore(which, {path: files for path, files in world.backup.items() if path.startswith(which)})
     return job.start
+
+
+def _has_table(backup: Folders) -> bool:
+    return any(name.endswith(".json") for name in backup.get(f"{TABLES}/route_changes/_delta_log", {}))
 
 
 def _back_up(faults: "Faults") -> End | None:
