@@ -4,7 +4,14 @@ from collections.abc import Callable, Mapping, Sequence
 
 from namesrv_stream.processor.name_server import NameServer, OptionChanges
 from namesrv_stream.route.changes import Cause, ChangeKind, RouteChange, lease_key
-from namesrv_stream.route.events import AcceptedEvent, BrokerUnregistered, KvDeleted, KvPut, SettingsChanged
+from namesrv_stream.route.events import (
+    AcceptedEvent,
+    BrokerRegistered,
+    BrokerUnregistered,
+    KvDeleted,
+    KvPut,
+    SettingsChanged,
+)
 from namesrv_stream.route.group import BrokerGroup
 from namesrv_stream.route.model import BrokerLive, Holder, LeaseKey
 from namesrv_stream.route.table import RouteTable
@@ -132,8 +139,8 @@ class ServedView:
             self._server.memory.settled.clear()  # an unchanged registration may change the view now
         elif isinstance(event, KvPut | KvDeleted):
             self._refresh_views()
-        elif isinstance(event, BrokerUnregistered) and self.live(event.lease_key) is None:
-            # No row reports it if the broker registered and unregistered while Kafka was unavailable.
+        elif isinstance(event, BrokerRegistered | BrokerUnregistered) and self.live(event.lease_key) is None:
+            # No row reports it if the broker registered, and unregistered or disconnected, in an outage of Kafka.
             self._server.memory.forget(event.lease_key)
 
     def _refresh_views(self) -> None:

@@ -519,6 +519,27 @@ async def test_a_broker_that_returns_in_an_outage_stays_registered() -> None:
     assert rig.view.table.group("broker-a").is_registered
 
 
+async def test_a_broker_that_returned_and_left_while_kafka_failed_is_forgotten() -> None:
+    rig = Rig()
+    rig.talk()
+    _register_and_close(rig)
+    await turn()
+    rig.commit()
+    assert not rig.view.table.group("broker-a").is_registered
+    _register_and_close(rig)  # an unchanged registration: its record is a heartbeat, which the close replaces
+    assert rig.view.table.group("broker-a").is_registered
+    rig.publisher.fail()
+    assert not rig.view.table.group("broker-a").is_registered
+    assert not rig.server.memory.full_due_ms
+    assert not rig.server.memory.closed
+
+
+def _register_and_close(rig: Rig) -> None:
+    broker = rig.connect()
+    rig.ask(broker, a_registration_request())
+    broker.close()
+
+
 async def test_stop_logs_server_stopped_after_all_events() -> None:
     rig = Rig()
     rig.talk()
