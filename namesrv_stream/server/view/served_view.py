@@ -21,7 +21,12 @@ from namesrv_stream.server.start.identity import Identity
 
 
 class ServedView:
-    """Changes a server's view. Nothing else may change it."""
+    """Changes a server's view. Nothing else may change it.
+
+    Attributes:
+        on_wanted: Called with a registration to log in full, directly after a change of the view: the fold does not
+            know it, so the broker is not routed any more.
+    """
 
     def __init__(
         self,
@@ -32,7 +37,7 @@ class ServedView:
         on_expired: Callable[[int], None] = lambda connection_id: None,
         on_group_changed: Callable[[BrokerGroup, BrokerGroup], None] | None = None,
     ) -> None:
-        """Both callbacks run during a change of the view or directly after it. They must not change the view.
+        """The callbacks run during a change of the view or directly after it. These two must not change the view.
 
         Args:
             on_expired: Called with the connection over which this server received an expired broker's heartbeats.
@@ -42,6 +47,7 @@ class ServedView:
         self._responses = responses
         self._identity = identity
         self._on_expired = on_expired
+        self.on_wanted: Callable[[BrokerRegistered], None] = lambda registered: None
         server.view.on_group_changed = on_group_changed
         server.view.watch(responses.changed)
         server.refresh_views()
@@ -82,8 +88,7 @@ class ServedView:
 
     def sweep(self) -> None:
         """Remove from the view the accepted events that the committed rows already include."""
-        self._server.view.commit((), {})
-        self._refresh_views()
+        self._commit((), {})
 
     def committed(self, changes: Sequence[RouteChange], next_offsets: Mapping[int, int]) -> None:
         """Apply the rows and offsets of one commit of the job, or of a slice of it."""
@@ -105,15 +110,29 @@ class ServedView:
                 if change.cause == Cause.EXPIRED and held is not None:
                     expired.append((key, held))
                 holders[key] = None if change.gone else Holder(change.server_epoch or 0, change.connection_id or 0)
-        self._server.view.commit(changes, next_offsets)
-        self._refresh_views()
+        memory.wanted |= wanted
+        self._commit(changes, next_offsets)
         if is_setting:
             memory.settled.clear()
-        # The next registration of a broker that is not in the view is logged in full anyway.
-        memory.wanted = {key for key in memory.wanted | wanted if self.live(key) is not None}
         for key, holder in expired:
             if holder.server_epoch == self._identity.server_epoch and not self.is_held(key, holder):
                 self._on_expired(holder.connection_id)
+
+    def _commit(self, changes: Sequence[RouteChange], next_offsets: Mapping[int, int]) -> None:
+        """Apply rows. If the fold wants the registration of a broker that disappears, log it now if it is in memory.
+
+        Otherwise the broker would be missing until it registers again. The next registration of a broker that is not in
+        the view is logged in full anyway.
+        """
+        memory, view = self._server.memory, self._server.view
+        shown = [view.pending_registration(key) for key in memory.wanted if self.live(key) is not None]
+        view.commit(changes, next_offsets)
+        self._refresh_views()
+        memory.wanted = {key for key in memory.wanted if self.live(key) is not None}
+        for registered in filter(None, shown):
+            key = registered.lease_key
+            if self.live(key) is None and memory.closed.get(key) != registered.origin.holder:
+                self.on_wanted(registered)
 
     def is_held(self, key: LeaseKey, holder: Holder) -> bool:
         """Return whether this server receives the broker's heartbeats over exactly that connection."""

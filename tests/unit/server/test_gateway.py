@@ -9,6 +9,7 @@ from namesrv_stream.remoting.command import RemotingCommand, RequestCode, Respon
 from namesrv_stream.remoting.frame import encode_frame
 from namesrv_stream.route.changes import ChangeKind, RouteChange
 from namesrv_stream.route.events import partition_of
+from namesrv_stream.route.liveness_settings import FoldSettings
 from namesrv_stream.route.model import LeaseKey, LiveKey
 from namesrv_stream.route.table import RouteTable
 from tests.support.name_server import MASTER, SLAVE, a_body, a_broker_header, a_registration_request, a_topic
@@ -614,6 +615,54 @@ async def test_wanted_registrations_of_removed_brokers_are_not_remembered() -> N
     rig.publisher.ack()
     rig.served.reloaded(RouteTable(), {0: 99})
     assert not rig.server.memory.wanted
+
+
+@pytest.mark.parametrize("is_committed_first", [False, True])
+async def test_a_registration_that_the_fold_has_forgotten_is_logged_in_full_at_once(is_committed_first: bool) -> None:
+    rig = await _after_the_retention()
+    rig.ask(rig.connect(), a_registration_request())
+    await turn()
+    if is_committed_first:  # the job commits the record before Kafka's acknowledgement arrives
+        rig.served.committed(_wanted(("broker-a", "s1")), {0: 99})
+        rig.publisher.ack()
+    else:
+        rig.commit()
+    assert rig.view.table.group("broker-a").is_registered
+    await turn()
+    assert rig.publisher.kinds(rig.publisher.unacked) == ["broker_registered"]
+    if not is_committed_first:
+        rig.commit()
+        assert rig.view.pending_count == 0
+        assert rig.view.table.group("broker-a").is_registered
+
+
+@pytest.mark.parametrize("is_unregistered", [False, True])
+async def test_a_forgotten_registration_is_not_logged_again_after_its_broker_has_left(is_unregistered: bool) -> None:
+    rig = await _after_the_retention()
+    broker = rig.connect()
+    rig.ask(broker, a_registration_request())
+    if is_unregistered:
+        rig.ask(broker, an_unregistration())
+    else:
+        broker.close()
+    await turn()
+    rig.commit()
+    await turn()
+    assert not rig.view.table.group("broker-a").is_registered
+    assert not rig.publisher.unacked
+
+
+async def _after_the_retention() -> Rig:
+    """A server that still has the registration of a removed broker; the fold forgets it with the next record."""
+    rig = Rig()
+    rig.talk()
+    _register_and_close(rig)
+    await turn()
+    rig.commit()
+    rig.clock.advance(FoldSettings().registration_retention_ms + 1)
+    rig.beat(1 + MAX_GAP_MS // TICK_MS)  # until the server does not ignore closed connections any more
+    rig.publisher.ack()
+    return rig
 
 
 async def test_a_reload_forgets_what_was_remembered_of_removed_brokers() -> None:
