@@ -10,9 +10,11 @@ from namesrv_stream.route.event_json import MAX_ITEMS, encode_event, encode_hear
 from namesrv_stream.route.events import (
     AcceptedEvent,
     BrokerDisconnected,
+    BrokerEvent,
     BrokerHeartbeat,
     BrokerRegistered,
     BrokerUnregistered,
+    Origin,
     Proof,
     routing_key,
 )
@@ -161,8 +163,8 @@ class OutageBuffer:
         if not isinstance(event, BrokerRegistered | BrokerHeartbeat | BrokerUnregistered | BrokerDisconnected):
             return [item.pending] if item.pending else []
         before = self._latest.get(event.lease_key, ())
-        if before and isinstance(event, BrokerDisconnected) and event.origin != before[-1].event.origin:
-            return []  # the latest event came over a newer connection
+        if before and _is_superseded(event, before[-1].event.origin):
+            return [item.pending] if item.pending else []
         self._publishing.discard(event.lease_key)
         is_closed = bool(before) and isinstance(before[-1].event, BrokerDisconnected)
         if before and not is_closed and isinstance(event, BrokerHeartbeat) and event.proof is Proof.HEARTBEAT:
@@ -202,6 +204,13 @@ class OutageBuffer:
         if self._changes:
             for item in items:
                 self._changes.pop(item.number, None)
+
+
+def _is_superseded(event: BrokerEvent, latest: Origin) -> bool:
+    """Whether the end of a broker does not count after an event from ``latest``, as in ``refusal_of_end``."""
+    if isinstance(event, BrokerDisconnected):
+        return event.origin != latest
+    return isinstance(event, BrokerUnregistered) and event.origin.holder < latest.holder
 
 
 def _inherited_pending(before: Item, event: AcceptedEvent) -> Pending | None:

@@ -37,6 +37,7 @@ def heartbeat(proof: Proof, name: str = "b") -> BrokerHeartbeat:
 REGISTERED, UNCHANGED, HEARTBEAT = registered(), heartbeat(Proof.REGISTRATION), heartbeat(Proof.HEARTBEAT)
 ELSEWHERE = replace(UNCHANGED, origin=Origin("s1", 1, 2))
 END, CLOSED = BrokerUnregistered(ORIGIN, "b", LIVE, 0), BrokerDisconnected(ORIGIN, "b", LIVE, "x")
+END_ELSEWHERE = replace(END, origin=ELSEWHERE.origin)
 DELETE = TopicDeleted(ORIGIN, "t", None)
 
 
@@ -64,6 +65,8 @@ def buffer_of(*found: BrokerEvent) -> OutageBuffer:
         pytest.param((CLOSED, REGISTERED), (REGISTERED,), id="a registration replaces a disconnect"),
         pytest.param((UNCHANGED, CLOSED), (CLOSED,), id="a disconnect"),
         pytest.param((ELSEWHERE, CLOSED), (ELSEWHERE,), id="the close of an older connection"),
+        pytest.param((ELSEWHERE, END), (ELSEWHERE,), id="an unregistration over an older connection"),
+        pytest.param((UNCHANGED, END_ELSEWHERE), (END_ELSEWHERE,), id="an unregistration over a newer connection"),
         pytest.param((REGISTERED, CLOSED, HEARTBEAT), (REGISTERED, HEARTBEAT), id="a heartbeat replaces a disconnect"),
         pytest.param((REGISTERED, HEARTBEAT), (REGISTERED,), id="a heartbeat does not replace a registration"),
         pytest.param((HEARTBEAT,), (HEARTBEAT,), id="a heartbeat alone"),
@@ -88,6 +91,12 @@ def test_registrations_and_unregistrations_do_not_share_a_pending_entry() -> Non
     buffer.add(first)
     assert buffer.add(end) == [first.pending]
     assert buffer.add(item(UNCHANGED)) == [end.pending]
+
+
+def test_the_pending_entry_of_an_unregistration_over_an_older_connection_is_returned_at_once() -> None:
+    buffer, end = OutageBuffer(), item(END)
+    buffer.add(item(ELSEWHERE))
+    assert buffer.add(end) == [end.pending]
 
 
 def test_pending_entries_that_will_never_be_published_are_returned() -> None:
