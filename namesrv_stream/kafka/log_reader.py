@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import Final, Self
 
-from kafka import KafkaConsumer, TopicPartition
+from kafka import KafkaAdminClient, KafkaConsumer, TopicPartition
 from kafka.errors import KafkaError, KafkaTimeoutError, OffsetOutOfRangeError
 
 from namesrv_stream.errors import ConfigError
@@ -185,20 +185,32 @@ def read_extent(settings: Settings, only: Collection[int] | None = None) -> Topi
         KafkaUnreachable: No Kafka broker answers.
         ConfigError: The topic does not exist, or its number of partitions differs from the configuration.
     """
-    topic = settings.kafka.broker_events_topic
-    partitions = settings.kafka.partitions
+    partitions = [p for p in range(settings.kafka.partitions) if only is None or p in only]
     with admin_client(settings) as admin:
-        described = describe_topic(admin, topic)
+        _topic_id(admin, settings)
+        with LogReader(settings) as reader:
+            extents = reader.extents(partitions)
+        # Read after the offsets: if the topic was recreated meanwhile, its new id shows that the log is another one.
+        topic_id = _topic_id(admin, settings)
+    earliest = {partition: first for partition, (first, _) in extents.items()}
+    ends = {partition: end for partition, (_, end) in extents.items()}
+    return TopicExtent(topic_id, earliest, ends)
+
+
+def _topic_id(admin: KafkaAdminClient, settings: Settings) -> str:
+    """Return the id of the events topic.
+
+    Raises:
+        ConfigError: The topic does not exist, or its number of partitions differs from the configuration.
+    """
+    topic, partitions = settings.kafka.broker_events_topic, settings.kafka.partitions
+    described = describe_topic(admin, topic)
     found = len(described["partitions"])
     if not found:
         raise ConfigError("settings", "kafka.broker_events_topic", f"Kafka has no topic {topic}")
     if found != partitions:
         raise ConfigError("settings", "kafka.partitions", f"is {partitions}, but topic {topic} has {found}")
-    with LogReader(settings) as reader:
-        extents = reader.extents([p for p in range(partitions) if only is None or p in only])
-    earliest = {partition: first for partition, (first, _) in extents.items()}
-    ends = {partition: end for partition, (_, end) in extents.items()}
-    return TopicExtent(str(described["topic_id"]), earliest, ends)
+    return str(described["topic_id"])
 
 
 def check_log(settings: Settings, folded: FoldedLog, only: Collection[int] | None = None) -> TopicExtent:

@@ -2,7 +2,7 @@
 
 import shutil
 import sys
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -11,7 +11,7 @@ import pytest
 from kafka import KafkaAdminClient, KafkaProducer
 
 from namesrv_stream.kafka import admin_config, ensure_topics, producer_config
-from namesrv_stream.kafka.log_reader import check_log, read_extent
+from namesrv_stream.kafka.log_reader import LogReader, check_log, read_extent
 from namesrv_stream.remoting.command import RequestCode, ResponseCode
 from namesrv_stream.route.event_json import encode_event
 from namesrv_stream.route.events import KvPut
@@ -87,6 +87,12 @@ def _restart_on(kafka: KafkaProcess, folder: Path) -> None:
     _start_again(kafka)
 
 
+def _delete_topic(settings: Settings) -> None:
+    admin = KafkaAdminClient(**admin_config(settings))
+    admin.delete_topics([settings.kafka.broker_events_topic])
+    admin.close()
+
+
 @contextmanager
 def _server_of_folded_log(settings: Settings, work_dir: Path) -> Iterator[Serve]:
     """Log and fold twenty records, and run a server whose own records Kafka accepts."""
@@ -122,6 +128,24 @@ def test_log_that_lost_folded_records_is_refused_whatever_its_length(kafka: Kafk
     assert refused.value.exit_code == 2
 
 
+def test_topic_that_is_recreated_while_its_offsets_are_read_is_another_log(
+    kafka: KafkaProcess, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settings = kafka.settings
+    _log(settings, range(20))
+    folded = _fold(settings)
+    read = LogReader.extents
+
+    def recreated(reader: LogReader, partitions: Collection[int]) -> dict[int, tuple[int, int]]:
+        _delete_topic(settings)
+        ensure_topics(settings)
+        return read(reader, partitions)
+
+    monkeypatch.setattr(LogReader, "extents", recreated)
+    with pytest.raises(LogReplaced, match="the log is another one"):
+        check_log(settings, folded)
+
+
 def test_server_with_a_recreated_topic_answers_reports_it_and_keeps_acknowledged_changes(
     kafka: KafkaProcess, tmp_path: Path
 ) -> None:
@@ -129,9 +153,7 @@ def test_server_with_a_recreated_topic_answers_reports_it_and_keeps_acknowledged
     with _server_of_folded_log(settings, tmp_path) as serve:
         with serve.connect() as operator:
             assert _put(operator, "before") == ResponseCode.SUCCESS
-        admin = KafkaAdminClient(**admin_config(settings))
-        admin.delete_topics([settings.kafka.broker_events_topic])
-        admin.close()
+        _delete_topic(settings)
         wait_until(lambda: not serve.talks(), _WAIT_S, "the server notices that its topic was deleted")
         ensure_topics(settings)
         _assert_answers_and_writes_nothing(serve)
