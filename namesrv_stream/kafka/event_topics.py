@@ -211,11 +211,20 @@ class TopicGrowth:
         """Make the topic accept records again, up to the configured size."""
         self._alter(topic_configs(self._settings)[_SIZE])
 
+    def check_growth(self, partitions: int) -> None:
+        """Ask Kafka whether it would increase the number of partitions to this number; nothing changes.
+
+        Raises:
+            KafkaUnreachable: Kafka refuses, or does not answer.
+        """
+        with admin_client(self._settings) as admin:
+            admin.create_partitions({self._topic: partitions}, timeout_ms=_TIMEOUT_MS, validate_only=True)
+
     def grow(self, partitions: int) -> None:
         """Increase the number of partitions to this number. The new partitions are empty and begin at offset 0.
 
         Raises:
-            KafkaUnreachable: Kafka does not answer, refuses, or does not show the new partitions.
+            KafkaUnreachable: Kafka does not answer, or does not show the new partitions. It may add them later.
         """
         with admin_client(self._settings) as admin:
             admin.create_partitions({self._topic: partitions}, timeout_ms=_TIMEOUT_MS)

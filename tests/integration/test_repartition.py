@@ -16,6 +16,7 @@ from uuid import uuid4
 import pytest
 from kafka.errors import KafkaTimeoutError, MessageSizeTooLargeError
 
+from namesrv_stream.errors import KafkaUnreachable
 from namesrv_stream.kafka.event_topics import TopicGrowth
 from namesrv_stream.kafka.log_reader import read_extent
 from namesrv_stream.processes import read_run_file
@@ -294,24 +295,37 @@ def test_killed_repartition_is_finished_by_the_next_run(
     assert _repartition(settings).begins == {}
 
 
-def test_topic_that_has_grown_stays_closed_after_an_error(
-    kafka_settings: Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("has_grown", [False, True])
+def test_topic_stays_closed_if_kafka_was_asked_for_partitions_and_failed(
+    kafka_settings: Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, has_grown: bool
 ) -> None:
     settings, _ = _with_events(kafka_settings, tmp_path)
     grow = TopicGrowth.grow
 
     def failed(growth: TopicGrowth, partitions: int) -> None:
-        grow(growth, partitions)
+        if has_grown:
+            grow(growth, partitions)
         raise KafkaTimeoutError("no answer")
 
     with monkeypatch.context() as patched:
         patched.setattr(TopicGrowth, "grow", failed)
         with pytest.raises(KafkaTimeoutError):
             _repartition(settings)
-    with event_producer(_grown(settings)) as producer, pytest.raises(MessageSizeTooLargeError):
+    current = _grown(settings) if has_grown else settings
+    with event_producer(current) as producer, pytest.raises(MessageSizeTooLargeError):
         producer.send(Tick(S1))
     assert _repartition(settings).broker_names == _BROKERS
     with event_producer(_grown(settings)) as producer:
+        producer.send(Tick(S1))
+
+
+def test_topic_is_not_closed_if_kafka_would_refuse_the_partitions(kafka_settings: Settings, tmp_path: Path) -> None:
+    settings, _ = _with_events(kafka_settings, tmp_path)
+    steps: list[str] = []
+    with pytest.raises(KafkaUnreachable):
+        repartition_module.repartition(settings, 1_000_000, steps.append, lambda partition, done, total: None)
+    assert steps == []
+    with event_producer(settings) as producer:
         producer.send(Tick(S1))
 
 

@@ -66,18 +66,23 @@ def repartition(
         if partitions == before:
             growth.open()  # an earlier run was killed at its end
             return Repartition(before, partitions, {}, len(load_snapshot(tables).table.groups), 0.0)
+        may_have_grown = has != before
+        if not may_have_grown:
+            growth.check_growth(partitions)
         print_line("closing the topic: name servers answer from memory until it is open again")
-        growth.close(encode_event(Tick(Origin(JOB, SystemClock().now_ms()))))
         try:
-            if has == before:
+            growth.close(encode_event(Tick(Origin(JOB, SystemClock().now_ms()))))
+            if not may_have_grown:
                 now = _with_partitions(settings, before)
                 for text in prepare_tables(now, check_log(now, _folded(tables)).topic_id):
                     print_line(f"repaired: {text}")
             begins, states = _fold(_with_partitions(settings, has), before, partitions, print_line, on_progress)
-            if has == before:
+            if not may_have_grown:
+                print_line("adding partitions: if this fails, the topic stays closed until you run the command again")
+                may_have_grown = True
                 growth.grow(partitions)
         finally:
-            if growth.partitions() == before:  # after an error; a topic that has grown must stay closed
+            if not may_have_grown:
                 growth.open()
         grown_s = time.monotonic()
         names = carry_over(tables, before, partitions, begins, states)
