@@ -11,7 +11,7 @@ from typing import Final
 from namesrv_stream.clock import Clock
 from namesrv_stream.kafka import ENVELOPE_BYTES
 from namesrv_stream.metrics import Counters
-from namesrv_stream.processor.name_server import Accepted, Access, NameServer, Options, networks_of
+from namesrv_stream.processor.name_server import Access, NameServer, Options, networks_of
 from namesrv_stream.route.event_json import MAX_ITEMS
 from namesrv_stream.route.events import Origin
 from namesrv_stream.route.view.route_view import RouteView
@@ -126,7 +126,7 @@ def build_core(settings: Settings, view: RouteView, ports: Ports) -> Core:
     )
     address, limits = advertised_address(settings.remoting, ports.listen_port), _gateway_limits(settings, ports)
     gateway = Gateway(served, ports.identity, limits, ports.clock, peer_log, address)
-    served.on_wanted = lambda registered: gateway.accept([Accepted(registered, registered)])
+    served.on_wanted = gateway.log_again
     services = Services(
         name_server=name_server,
         responses=responses,

@@ -274,9 +274,10 @@ def test_handshake_above_the_limit_is_refused(permissive: RemotingRig, caplog: p
     announced, records = 120_000, 7
     message = b"\x01" + announced.to_bytes(3, "big") + bytes(records * 0x4000 - 4)
     assert len(message) < announced
-    with socket.create_connection((host, int(port)), DEADLINE_S) as peer, suppress(ConnectionError):
-        for begin in range(0, len(message), 0x4000):
-            peer.sendall(b"\x16\x03\x01\x40\x00" + message[begin : begin + 0x4000])
+    with socket.create_connection((host, int(port)), DEADLINE_S) as peer:
+        with suppress(ConnectionError):
+            for begin in range(0, len(message), 0x4000):
+                peer.sendall(b"\x16\x03\x01\x40\x00" + message[begin : begin + 0x4000])
         wait_until(lambda: "its handshake exceeds 65536 bytes" in caplog.text, DEADLINE_S, "the handshake is refused")
 
 

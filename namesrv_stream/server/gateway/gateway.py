@@ -19,6 +19,7 @@ from namesrv_stream.route.events import (
     AcceptedEvent,
     BrokerDisconnected,
     BrokerHeartbeat,
+    BrokerRegistered,
     Origin,
     partition_of,
     routing_key,
@@ -114,8 +115,20 @@ class Gateway:
 
     # ---- accepting events ----
 
-    def accept(self, accepted: Iterable[Accepted]) -> None:
+    def accept(self, accepted: Sequence[Accepted]) -> None:
+        for logged, _ in accepted:
+            self.last_heartbeats.received(logged, self.observed_ms)
         self._take_in(accepted, None)
+
+    def log_again(self, registered: BrokerRegistered) -> None:
+        """Log a registration in full that the log has as a heartbeat only, and show its broker again.
+
+        It is no sign of life, so nothing happens if the broker has been silent for its timeout.
+        """
+        age_ms = self.last_heartbeats.age_ms(registered.lease_key, self.observed_ms)
+        if self._is_stopping or age_ms is None or age_ms > self.view.timeout_ms(registered.registration):
+            return
+        self._take_in([Accepted(registered, registered)], None)
 
     def accept_heartbeat(self, heartbeat: BrokerHeartbeat) -> None:
         """Log a heartbeat that changes nothing in the view. Most events are such heartbeats, so this path is short."""
@@ -149,7 +162,6 @@ class Gateway:
 
     def _take_in(self, accepted: Iterable[Accepted], change: Change | None) -> None:
         for logged, applied in accepted:
-            self.last_heartbeats.received(logged, self.observed_ms)
             partitions = self._partitions_of(logged)
             pendings = [None] * len(partitions) if applied is None else self.view.accept(applied)
             for partition, pending in zip(partitions, pendings, strict=True):

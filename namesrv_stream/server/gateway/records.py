@@ -207,7 +207,10 @@ class OutageBuffer:
 
 
 def _is_superseded(event: BrokerEvent, latest: Origin) -> bool:
-    """Whether the end of a broker does not count after an event from ``latest``, as in ``refusal_of_end``."""
+    """Whether a broker's end came over another connection than its latest event, so that the fold would refuse it.
+
+    The rule is that of ``refusal_of_end``: an unregistration over a later connection counts, a close does not.
+    """
     if isinstance(event, BrokerDisconnected):
         return event.origin != latest
     return isinstance(event, BrokerUnregistered) and event.origin.holder < latest.holder

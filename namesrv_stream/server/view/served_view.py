@@ -1,6 +1,6 @@
 """Changes a server's view and what depends on it: caches, the memory of registrations, and notifications."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from namesrv_stream.processor.name_server import NameServer, OptionChanges
 from namesrv_stream.route.changes import Cause, ChangeKind, RouteChange, lease_key
@@ -13,7 +13,8 @@ from namesrv_stream.route.events import (
     SettingsChanged,
 )
 from namesrv_stream.route.group import BrokerGroup
-from namesrv_stream.route.model import BrokerLive, Holder, LeaseKey
+from namesrv_stream.route.liveness_settings import FoldSettings, effective_texts
+from namesrv_stream.route.model import BrokerLive, Holder, LeaseKey, Registration
 from namesrv_stream.route.table import RouteTable
 from namesrv_stream.route.view.view_layers import Pending
 from namesrv_stream.server.net.response_cache import ResponseCache
@@ -24,8 +25,8 @@ class ServedView:
     """Changes a server's view. Nothing else may change it.
 
     Attributes:
-        on_wanted: Called with a registration to log in full, directly after a change of the view: the fold does not
-            know it, so the broker is not routed any more.
+        on_wanted: Called after a change of the view with a registration that the fold does not know, and that is not in
+            the view any more. It may change the view.
     """
 
     def __init__(
@@ -37,7 +38,7 @@ class ServedView:
         on_expired: Callable[[int], None] = lambda connection_id: None,
         on_group_changed: Callable[[BrokerGroup, BrokerGroup], None] | None = None,
     ) -> None:
-        """The callbacks run during a change of the view or directly after it. These two must not change the view.
+        """Both callbacks run during a change of the view or directly after it. They must not change the view.
 
         Args:
             on_expired: Called with the connection over which this server received an expired broker's heartbeats.
@@ -54,6 +55,11 @@ class ServedView:
 
     def live(self, key: LeaseKey) -> BrokerLive | None:
         return self._server.table.group(key.broker_name).live_brokers.get(key.live_key)
+
+    def timeout_ms(self, registration: Registration) -> int:
+        """Return the timeout of a broker with this registration, in milliseconds."""
+        settings = FoldSettings().with_texts(effective_texts(self._server.table.settings))
+        return settings.effective_timeout_ms(registration.timeout_ms)
 
     def next_offset(self, partition: int) -> int:
         """Return the first offset of a partition that the committed rows do not cover."""
@@ -79,7 +85,11 @@ class ServedView:
     def drop(self, pending: Pending) -> None:
         """Remove an event that will never be in the log. Nothing else would ever remove it from the view."""
         self._server.view.drop(pending)
-        self._follow(pending.event)
+        event = pending.event
+        if isinstance(event, BrokerRegistered) and self.live(event.lease_key) is None:
+            # No row reports it if the broker registered and disconnected before its registration was in the log.
+            self._server.memory.forget(event.lease_key)
+        self._follow(event)
 
     def settle(self, pending: Pending, position: tuple[int, int]) -> bool:
         """Record an event's position in the log. Return whether its commit has arrived, so that ``sweep`` is due."""
@@ -88,18 +98,17 @@ class ServedView:
 
     def sweep(self) -> None:
         """Remove from the view the accepted events that the committed rows already include."""
-        self._commit((), {})
+        self._commit((), {}, self._pending(self._server.memory.wanted))
 
     def committed(self, changes: Sequence[RouteChange], next_offsets: Mapping[int, int]) -> None:
         """Apply the rows and offsets of one commit of the job, or of a slice of it."""
         memory, server_id = self._server.memory, self._identity.server_id
         expired: list[tuple[LeaseKey, Holder]] = []
         holders: dict[LeaseKey, Holder | None] = {}
-        wanted, is_setting = set[LeaseKey](), False
+        wanted, is_setting = _wanted_keys(changes, server_id), False
+        pending = self._pending(wanted)  # before this commit's rows change what is known about closed connections
         for change in changes:
-            if change.kind == ChangeKind.REGISTRATION_WANTED and change.server_id == server_id:
-                wanted.add(lease_key(change))
-            elif change.kind == ChangeKind.SETTING:
+            if change.kind == ChangeKind.SETTING:
                 is_setting = True
             elif change.kind == ChangeKind.BROKER_LIVE and change.gone:
                 memory.forget(lease_key(change))
@@ -111,27 +120,38 @@ class ServedView:
                     expired.append((key, held))
                 holders[key] = None if change.gone else Holder(change.server_epoch or 0, change.connection_id or 0)
         memory.wanted |= wanted
-        self._commit(changes, next_offsets)
+        self._commit(changes, next_offsets, pending)
         if is_setting:
             memory.settled.clear()
         for key, holder in expired:
             if holder.server_epoch == self._identity.server_epoch and not self.is_held(key, holder):
                 self._on_expired(holder.connection_id)
 
-    def _commit(self, changes: Sequence[RouteChange], next_offsets: Mapping[int, int]) -> None:
-        """Apply rows. If the fold wants the registration of a broker that disappears, log it now if it is in memory.
+    def _pending(self, keys: Iterable[LeaseKey]) -> list[BrokerRegistered]:
+        """Return the registrations of some brokers that are in the view, but not committed, and still count."""
+        shown = [self._server.view.pending_registration(key) for key in keys if self.live(key) is not None]
+        return [
+            registered
+            for registered in shown
+            if registered is not None
+            and registered.origin[:2] == self._identity
+            and registered.origin.holder != self._server.memory.closed.get(registered.lease_key)
+        ]
 
-        Otherwise the broker would be missing until it registers again. The next registration of a broker that is not in
-        the view is logged in full anyway.
+    def _commit(
+        self, changes: Sequence[RouteChange], next_offsets: Mapping[int, int], wanted: Iterable[BrokerRegistered]
+    ) -> None:
+        """Apply rows to the view. Pass on the ``wanted`` registrations whose brokers are not in the view any more.
+
+        Otherwise these brokers would be missing until they register again.
         """
-        memory, view = self._server.memory, self._server.view
-        shown = [view.pending_registration(key) for key in memory.wanted if self.live(key) is not None]
-        view.commit(changes, next_offsets)
+        memory = self._server.memory
+        self._server.view.commit(changes, next_offsets)
         self._refresh_views()
+        # The next registration of a broker that is not in the view is logged in full anyway.
         memory.wanted = {key for key in memory.wanted if self.live(key) is not None}
-        for registered in filter(None, shown):
-            key = registered.lease_key
-            if self.live(key) is None and memory.closed.get(key) != registered.origin.holder:
+        for registered in wanted:
+            if self.live(registered.lease_key) is None:
                 self.on_wanted(registered)
 
     def is_held(self, key: LeaseKey, holder: Holder) -> bool:
@@ -158,10 +178,21 @@ class ServedView:
             self._server.memory.settled.clear()  # an unchanged registration may change the view now
         elif isinstance(event, KvPut | KvDeleted):
             self._refresh_views()
-        elif isinstance(event, BrokerRegistered | BrokerUnregistered) and self.live(event.lease_key) is None:
-            # No row reports it if the broker registered, and unregistered or disconnected, in an outage of Kafka.
+        elif isinstance(event, BrokerUnregistered) and self.live(event.lease_key) is None:
+            # No row reports it if the broker registered and unregistered while Kafka was unavailable.
             self._server.memory.forget(event.lease_key)
 
     def _refresh_views(self) -> None:
         if self._server.refresh_views():
             self._responses.clear()
+
+
+def _wanted_keys(changes: Iterable[RouteChange], server_id: str) -> set[LeaseKey]:
+    """Return the brokers whose registrations the fold wants from a server, except for those that it removes later."""
+    wanted = set[LeaseKey]()
+    for change in changes:
+        if change.kind == ChangeKind.REGISTRATION_WANTED and change.server_id == server_id:
+            wanted.add(lease_key(change))
+        elif change.kind == ChangeKind.BROKER_LIVE and change.gone:
+            wanted.discard(lease_key(change))
+    return wanted

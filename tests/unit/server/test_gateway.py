@@ -8,10 +8,11 @@ import pytest
 from namesrv_stream.remoting.command import RemotingCommand, RequestCode, ResponseCode
 from namesrv_stream.remoting.frame import encode_frame
 from namesrv_stream.route.changes import ChangeKind, RouteChange
-from namesrv_stream.route.events import partition_of
+from namesrv_stream.route.events import BrokerRegistered, Origin, partition_of
 from namesrv_stream.route.liveness_settings import FoldSettings
 from namesrv_stream.route.model import LeaseKey, LiveKey
 from namesrv_stream.route.table import RouteTable
+from tests.support.builders import a_registration
 from tests.support.name_server import MASTER, SLAVE, a_body, a_broker_header, a_registration_request, a_topic
 from tests.support.server_rig import MAX_GAP_MS, TICK_MS, MemoryTransport, Rig, turn
 
@@ -636,20 +637,51 @@ async def test_a_registration_that_the_fold_has_forgotten_is_logged_in_full_at_o
         assert rig.view.table.group("broker-a").is_registered
 
 
-@pytest.mark.parametrize("is_unregistered", [False, True])
-async def test_a_forgotten_registration_is_not_logged_again_after_its_broker_has_left(is_unregistered: bool) -> None:
+@pytest.mark.parametrize("how", ["unregistered", "closed", "removed", "closed and removed", "silent"])
+async def test_a_forgotten_registration_is_not_logged_again_after_its_broker_has_left(how: str) -> None:
     rig = await _after_the_retention()
     broker = rig.connect()
     rig.ask(broker, a_registration_request())
-    if is_unregistered:
+    await turn()
+    if how == "unregistered":
         rig.ask(broker, an_unregistration())
-    else:
+    elif how == "silent":
+        rig.beat(FoldSettings().default_timeout_ms // TICK_MS + 1)
+    elif how != "removed":
         broker.close()
     await turn()
-    rig.commit()
+    rig.publisher.ack()
+    rows = _wanted(("broker-a", "s1"))
+    if "removed" in how:  # the row makes the server forget a closed connection, too
+        rows.append(rows[0]._replace(kind=ChangeKind.BROKER_LIVE, gone=True))
+    rig.served.committed(rows, {0: 99})
     await turn()
     assert not rig.view.table.group("broker-a").is_registered
     assert not rig.publisher.unacked
+
+
+async def test_another_servers_registration_is_not_logged_again() -> None:
+    rig = await _after_the_retention()
+    registered = BrokerRegistered(Origin("s2", 1, 1), a_registration("10.0.0.1:10911", broker_name="broker-a"))
+    rig.view.accept_at(registered, 0, 50)
+    rig.served.committed(_wanted(("broker-a", "s1")), {0: 99})
+    await turn()
+    assert not rig.publisher.unacked
+
+
+async def test_a_refused_registration_is_logged_in_full_only_once() -> None:
+    rig = Rig()
+    rig.talk()
+    newer, older = ({"counter": 1, "stateVersion": state, "timestamp": 1} for state in (2, 1))
+    rig.ask(rig.connect(), a_registration_request(body=a_body(dataVersion=newer)))
+    stale = rig.connect()
+    for _ in range(3):
+        rig.ask(stale, a_registration_request("10.0.0.3:10911", body=a_body(dataVersion=older)))
+        await turn()
+    assert LiveKey("c0", "10.0.0.3:10911") not in rig.view.table.group("broker-a").live_brokers
+    rig.beat()
+    rig.publisher.ack()
+    assert rig.publisher.kinds().count("broker_registered") == 2
 
 
 async def _after_the_retention() -> Rig:
