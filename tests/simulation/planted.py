@@ -81,7 +81,7 @@ def _shape(plant: Plant, seconds: int) -> Shape:
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.simulation.planted", description=__doc__)
     parser.add_argument("--only", default="", help="a part of the names to plant")
-    parser.add_argument("--seeds", type=int, default=20, help="seeds to try for each (default: 20)")
+    parser.add_argument("--seeds", type=int, default=60, help="seeds to try for each (default: 60)")
     parser.add_argument("--seconds", type=int, default=240, help="simulated time with faults (default: 240)")
     parser.add_argument("--part", default="1/1", help="only the Nth of M parts of the list")
     args = parser.parse_args()
