@@ -187,7 +187,7 @@ def read_extent(settings: Settings, only: Collection[int] | None = None) -> Topi
     """
     partitions = [p for p in range(settings.kafka.partitions) if only is None or p in only]
     with admin_client(settings) as admin:
-        _topic_id(admin, settings)
+        _topic_id(admin, settings)  # raises a clear error if the topic is missing
         with LogReader(settings) as reader:
             extents = reader.extents(partitions)
         # Read after the offsets: if the topic was recreated meanwhile, its new id shows that the log is another one.

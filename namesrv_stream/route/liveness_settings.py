@@ -123,6 +123,11 @@ def settings_of_registrations(values: Mapping[tuple[str, str], str]) -> Registra
     return RegistrationSettings(*(values.get((EFFECTIVE, name)) == "true" for name in names))
 
 
+def fold_settings_of(values: Mapping[tuple[str, str], str]) -> FoldSettings:
+    """Return the settings in effect, given (namespace, name) → JSON text."""
+    return FoldSettings().with_texts(effective_texts(values))
+
+
 def effective_texts(values: Mapping[tuple[str, str], str]) -> dict[str, str]:
     """Return name → JSON text of the values in effect, given (namespace, name) → JSON text."""
     return {name: text for (namespace, name), text in values.items() if namespace == EFFECTIVE}

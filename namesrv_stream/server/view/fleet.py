@@ -8,7 +8,7 @@ from typing import Final, Literal, NamedTuple
 
 from namesrv_stream.route.changes import RouteChange
 from namesrv_stream.route.group import BrokerGroup
-from namesrv_stream.route.liveness_settings import FoldSettings, effective_texts
+from namesrv_stream.route.liveness_settings import FoldSettings, fold_settings_of
 from namesrv_stream.route.model import DRAINED_BROKERS, Hold, LeaseKey, LiveKey, decode_drain
 from namesrv_stream.route.table import KnownServer
 from namesrv_stream.route.view.route_view import RouteView
@@ -92,7 +92,7 @@ class Fleet:
         self._recent_events = recent_events
 
     def settings(self) -> FoldSettings:
-        return FoldSettings().with_texts(effective_texts(self.view.table.settings))
+        return fold_settings_of(self.view.table.settings)
 
     def name_servers(self) -> list[KnownServer]:
         """Return all name servers, by id.

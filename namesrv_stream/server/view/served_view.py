@@ -13,7 +13,7 @@ from namesrv_stream.route.events import (
     SettingsChanged,
 )
 from namesrv_stream.route.group import BrokerGroup
-from namesrv_stream.route.liveness_settings import FoldSettings, effective_texts
+from namesrv_stream.route.liveness_settings import fold_settings_of
 from namesrv_stream.route.model import BrokerLive, Holder, LeaseKey, Registration
 from namesrv_stream.route.table import RouteTable
 from namesrv_stream.route.view.view_layers import Pending
@@ -58,8 +58,7 @@ class ServedView:
 
     def timeout_ms(self, registration: Registration) -> int:
         """Return the timeout of a broker with this registration, in milliseconds."""
-        settings = FoldSettings().with_texts(effective_texts(self._server.table.settings))
-        return settings.effective_timeout_ms(registration.timeout_ms)
+        return fold_settings_of(self._server.table.settings).effective_timeout_ms(registration.timeout_ms)
 
     def next_offset(self, partition: int) -> int:
         """Return the first offset of a partition that the committed rows do not cover."""

@@ -522,18 +522,24 @@ async def test_a_broker_that_returns_in_an_outage_stays_registered() -> None:
 
 
 async def test_a_broker_that_returned_and_left_while_kafka_failed_is_forgotten() -> None:
-    rig = Rig()
-    rig.talk()
-    _register_and_close(rig)
-    await turn()
-    rig.commit()
-    assert not rig.view.table.group("broker-a").is_registered
+    rig = await _with_a_removed_broker()
     _register_and_close(rig)  # an unchanged registration: its record is a heartbeat, which the close replaces
     assert rig.view.table.group("broker-a").is_registered
     rig.publisher.fail()
     assert not rig.view.table.group("broker-a").is_registered
     assert not rig.server.memory.full_due_ms
     assert not rig.server.memory.closed
+
+
+async def _with_a_removed_broker() -> Rig:
+    """A server that has the registration of a broker which disconnected."""
+    rig = Rig()
+    rig.talk()
+    _register_and_close(rig)
+    await turn()
+    rig.commit()
+    assert not rig.view.table.group("broker-a").is_registered
+    return rig
 
 
 def _register_and_close(rig: Rig) -> None:
@@ -662,7 +668,7 @@ async def test_a_forgotten_registration_is_not_logged_again_after_its_broker_has
 
 async def test_another_servers_registration_is_not_logged_again() -> None:
     rig = await _after_the_retention()
-    registered = BrokerRegistered(Origin("s2", 1, 1), a_registration("10.0.0.1:10911", broker_name="broker-a"))
+    registered = BrokerRegistered(Origin("s2", 1, 1), a_registration(MASTER, broker_name="broker-a"))
     rig.view.accept_at(registered, 0, 50)
     rig.served.committed(_wanted(("broker-a", "s1")), {0: 99})
     await turn()
@@ -686,11 +692,7 @@ async def test_a_refused_registration_is_logged_in_full_only_once() -> None:
 
 async def _after_the_retention() -> Rig:
     """A server that still has the registration of a removed broker; the fold forgets it with the next record."""
-    rig = Rig()
-    rig.talk()
-    _register_and_close(rig)
-    await turn()
-    rig.commit()
+    rig = await _with_a_removed_broker()
     rig.clock.advance(FoldSettings().registration_retention_ms + 1)
     rig.beat(1 + MAX_GAP_MS // TICK_MS)  # until the server does not ignore closed connections any more
     rig.publisher.ack()
