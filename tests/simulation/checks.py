@@ -89,9 +89,20 @@ class Checks:
                 self._missing.pop(place, None)
                 continue
             first = self._missing.setdefault(place, link.registered_at)
-            is_late = first == link.registered_at and now - max(first, link.registered_at) > 3 * SECOND
+            since = max(link.registered_at, self._resumed_at(part))
+            is_late = first == link.registered_at and now - since > 3 * SECOND
             if is_late and not self._heard_an_older_connection(part, life.key) and not self._is_lost(life, link):
                 self.fail("living broker is routed", f"{part.name} hears {life.addr} and does not route to it", place)
+
+    def _resumed_at(self, part: Part) -> int:
+        """Return when a server last went on after it had been frozen for so long that the fold called it silent.
+
+        The fold may have removed brokers meanwhile. They return with the commit that covers the server's next records.
+        """
+        liveness = self.world.settings.liveness
+        shortest = (liveness.server_silent_ms - liveness.tick_interval_ms) * MS  # its last record is that much older
+        stalls = [(begin, end) for name, begin, end in self.world.stalls if name == part.name]
+        return max((end for begin, end in stalls if end - begin > shortest), default=0)
 
     def _is_lost(self, life: Life, link: LinkTruth) -> bool:
         """Whether Kafka has lost a broker's last registration; the fold reads other records at its offset."""
