@@ -101,8 +101,7 @@ class Checks:
         """
         liveness = self.world.settings.liveness
         shortest = (liveness.server_silent_ms - liveness.tick_interval_ms) * MS  # its last record is that much older
-        stalls = [(begin, end) for name, begin, end in self.world.stalls if name == part.name]
-        return max((end for begin, end in stalls if end - begin > shortest), default=0)
+        return max((end for begin, end in part.stalls() if end - begin > shortest), default=0)
 
     def _is_lost(self, life: Life, link: LinkTruth) -> bool:
         """Whether Kafka has lost a broker's last registration; the fold reads other records at its offset."""

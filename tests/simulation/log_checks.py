@@ -173,11 +173,9 @@ class LogChecks:
 
         The clone ticks as the same server, and the frozen one reads only later what has arrived.
         """
-        clones = [guest for guest in self._world.guests if guest.name == part.name]
-        frozen = [(begin, end) for name, begin, end in self._world.stalls if name == part.name]
-        return any(begin < at and end > since for begin, end in frozen) and any(
-            clone.longest_run(since, at) > 0 for clone in clones
-        )
+        is_frozen = any(begin < at and end > since for begin, end in part.stalls())
+        clones = (guest for guest in self._world.guests if guest.name == part.name)
+        return is_frozen and any(clone.longest_run(since, at) > 0 for clone in clones)
 
     def _tick_before(self, row: RouteChange) -> int:
         """Return when the server whose tick made the row ticked before. A tick waits for requests that are waiting."""

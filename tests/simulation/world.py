@@ -138,6 +138,10 @@ class Part:
         """Return the start of the process that ran, or ended, at a time."""
         return max(start for start, _ in self.ran if start <= at)
 
+    def stalls(self) -> list[tuple[int, int]]:
+        """Return (begin, end) of all times at which it was frozen."""
+        return [(begin, end) for name, begin, end in self._world.stalls if name == self.name]
+
     def longest_run(self, begin: int, end: int) -> int:
         """Return for how long one process ran between ``begin`` and ``end``, at most."""
         ran = [(start, self._world.scheduler.now if stop is None else stop) for start, stop in self.ran]
