@@ -186,19 +186,12 @@ class RemotingConnection(asyncio.Protocol):
             sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
 
     def data_received(self, data: bytes) -> None:
-        broken: RemotingError | None = None
         try:
-            frames = self._frames.feed(data)
-        except RemotingError as error:
-            broken, frames = error, self._frames.frames_before_error
-        try:
-            for frame in frames:
+            for frame in self._frames.feed(data):
                 self._on_command(decode_frame(frame))
         except RemotingError as error:
-            broken = error
-        if broken is not None:
-            logger.warning("closing connection with invalid data addr=%s reason=%s", self.addr, safe(str(broken)))
-            self._end(f"sent invalid data: {broken}")
+            logger.warning("closing connection with invalid data addr=%s reason=%s", self.addr, safe(str(error)))
+            self._end(f"sent invalid data: {error}")
 
     def pause_writing(self) -> None:
         self._writable.clear()

@@ -9,17 +9,16 @@ from typing import Final, NamedTuple
 from xxhash import xxh3_128
 from zlib_ng import zlib_ng
 
-from namesrv_stream.errors import BodyDecodeError, NamesrvStreamError, RequestRefused
-from namesrv_stream.processor.authorisation import authorise_broker
+from namesrv_stream.errors import BodyDecodeError, RequestRefused
 from namesrv_stream.processor.name_server import Accepted, Answer, Call, Dependency, NameServer, Settled
 from namesrv_stream.processor.register_body import (
     RegisterBrokerBody,
     RegistrationBody,
     decode_data_version,
-    decode_register_body,
+    decode_inline,
 )
 from namesrv_stream.processor.route_body import encode_data_version, encode_kv_table, encode_member_group
-from namesrv_stream.remoting.command import RemotingCommand, RequestCode, response_to
+from namesrv_stream.remoting.command import RemotingCommand, response_to
 from namesrv_stream.remoting.headers import (
     ORDER_TOPIC_CONFIG,
     BrokerHeartbeatRequestHeader,
@@ -89,6 +88,8 @@ class _Registering(NamedTuple):
 def register_broker(server: NameServer, call: Call) -> Answer:
     """Answer 103. An unchanged registration is not decoded, and a heartbeat with its hash is logged instead.
 
+    If decoding takes long, the answer contains the body, and the caller calls again with the decoded one.
+
     Raises:
         RequestRefused: The checksum is wrong, a field is missing, the version is negative, or the registration has
             one topic and no full registration came before.
@@ -100,7 +101,9 @@ def register_broker(server: NameServer, call: Call) -> Answer:
     heartbeat = BrokerHeartbeat(call.origin, key.broker_name, key.live_key, Proof.REGISTRATION, digest)
     if registering.is_unchanged:
         return Answer(_registered_response(server, call.request, header, group), (Accepted(heartbeat, None),))
-    decoded = call.decoded or decode_register_body(*registering.body)
+    decoded = call.decoded or decode_inline(registering.body)
+    if decoded is None:
+        return Answer(response_to(call.request), undecoded=registering.body)
     if isinstance(decoded, BodyDecodeError):
         raise decoded
     registration = _registration(registering, decoded)
@@ -119,24 +122,6 @@ def register_broker(server: NameServer, call: Call) -> Answer:
     server.memory.full_due_ms[key] = call.now_ms + server.options.full_registration_interval_ms
     server.memory.wanted.discard(key)
     return Answer(response, (Accepted(registered, registered),))
-
-
-def large_body(server: NameServer, call: Call) -> RegistrationBody | None:
-    """Return the body of a registration if it must be decoded and decoding takes long; otherwise None.
-
-    The server decodes it in another process, and passes the result as ``Call.decoded``.
-    """
-    if call.request.code != RequestCode.REGISTER_BROKER:
-        return None
-    header = RegisterBrokerRequestHeader.from_ext_fields(call.request.ext_fields)
-    if not _body_of(call, header).is_large:
-        return None  # before the checksum and the hash, whose cost grows with the body
-    try:
-        authorise_broker(server.access, call)
-        registering = _begin_registration(server, call)
-    except NamesrvStreamError:
-        return None  # the processor answers with the same error
-    return None if registering.is_unchanged else registering.body
 
 
 def unregister_broker(server: NameServer, call: Call) -> Answer:

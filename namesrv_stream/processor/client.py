@@ -3,21 +3,21 @@
 RocketMQ's clusterTest mode is not supported. It treats every request as a route query and forwards unknown topics to
 another name server. No broker can register in this mode, and a registry does not need a proxy for routes.
 
-Unlike Java's, the topic lists are sorted. Two options switch off the lists that become long with many topics; they
+Two options switch off the lists that become long with many topics; they
 never switch off GET_SYSTEM_TOPIC_LIST_FROM_NS (304).
 
 Source: rocketmq 5.3.3, ClientRequestProcessor, DefaultRequestProcessor, RouteInfoManager and ZoneRouteRPCHook.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Hashable, Iterable
 from functools import partial
 
 from namesrv_stream.errors import RequestRefused, TopicNotExist
-from namesrv_stream.processor.name_server import Answer, Call, Dependency, NameServer
+from namesrv_stream.processor.long_bodies import cluster_info, system_topics, topic_list, topics_of, topics_with_flag
+from namesrv_stream.processor.name_server import Answer, Call, Dependency, LongBody, NameServer
 from namesrv_stream.processor.route_body import RouteRequest, encode_topic_list
 from namesrv_stream.remoting.command import V4_9_4, response_to
 from namesrv_stream.remoting.headers import GetRouteInfoRequestHeader, GetTopicsByClusterRequestHeader
-from namesrv_stream.route.address_views import addrs_for_clients
 
 
 def get_route_info_by_topic(server: NameServer, call: Call) -> Answer:
@@ -48,8 +48,12 @@ def get_route_info_by_topic(server: NameServer, call: Call) -> Answer:
 
 
 def get_broker_cluster_info(server: NameServer, call: Call) -> Answer:
-    """Answer 106: brokerAddrTable and clusterAddrTable, as the client's address view shows them."""
-    return Answer(response_to(call.request, body=server.answers.cluster_info_body(call.view)))
+    """Answer 106: brokerAddrTable and clusterAddrTable, as the client's address view shows them.
+
+    Every 5.x broker asks for them every 5 s.
+    """
+    table, view = server.table, call.view
+    return _long(call, LongBody((106, view), (table, table.brokers_version), lambda: cluster_info(table, view)))
 
 
 #: Bits of topicSysFlag. Source: rocketmq 5.3.3, TopicSysFlag.
@@ -64,7 +68,8 @@ def get_all_topic_list(server: NameServer, call: Call) -> Answer:
         RequestRefused: enableAllTopicList is off.
     """
     _require(server.options.enable_all_topic_list)
-    return _topic_list(call, server.table.topics())
+    groups = server.table.groups
+    return _topics(server, call, (206,), lambda: topics_of(lambda: list(groups.values())))
 
 
 def get_topics_by_cluster(server: NameServer, call: Call) -> Answer:
@@ -75,8 +80,11 @@ def get_topics_by_cluster(server: NameServer, call: Call) -> Answer:
     """
     _require(server.options.enable_topic_list)
     cluster = GetTopicsByClusterRequestHeader.from_ext_fields(call.request.ext_fields).cluster or ""
-    names = server.table.clusters().get(cluster, ())
-    return _topic_list(call, {topic for name in names for topic in server.table.group(name).topics})
+    table = server.table
+    if cluster not in table.clusters():
+        return Answer(response_to(call.request, body=encode_topic_list([])))
+    groups = lambda: [table.group(name) for name in table.clusters().get(cluster, ())]  # noqa: E731
+    return _topics(server, call, (224, cluster), lambda: topics_of(groups))
 
 
 def get_system_topic_list(server: NameServer, call: Call) -> Answer:
@@ -85,14 +93,8 @@ def get_system_topic_list(server: NameServer, call: Call) -> Answer:
     Every broker has a topic named after itself and one named after its cluster. Clients ask the one broker for further
     system topics.
     """
-    table = server.table
-    names = {*table.clusters(), *(name for names in table.clusters().values() for name in names)}
-    addrs = [
-        addr
-        for group in table.registered_groups()
-        for addr in addrs_for_clients(call.view, group.broker_name, group.broker_addrs).values()
-    ]
-    return _topic_list(call, names, broker_addr=min(addrs, default=None))
+    table, view = server.table, call.view
+    return _long(call, LongBody((304, view), (table, table.brokers_version), lambda: system_topics(table, view)))
 
 
 def _require(enabled: bool) -> None:
@@ -101,11 +103,9 @@ def _require(enabled: bool) -> None:
 
 
 def _topics_where(server: NameServer, call: Call, is_wanted: Callable[[int], bool]) -> Answer:
-    """List topics by their topicSysFlag at the first broker by name. Java takes the first broker in hash order."""
     _require(server.options.enable_topic_list)
     table = server.table
-    flags = ((topic, next(table.queue_data_of(topic))[1].topic_sys_flag) for topic in table.topics())
-    return _topic_list(call, (topic for topic, flag in flags if is_wanted(flag)))
+    return _topics(server, call, (call.request.code,), lambda: topics_with_flag(table, is_wanted))
 
 
 #: Answer 311: topics of a unit.
@@ -118,6 +118,12 @@ get_has_unit_sub_un_unit_topic_list = partial(
 )
 
 
-def _topic_list(call: Call, topics: Iterable[str], broker_addr: str | None = None) -> Answer:
-    body = encode_topic_list(sorted(topics), broker_addr)
-    return Answer(response_to(call.request, body=body))
+def _topics(
+    server: NameServer, call: Call, key: tuple[Hashable, ...], names: Callable[[], Iterable[Collection[str]]]
+) -> Answer:
+    version = (server.table, server.table.topics_version)
+    return _long(call, LongBody(key, version, lambda: topic_list(names())))
+
+
+def _long(call: Call, body: LongBody) -> Answer:
+    return Answer(response_to(call.request), long=body)

@@ -1,13 +1,13 @@
 """The input of a processor (the server's state and one request) and its result (``Answer``)."""
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from ipaddress import IPv4Network, IPv6Network, ip_network
 from types import MappingProxyType
 from typing import Final, Literal, NamedTuple
 
 from namesrv_stream.errors import BodyDecodeError
-from namesrv_stream.processor.register_body import RegisterBrokerBody
+from namesrv_stream.processor.register_body import RegisterBrokerBody, RegistrationBody
 from namesrv_stream.processor.route_body import RouteAnswers
 from namesrv_stream.remoting.command import RemotingCommand, RequestCode
 from namesrv_stream.route.address_views import VIEWS_NAMESPACE, AddressView, AddressViews
@@ -210,6 +210,18 @@ class Dependency(NamedTuple):
     name: str
 
 
+class LongBody(NamedTuple):
+    """A body that grows with the number of topics or brokers. It is computed in pieces, which are joined.
+
+    Bodies with the same ``key`` and ``version`` are the same. ``pieces`` begins a computation, which shows the state at
+    the moment of its first piece.
+    """
+
+    key: tuple[Hashable, ...]
+    version: Hashable
+    pieces: Callable[[], Iterator[bytes]]
+
+
 class Answer(NamedTuple):
     """A processor's result; the caller applies the events after the response has been computed.
 
@@ -221,6 +233,9 @@ class Answer(NamedTuple):
         refusal: Reason for a denied permission, for the server's log; "" if none was denied.
         depends_on: The same request has the same answer and effect until this changes; None if unknown, so that the
             answer is not cached. Only answers to route queries (105) and to brokers' heartbeats are ever cached.
+        long: The body of ``response``, if it may take long to compute.
+        undecoded: A body that takes long to decode. There is no answer yet: process the request again with
+            ``Call.decoded``.
     """
 
     response: RemotingCommand
@@ -229,6 +244,8 @@ class Answer(NamedTuple):
     options: OptionChanges = _NO_CHANGES
     refusal: str = ""
     depends_on: Dependency | None = None
+    long: LongBody | None = None
+    undecoded: RegistrationBody | None = None
 
 
 def operator_change(response: RemotingCommand, *events: AcceptedEvent, options: OptionChanges = _NO_CHANGES) -> Answer:

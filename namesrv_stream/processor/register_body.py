@@ -62,10 +62,13 @@ def require_loggable(
 #: Maximum size of an inflated body: the same as that of an uncompressed body, some 300,000 topics.
 MAX_INFLATED_BYTES: Final = 16 << 20
 _MAX_REASON_CHARS: Final = 300
-#: Smaller bodies take at most 5 ms to decode.
-_LARGE_BYTES: Final = 1 << 20
-#: Assumed ratio of the inflated size to the deflated size.
-_INFLATION: Final = 16
+#: Maximum size of the body of request 322, which has three numbers.
+_MAX_DATA_VERSION_BYTES: Final = 4 * 1024
+#: A body within these limits takes some milliseconds to decode: its size when inflated, its values (800 topics as
+#: brokers write them), its size in fastjson's dialect.
+_INLINE_BYTES: Final = 128 * 1024
+_INLINE_VALUES: Final = 8_000
+_INLINE_LENIENT_BYTES: Final = 4 * 1024
 
 # Defaults of rocketmq 5.3.3, TopicConfig.
 _DEFAULT_QUEUE_NUMS: Final = 16
@@ -98,8 +101,20 @@ class RegistrationBody(NamedTuple):
 
     @property
     def is_large(self) -> bool:
-        """Whether decoding would block an event loop for too long."""
-        return len(self.body) * (_INFLATION if self.is_deflated else 1) > _LARGE_BYTES
+        """Whether decoding would block an event loop for too long; ``decode_inline`` detects bodies in the dialect."""
+        if not self.is_deflated:
+            return fastjson.has_more_values(self.body, _INLINE_VALUES)
+        inflater = zlib.decompressobj()
+        try:
+            inflater.decompress(self.body, _INLINE_BYTES)
+        except zlib.error:
+            return False  # decoding it fails as early
+        return not inflater.eof
+
+
+def decode_inline(sent: RegistrationBody) -> RegisterBrokerBody | None:
+    """Decode a body on an event loop, as ``decode_register_body`` does; None if that takes too long."""
+    return None if sent.is_large else _decode(sent, _INLINE_LENIENT_BYTES)
 
 
 def decode_register_body(body: bytes, compressed: bool, version: int) -> RegisterBrokerBody:
@@ -113,8 +128,15 @@ def decode_register_body(body: bytes, compressed: bool, version: int) -> Registe
     Raises:
         BodyDecodeError: The body cannot be decoded, or is too large; the message says where.
     """
+    decoded = _decode(RegistrationBody(body, compressed, version), fastjson.MAX_LENIENT_BYTES)
+    assert decoded is not None
+    return decoded
+
+
+def _decode(sent: RegistrationBody, max_lenient_bytes: int) -> RegisterBrokerBody | None:
+    """Decode a body; None if it is in fastjson's dialect, and longer than a limit that is below the usual one."""
     try:
-        decoded = _decoded(RegistrationBody(body, compressed, version))
+        decoded = _decoded(sent, max_lenient_bytes)
         require_loggable(decoded.topics, decoded.topic_mappings, decoded.filter_servers or ())
         return decoded
     except zlib.error as error:
@@ -122,6 +144,8 @@ def decode_register_body(body: bytes, compressed: bool, version: int) -> Registe
     except struct.error as error:
         raise BodyDecodeError(RequestCode.REGISTER_BROKER, "ends within a length") from error
     except (ValueError, TypeError, KeyError, RecursionError) as error:
+        if isinstance(error, fastjson.TooLongForLenient) and max_lenient_bytes < fastjson.MAX_LENIENT_BYTES:
+            return None
         reason = str(error)[:_MAX_REASON_CHARS]  # it quotes keys of the body
         raise BodyDecodeError(RequestCode.REGISTER_BROKER, reason) from error
 
@@ -135,22 +159,24 @@ def decode_data_version(body: bytes | None) -> DataVersion | None:
     if not body:
         return None
     try:
+        if len(body) > _MAX_DATA_VERSION_BYTES:
+            raise ValueError(f"{len(body)} bytes exceed {_MAX_DATA_VERSION_BYTES}")
         return _data_version(fastjson.loads(body))
     except (ValueError, TypeError) as error:
         raise BodyDecodeError(RequestCode.QUERY_DATA_VERSION, f"DataVersion: {error}") from error
 
 
-def _decoded(sent: RegistrationBody) -> RegisterBrokerBody:
+def _decoded(sent: RegistrationBody, max_lenient_bytes: int) -> RegisterBrokerBody:
     body = sent.body
     if sent.version < V3_0_11:  # this form has no filter servers, so the known ones remain
         if not body:
             return RegisterBrokerBody(filter_servers=None)
-        return _from_wrapper(as_object(fastjson.loads(body), "body"), body, filter_servers=None)
+        return _from_wrapper(as_object(fastjson.loads(body, max_lenient_bytes), "body"), body, filter_servers=None)
     if not body:
         return RegisterBrokerBody()
     if sent.is_deflated:
         return _from_compressed(body, has_mappings=sent.version >= V5_0_0)
-    fields = as_object(fastjson.loads(body), "body")
+    fields = as_object(fastjson.loads(body, max_lenient_bytes), "body")
     wrapper = as_object(fields.get("topicConfigSerializeWrapper") or {}, "topicConfigSerializeWrapper")
     # As in Java, an absent list is an empty one and removes the known filter servers. Only null keeps them.
     servers = fields.get("filterServerList", [])

@@ -3,7 +3,7 @@
 The legacy and the strict form are those of ``remoting.fastjson.writer``.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
 
@@ -11,11 +11,9 @@ from namesrv_stream.remoting.fastjson import JavaMap, dumps_legacy, dumps_strict
 from namesrv_stream.remoting.headers import ORDER_TOPIC_CONFIG
 from namesrv_stream.route.address_views import AddressView
 from namesrv_stream.route.model import DataVersion, QueueData, TopicQueueMappingInfo
-from namesrv_stream.route.table import RouteTable
 from namesrv_stream.route.topic_route import (
     BrokerData,
     TopicRoute,
-    broker_data_of,
     in_view,
     in_zone,
     is_for_clients,
@@ -53,15 +51,9 @@ def encode_order_conf(order_topic_conf: str, *, strict: bool) -> bytes:
     return _dumps(order_topic_conf, strict)
 
 
-def encode_cluster_info(table: RouteTable, address_view: AddressView | None = None) -> bytes:
-    """Encode ClusterInfo in the legacy form; an address view may leave out brokers."""
-    datas = (broker_data_of(group, address_view) for group in table.registered_groups())
-    brokers = {data.broker_name: _broker_data(data) for data in datas if data.broker_addrs}
-    clusters = {cluster: sorted(names) for cluster, names in table.clusters().items()}
-    if address_view is not None:
-        known = {cluster: [name for name in names if name in brokers] for cluster, names in clusters.items()}
-        clusters = {cluster: names for cluster, names in known.items() if names}
-    return dumps_legacy({"brokerAddrTable": JavaMap(brokers), "clusterAddrTable": JavaMap(clusters)})
+def encode_broker_map(brokers: Iterable[BrokerData]) -> bytes:
+    """Encode entries of ClusterInfo's brokerAddrTable in the legacy form."""
+    return dumps_legacy(JavaMap({broker.broker_name: _broker_data(broker) for broker in brokers}))
 
 
 def encode_member_group(cluster: str | None, broker_name: str | None, broker_addrs: Mapping[int, str]) -> bytes:
@@ -171,10 +163,6 @@ class RouteAnswers:
         """Return the encoded ``route``; None if there is none."""
         route = self.route(query)
         return None if route is None else encode_topic_route(route, strict=query.strict)
-
-    def cluster_info_body(self, address_view: AddressView | None = None) -> bytes:
-        """Return the encoded brokerAddrTable and clusterAddrTable."""
-        return encode_cluster_info(self._view.table, address_view)
 
     def forget_views(self) -> None:
         """Discard cached answers after a change of the address views. This class caches none."""

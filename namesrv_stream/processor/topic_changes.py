@@ -28,8 +28,10 @@ from namesrv_stream.route.model import QueueData, shared_queue_data
 #: Brokers accept topic names of 127 characters, and put a prefix before group names of at most 255. Source: rocketmq
 #: 5.3.3, TopicValidator.TOPIC_MAX_LENGTH, Validators.CHARACTER_MAX_LENGTH, MixAll.getRetryTopic.
 _MAX_TOPIC_CHARS: Final = 1_024
-#: Every broker name needs one; a frame has room for a million, which would take seconds to decode.
-_MAX_QUEUE_DATAS: Final = 10_000
+#: Differs from RocketMQ: brokers send the queues of one name. Each name becomes an event, which changes its group.
+_MAX_QUEUE_DATAS: Final = 256
+_MAX_BODY_BYTES: Final = 256 * 1024
+_MAX_LENIENT_BYTES: Final = 4 * 1024
 _NUMBERS: Final = ("readQueueNums", "writeQueueNums", "perm", "topicSysFlag")
 
 
@@ -100,7 +102,9 @@ def _queue_datas(body: bytes | None) -> Iterator[tuple[str, QueueData]]:
     if not body:
         return
     try:
-        entries = as_object(fastjson.loads(body), "TopicRouteData").get("queueDatas")
+        if len(body) > _MAX_BODY_BYTES:
+            raise ValueError(f"{len(body)} bytes exceed {_MAX_BODY_BYTES}")
+        entries = as_object(fastjson.loads(body, _MAX_LENIENT_BYTES), "TopicRouteData").get("queueDatas")
         if isinstance(entries, dict):
             entries = [entries]  # as fastjson does
         if not isinstance(entries, list | None):

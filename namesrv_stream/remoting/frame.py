@@ -9,6 +9,7 @@ Source: rocketmq 5.3.3, RemotingCommand.encode and NettyDecoder.
 """
 
 import struct
+from collections.abc import Iterator
 from dataclasses import replace
 from struct import Struct
 from typing import Final, NamedTuple
@@ -36,10 +37,10 @@ _PREFIX_AND_HEADER_WORD: Final = Struct(">iI")
 
 
 class FrameBuffer:
-    """Cuts a byte stream into frames, and buffers at most one partial frame.
+    """Cuts a byte stream into frames, one at a time, so that complete frames can wait here without a copy of each.
 
     Memory grows with the received bytes, not with the announced length. Time is linear for any sizes of the chunks.
-    After an error, the stream cannot be resynchronized, and every further ``feed`` raises the error again.
+    After an error, the stream cannot be resynchronized, and every further ``take`` raises the error again.
     """
 
     def __init__(self, max_frame_bytes: int = MAX_FRAME_BYTES) -> None:
@@ -49,79 +50,82 @@ class FrameBuffer:
             max_frame_bytes: Size of the largest accepted frame, including its 4-byte prefix.
         """
         self._max_frame_bytes = max_frame_bytes
-        self._partial = bytearray()
+        self._data, self._at = b"", 0  # received bytes, and where the next frame begins
+        self._partial = bytearray()  # the start of an incomplete frame, while ``_data`` is empty
         self._needed = _PREFIX_BYTES  # bytes that complete the partial frame or its prefix
-        self._error: RemotingError | None = None
-        self._frames_before_error: list[bytes] = []
 
     @property
     def pending_bytes(self) -> int:
-        """Number of buffered bytes of an incomplete frame."""
-        return len(self._partial)
+        """Number of buffered bytes: of an incomplete frame, and of frames that were not taken yet."""
+        return len(self._partial) + len(self._data) - self._at
 
     @property
-    def frames_before_error(self) -> list[bytes]:
-        """Complete, valid frames of the data for which ``feed`` raised; ``feed`` has not returned them."""
-        return self._frames_before_error
+    def has_frames(self) -> bool:
+        """Whether there may be complete frames; False if ``take`` has returned None since the last ``add``."""
+        return self._at < len(self._data)
 
-    def feed(self, data: bytes) -> list[bytes]:
-        """Add bytes from the peer and return the frames that they complete.
+    def head(self, size: int) -> bytes:
+        """Return the first bytes of the next frame, without its length prefix; b"" if it is not complete."""
+        begin = self._at + _PREFIX_BYTES
+        return self._data[begin : begin + size]
 
-        Args:
-            data: Any number of bytes.
+    def add(self, data: bytes) -> None:
+        """Add any number of bytes from the peer."""
+        if self._partial:
+            self._partial += data
+            if len(self._partial) < self._needed:
+                return
+            data, self._partial = bytes(self._partial), bytearray()
+        elif self._at < len(self._data):
+            data = self._data[self._at :] + data
+        self._data, self._at = data, 0
 
-        Returns:
-            Frames in arrival order, each without its 4-byte length prefix.
+    def take(self) -> bytes | None:
+        """Return the next frame, without its 4-byte length prefix; None if no complete frame is buffered.
 
         Raises:
             FrameTooLarge: A prefix is negative or exceeds the limit.
             HeaderDecodeError: A prefix announces fewer bytes than the 4 of serialize type and header length.
         """
-        if self._error is not None:
-            raise self._error.with_traceback(None)  # otherwise its traceback would grow with each call
-        if self._partial:
-            self._partial += data
-            if len(self._partial) < self._needed:
-                return []
-            data = bytes(self._partial)
-            self._partial.clear()
-        frames: list[bytes] = []
-        try:
-            rest = self._cut(data, frames)
-        except RemotingError as error:
-            self._error = error
-            self._frames_before_error = frames
-            raise
-        if rest < len(data):
-            self._partial += data[rest:]
-        return frames
+        data, begin = self._data, self._at
+        left = len(data) - begin
+        if left >= _PREFIX_BYTES:
+            (total,) = _PREFIX.unpack_from(data, begin)
+            if not _HEADER_WORD_BYTES <= total <= self._max_frame_bytes - _PREFIX_BYTES:
+                self._data, self._at = data[begin : begin + _PREFIX_BYTES], 0
+                raise self._error(total)
+            end = begin + _PREFIX_BYTES + total
+            if end < len(data):
+                self._at = end
+                return data[begin + _PREFIX_BYTES : end]
+            if end == len(data):
+                self._data, self._at = b"", 0
+                return data[begin + _PREFIX_BYTES :]
+            self._needed = end - begin
+        elif not left:
+            return None
+        else:
+            self._needed = _PREFIX_BYTES
+        self._partial += data[begin:]
+        self._data, self._at = b"", 0
+        return None
+
+    def feed(self, data: bytes) -> Iterator[bytes]:
+        """Add bytes, and yield the frames that they complete. Raises as ``take`` does, after the frames before."""
+        self.add(data)
+        while (frame := self.take()) is not None:
+            yield frame
 
     def clear(self) -> None:
-        """Discard the partial frame at the end of the stream."""
-        self._partial = bytearray()
+        """Discard everything at the end of the stream."""
+        self._data, self._at, self._partial = b"", 0, bytearray()
 
-    def _cut(self, data: bytes, frames: list[bytes]) -> int:
-        """Cut ``data`` into frames, and return where the first incomplete one begins."""
-        begin, size = 0, len(data)
-        while size - begin >= _PREFIX_BYTES:
-            end = begin + _PREFIX_BYTES + self._checked(_PREFIX.unpack_from(data, begin)[0])
-            if end > size:
-                self._needed = end - begin
-                return begin
-            frames.append(data[begin + _PREFIX_BYTES : end])
-            begin = end
-        self._needed = _PREFIX_BYTES
-        return begin
-
-    def _checked(self, total: int) -> int:
-        """Return ``total``, the number in a length prefix, if it is valid; otherwise raise as ``feed`` does."""
+    def _error(self, total: int) -> RemotingError:
         if total < 0:
-            raise FrameTooLarge(total, self._max_frame_bytes)
-        if total + _PREFIX_BYTES > self._max_frame_bytes:
-            raise FrameTooLarge(total + _PREFIX_BYTES, self._max_frame_bytes)
+            return FrameTooLarge(total, self._max_frame_bytes)
         if total < _HEADER_WORD_BYTES:
-            raise HeaderDecodeError(None, f"a frame of {total} bytes has no header word")
-        return total
+            return HeaderDecodeError(None, f"a frame of {total} bytes has no header word")
+        return FrameTooLarge(total + _PREFIX_BYTES, self._max_frame_bytes)
 
 
 def encode_frame(command: RemotingCommand) -> bytes:

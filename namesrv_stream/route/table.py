@@ -49,6 +49,7 @@ class RouteTable:
             followed by a space and that address.
         held: Broker process → hold of the mass-expiry guard. The brokers are in ``groups`` as well.
         brokers_version: Number of changes of brokerAddrTable and clusterAddrTable.
+        topics_version: Number of changes of topics, their queues, and the clusters of their brokers.
         on_changed: Called with a broker name whose group was replaced, and with the topics whose routes have changed or
             may have changed. None as name or topics means any.
     """
@@ -59,7 +60,7 @@ class RouteTable:
         self.settings: dict[tuple[str, str], str] = {}
         self.servers: dict[tuple[int, str], tuple[int, str]] = {}
         self.held: dict[LeaseKey, Hold] = {}
-        self.brokers_version = 0
+        self.brokers_version = self.topics_version = 0
         self.on_changed: OnChanged | None = None
         self._settings_of: dict[int, dict[tuple[str, str], str]] = {}
         self._names_of_topic: dict[str, tuple[str, ...]] = {}
@@ -182,6 +183,8 @@ class RouteTable:
         if old.clusters != new.clusters:
             _move(self._names_of_cluster, name, old.clusters, new.clusters)
             self.brokers_version += 1
+        if old.topics is not new.topics or old.clusters != new.clusters:
+            self.topics_version += 1
         if old.topic_mappings is not new.topic_mappings:
             _move(self._names_with_mapping, name, old.topic_mappings.keys(), new.topic_mappings.keys())
         is_other_broker = _broker_data(old) != _broker_data(new)

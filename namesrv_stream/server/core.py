@@ -22,7 +22,8 @@ from namesrv_stream.server.native.lane import Lane
 from namesrv_stream.server.net.cached_answers import CachedRouteAnswers
 from namesrv_stream.server.net.connection import RemotingConnection
 from namesrv_stream.server.net.connections import Connections
-from namesrv_stream.server.net.large_requests import LargeRequests
+from namesrv_stream.server.net.decoder import RegistrationDecoder
+from namesrv_stream.server.net.long_answers import LongAnswers
 from namesrv_stream.server.net.request_metrics import RequestMetrics
 from namesrv_stream.server.net.response_cache import ResponseCache
 from namesrv_stream.server.net.session import Services
@@ -30,6 +31,7 @@ from namesrv_stream.server.peer_log import PeerLog
 from namesrv_stream.server.start.identity import Identity
 from namesrv_stream.server.start.process import advertised_address
 from namesrv_stream.server.tls import ServerTls, calls_context
+from namesrv_stream.server.turns import Turns
 from namesrv_stream.server.view.client_views import UnmappedAddresses
 from namesrv_stream.server.view.served_view import ServedView
 from namesrv_stream.settings import Settings, read_accounts, rocketmq_config
@@ -48,7 +50,8 @@ class Ports:
     identity: Identity
     lane: Lane | None = None
     listen_port: int = 0
-    large_requests: LargeRequests | None = None
+    decoder: RegistrationDecoder | None = None
+    turns: Turns | None = None
     gather_items: int = MAX_ITEMS
 
 
@@ -111,7 +114,8 @@ def build_core(settings: Settings, view: RouteView, ports: Ports) -> Core:
     peer_log = PeerLog()
     name_server = _name_server(settings, view, ports)
     responses = ResponseCache(ports.lane)
-    connections = Connections(settings.remoting, peer_log, counters, ports.lane)
+    turns = ports.turns or Turns()
+    connections = Connections(settings.remoting, peer_log, counters, turns, ports.lane)
     notifier = MinBrokerNotifier(
         lambda: name_server.options.notify_min_broker_id_changed,
         own_port=ports.listen_port,
@@ -121,7 +125,7 @@ def build_core(settings: Settings, view: RouteView, ports: Ports) -> Core:
         name_server,
         responses,
         ports.identity,
-        on_expired=connections.close_expired,
+        on_expired=connections.broker_expired,
         on_group_changed=notifier.group_changed,
     )
     address, limits = advertised_address(settings.remoting, ports.listen_port), _gateway_limits(settings, ports)
@@ -132,7 +136,9 @@ def build_core(settings: Settings, view: RouteView, ports: Ports) -> Core:
         responses=responses,
         gateway=gateway,
         connections=connections,
-        large_requests=ports.large_requests or LargeRequests(),
+        turns=turns,
+        long_answers=LongAnswers(turns),
+        decoder=ports.decoder or RegistrationDecoder(),
         tls=tls,
         origin=Origin(ports.identity.server_id, ports.identity.server_epoch),
         request_metrics=RequestMetrics(ports.lane.answered if ports.lane else None),

@@ -150,7 +150,7 @@ class _Server:
             for server in remoting:
                 server.close()
             applier.stop()
-            core.services.large_requests.stop()
+            core.services.decoder.stop()
             if self._lane is not None:
                 self._lane.stop(loop)
         return 0

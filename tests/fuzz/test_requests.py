@@ -35,8 +35,8 @@ def a_server() -> Exchange:
 def decoded_request(raw: bytes) -> RemotingCommand | None:
     """Return the request in a frame if it reaches a processor."""
     try:
-        frames = FrameBuffer().feed(raw)
-        request = decode_frame(frames[0]) if frames else None
+        frame = next(FrameBuffer().feed(raw), None)
+        request = None if frame is None else decode_frame(frame)
     except RemotingError:
         return None
     return request

@@ -67,6 +67,8 @@ _PAUSES: Final = (
     ("tables.compaction", "_ROUND_S"),
 )
 _DATA: Final = "/simulation"
+#: Registrations with more values are decoded by the process that the simulation replaces.
+_INLINE_VALUES: Final = 500
 
 
 def _nothing(*_: object, **__: object) -> None:
@@ -101,6 +103,7 @@ def _replacements(world: "World") -> Iterator[tuple[str, str, Any]]:
     yield "server.main", "build_core", world.build_core
     yield "server.main", "CommitApplier", world.build_applier
     yield "server.net.response_cache", "KnownAnswers", SmallKnownAnswers
+    yield "processor.register_body", "_INLINE_VALUES", _INLINE_VALUES
     yield "tables.storage", "Folder", lambda path: Folder(SimPath(world.disk, str(path)))  # type: ignore[arg-type]
     yield "tables.storage.folder", "os", os_of()
     yield "tables.storage.folder", "shutil", shutil_of()

@@ -1,14 +1,17 @@
 """One simulated installation: machines, Kafka, the disk of the tables, servers and the job, and who restarts them."""
 
 import asyncio
+from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Any, Final, TypeVar
 
+from namesrv_stream.processor.register_body import RegistrationBody, decode_register_body
 from namesrv_stream.route.events import partition_of
 from namesrv_stream.route.view.route_view import RouteView
 from namesrv_stream.server.core import Core, Ports, build_core
-from namesrv_stream.server.net.large_requests import LargeRequests
+from namesrv_stream.server.net.decoder import OnDecoded, RegistrationDecoder
+from namesrv_stream.server.turns import Turns
 from namesrv_stream.server.view.commit_applier import CommitApplier
 from namesrv_stream.settings import Settings
 from namesrv_stream.tables.snapshot import read_newest_state
@@ -180,17 +183,32 @@ class Part:
             self.start()
 
 
-class _LargeRequests(LargeRequests):
-    """The large requests of a server, each of which takes some time."""
+#: Work is done at once: how long it takes on this machine must not change a run.
+_AT_ONCE_NS: Final = 10**18
+
+
+class _Decoder(RegistrationDecoder):
+    """Decodes the large registrations of a server one after the other, each of which takes some time."""
 
     def __init__(self, world: "World") -> None:
         super().__init__()
         self._world = world
+        self._waiting: deque[tuple[RegistrationBody, OnDecoded]] = deque()
 
-    def _call_soon(self) -> None:
-        if not self._has_turn:
-            self._has_turn = True
-            asyncio.get_running_loop().call_later(self._world.decode_time / SECOND, self._turn)
+    def decode(self, body: RegistrationBody, on_decoded: OnDecoded) -> Callable[[], object]:
+        self._waiting.append((body, on_decoded))
+        if len(self._waiting) == 1:
+            self._call_later()
+        return lambda: None
+
+    def _call_later(self) -> None:
+        asyncio.get_running_loop().call_later(self._world.decode_time / SECOND, self._decode_next)
+
+    def _decode_next(self) -> None:
+        body, on_decoded = self._waiting.popleft()
+        if self._waiting:
+            self._call_later()
+        on_decoded(decode_register_body(*body))
 
 
 class World:
@@ -254,7 +272,7 @@ class World:
     def build_core(self, settings: Settings, view: RouteView, ports: Ports) -> Core:
         """Build a server's core, and remember it for the checks."""
         part = self._current_part()
-        part.core = build_core(settings, view, replace(ports, large_requests=_LargeRequests(self)))
+        part.core = build_core(settings, view, replace(ports, decoder=_Decoder(self), turns=Turns(_AT_ONCE_NS)))
         return part.core
 
     def build_applier(self, *args: Any) -> CommitApplier:

@@ -2,12 +2,15 @@
 
 import zlib
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import orjson
 
+from namesrv_stream.errors import BodyDecodeError
 from namesrv_stream.processor.dispatch import process
-from namesrv_stream.processor.name_server import Accepted, Answer, Call, NameServer, Options, Peer
+from namesrv_stream.processor.name_server import Accepted, Answer, Call, DecodedBody, NameServer, Options, Peer
+from namesrv_stream.processor.register_body import RegistrationBody, decode_register_body
 from namesrv_stream.processor.route_body import RouteAnswers
 from namesrv_stream.remoting.command import RemotingCommand, RequestCode
 from namesrv_stream.route.events import (
@@ -54,7 +57,13 @@ class Exchange:
     def send(self, request: RemotingCommand, connection: int = 1) -> Answer:
         """Answer a request of ``connection``, and apply its accepted events."""
         origin = self._origin._replace(connection_id=connection)
-        answer = process(self.server, Call(request, origin, self.now_ms, self.peer))
+        call = Call(request, origin, self.now_ms, self.peer)
+        answer = process(self.server, call)
+        if answer.undecoded is not None:
+            answer = process(self.server, call._replace(decoded=_decoded(answer.undecoded)))
+        if answer.long is not None:
+            body = b"".join(answer.long.pieces())
+            answer = answer._replace(response=replace(answer.response, body=body))
         self.apply(answer.accepted, connection)
         if answer.options:
             self.server.reconfigure(answer.options)
@@ -78,6 +87,13 @@ class Exchange:
         for key in self._registered.pop(connection, {}):
             origin = self._origin._replace(connection_id=connection)
             self.accept(BrokerUnregistered(origin, key.broker_name, key.live_key, -1))
+
+
+def _decoded(body: RegistrationBody) -> DecodedBody:
+    try:
+        return decode_register_body(*body)
+    except BodyDecodeError as error:
+        return error
 
 
 def _registered_key(event: AcceptedEvent) -> LeaseKey | None:

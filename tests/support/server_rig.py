@@ -22,13 +22,16 @@ from namesrv_stream.server.gateway.records import Acked, OutRecord
 from namesrv_stream.server.native.lane import Lane
 from namesrv_stream.server.net.connection import RemotingConnection
 from namesrv_stream.server.net.connections import CONNECTION_EVENTS
-from namesrv_stream.server.net.large_requests import LargeRequests
+from namesrv_stream.server.net.decoder import RegistrationDecoder
 from namesrv_stream.server.start.identity import Identity
+from namesrv_stream.server.turns import Turns
 from namesrv_stream.settings import RemotingSettings, Settings, TlsSettings
 from tests.support.builders import BEGIN_MS, Log
 from tests.support.clocks import LeapingClock
 
 MAX_GAP_MS = 2_000
+#: A piece of work of this duration ends with its work, however slow the machine is.
+AT_ONCE_NS = 10**12
 TICK_MS = 500
 
 
@@ -255,7 +258,8 @@ class Rig:
         options: Options | None = None,
         access: Access | None = None,
         lane: Lane | None = None,
-        large_requests: LargeRequests | None = None,
+        decoder: RegistrationDecoder | None = None,
+        turns: Turns | None = None,
     ) -> None:
         self.clock = LeapingClock()
         self.view = RouteView(partitions=partitions)
@@ -269,7 +273,7 @@ class Rig:
             "liveness": {"max_gap_ms": MAX_GAP_MS},
         }
         sections = {name: getattr(settings, name).model_copy(update=values) for name, values in changes.items()}
-        ports = Ports(self.clock, self.identity, lane, 0, large_requests, gather_items)
+        ports = Ports(self.clock, self.identity, lane, 0, decoder, turns or Turns(AT_ONCE_NS), gather_items)
         self.core = build_core(settings.model_copy(update=sections), self.view, ports)
         self.server = self.core.name_server
         if options is not None:
@@ -277,7 +281,7 @@ class Rig:
         if access is not None:
             self.server.access = access
         self.served, self.gateway, self.connections = self.core.view, self.core.gateway, self.core.connections
-        self.tls, self.large_requests = self.core.services.tls, self.core.services.large_requests
+        self.tls, self.decoder = self.core.services.tls, self.core.services.decoder
         self.request_metrics, self.peer_log = self.core.services.request_metrics, self.core.peer_log
         self.publisher = MemoryKafka()
         self._logs = [Log(partition=p, partitions=partitions) for p in range(partitions)]

@@ -43,7 +43,11 @@ _SIMPLE_ESCAPES: Final = {
 _SURROGATE: Final = re.compile("[\ud800-\udfff]")
 
 
-def loads(data: bytes | str) -> Any:
+class TooLongForLenient(ValueError):
+    """A text in the dialect exceeds the limit for the slow reader."""
+
+
+def loads(data: bytes | str, max_lenient_bytes: int = MAX_LENIENT_BYTES) -> Any:
     """Return the value of ``data``, standard JSON or fastjson's dialect, in linear time.
 
     Returns:
@@ -51,15 +55,16 @@ def loads(data: bytes | str) -> Any:
         by its target, see ``conversion``.
 
     Raises:
-        ValueError: The text is neither, is not UTF-8, is nested too deeply, has too many values, or is in the dialect
-            and larger than ``MAX_LENIENT_BYTES``.
+        TooLongForLenient: The text is not JSON, and longer than ``max_lenient_bytes``.
+        ValueError: The text is neither, is not UTF-8, is nested too deeply, or has too many values.
     """
     raw = data.encode("utf-8", "replace") if isinstance(data, str) else data
     try:
         return loads_written(raw)
     except ValueError as error:
-        if len(raw) > MAX_LENIENT_BYTES:
-            raise ValueError(f"{error} ({len(raw)} bytes exceed the limit for the lenient reader)") from error
+        if len(raw) > max_lenient_bytes:
+            text = f"{error} ({len(raw)} bytes exceed the limit for the lenient reader)"
+            raise TooLongForLenient(text) from error
     return loads_lenient(raw)
 
 
@@ -86,9 +91,14 @@ def require_few_values(raw: bytes) -> None:
     Raises:
         ValueError: The text may have more.
     """
-    # Every value is the first of its container or follows a comma, so a shorter text cannot have too many.
-    if len(raw) > MAX_VALUES and raw.count(b",") + raw.count(b"{") + raw.count(b"[") > MAX_VALUES:
+    if has_more_values(raw, MAX_VALUES):
         raise ValueError(f"more than {MAX_VALUES} values")
+
+
+def has_more_values(raw: bytes, most: int) -> bool:
+    """Return whether a text may have more than ``most`` values."""
+    # Every value is the first of its container or follows a comma, so a shorter text cannot have too many.
+    return len(raw) > most and raw.count(b",") + raw.count(b"{") + raw.count(b"[") > most
 
 
 def loads_lenient(data: bytes | str, *, numbers_as_text: bool = False) -> Any:

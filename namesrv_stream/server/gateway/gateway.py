@@ -7,7 +7,7 @@ be unavailable. If a record is lost while a change is being published, the outco
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import count
 from typing import NamedTuple
 
@@ -172,27 +172,30 @@ class Gateway:
         partitions = self.limits.partitions
         return range(partitions) if key is None else (partition_of(key, partitions),)
 
-    def disconnected(self, connection_id: int, keys: Iterable[LeaseKey], reason: str) -> None:
-        """Log that brokers disconnected, because their connection was closed, unless the server is blind for them.
+    def disconnected(self, connection_id: int, keys: Iterable[LeaseKey], reason: str) -> Iterator[None]:
+        """Log that brokers disconnected, because their connection was closed; a step for each broker.
 
-        A disconnect takes effect when the job commits it.
+        A disconnect takes effect when the job commits it. It is ignored while the server is blind for the broker.
         """
-        origin = Origin(*self._identity, connection_id)
         for key in keys:
-            if self.is_blind_for(partition_of(key.broker_name, self.limits.partitions)):
-                if not self._is_stopping:
-                    text = "ignored disconnect while blind broker=%s addr=%s"
-                    broker = (safe(key.broker_name), safe(key.live_key.broker_addr))
-                    self._peer_log.log(logger, logging.WARNING, text, *broker)
-                continue
-            live = self.view.live(key)
-            held = live.holders.get(origin.server_id) if live else None
-            if held is None:
-                continue  # the broker has unregistered or expired
-            # Closing a superseded connection removes no broker. It is logged so that a row documents it.
-            self.accept([Accepted(BrokerDisconnected(origin, key.broker_name, key.live_key, reason), None)])
-            if held == origin.holder:
-                self.view.closed(key, held)
+            self._disconnected(Origin(*self._identity, connection_id), key, reason)
+            yield
+
+    def _disconnected(self, origin: Origin, key: LeaseKey, reason: str) -> None:
+        if self.is_blind_for(partition_of(key.broker_name, self.limits.partitions)):
+            if not self._is_stopping:
+                text = "ignored disconnect while blind broker=%s addr=%s"
+                broker = (safe(key.broker_name), safe(key.live_key.broker_addr))
+                self._peer_log.log(logger, logging.WARNING, text, *broker)
+            return
+        live = self.view.live(key)
+        held = live.holders.get(origin.server_id) if live else None
+        if held is None:
+            return  # the broker has unregistered or expired
+        # Closing a superseded connection removes no broker. It is logged so that a row documents it.
+        self.accept([Accepted(BrokerDisconnected(origin, key.broker_name, key.live_key, reason), None)])
+        if held == origin.holder:
+            self.view.closed(key, held)
 
     def is_blind_for(self, partition: int) -> bool:
         """Return whether a closed connection currently proves nothing about a partition's brokers."""

@@ -96,7 +96,6 @@ class CachedRouteAnswers(RouteAnswers):
         super().__init__(view, support_acting_master=support_acting_master)
         self._parts: dict[bool, dict[str, _BrokerParts]] = {True: {}, False: {}}  # by strictness and broker name
         self._parts_in_view: dict[tuple[AddressView, bool], dict[str, _BrokerParts]] = {}
-        self._cluster_info: dict[AddressView | None, tuple[object, bytes]] = {}
 
     def route_body(self, query: RouteRequest) -> bytes | None:
         table = self._view.table
@@ -130,17 +129,8 @@ class CachedRouteAnswers(RouteAnswers):
         written = (b",".join(broker_datas), order, b",".join(queue_datas))
         return b'{"brokerDatas":[%b],"filterServerTable":{}%b,"queueDatas":[%b]}' % written
 
-    def cluster_info_body(self, address_view: AddressView | None = None) -> bytes:
-        """Return the same as ``RouteAnswers``, cached because every 5.x broker requests it every 5 s."""
-        version = (self._view.table, self._view.table.brokers_version)
-        kept = self._cluster_info.get(address_view)
-        if kept is None or kept[0] != version:
-            kept = self._cluster_info[address_view] = (version, super().cluster_info_body(address_view))
-        return kept[1]
-
     def forget_views(self) -> None:
         self._parts_in_view.clear()
-        self._cluster_info.clear()
 
     def _parts_of(
         self, group: BrokerGroup, of_form: dict[str, _BrokerParts], strict: bool, view: AddressView | None

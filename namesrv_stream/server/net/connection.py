@@ -1,36 +1,75 @@
-"""One TCP connection of a broker, client or tool. ``inbound`` splits its bytes into frames, ``requests`` answers them.
+"""One TCP connection of a broker, client or tool: its bytes become frames, and its requests are answered in order.
 
-A connection has a ``Phase``, and may have reasons not to be read (``requests.Pause``). A frame that breaks the protocol
-closes only this connection, after the answers to the valid frames before it.
+A connection has a ``Phase``, which only changes to a later one:
+
+    OPEN      requests are read and answered
+    LEAVING   it closes after the next answer, when no other request waits
+    CLOSING   it closes once all answers are sent and no operator's change waits for the log; nothing is answered
+    CLOSED    everything it held is dropped
+
+It is read while it has no ``Pause``. Requests that wait, and the bytes behind them, stay in ``inbound``:
+
+    SLOW_READER   the peer does not read its answers        until the transport's buffer is empty enough
+    TURN          its requests, or the rest of a large one, wait for a turn (``server.turns``)
+    LONG          one request takes long: another process decodes it, or its answer is computed in pieces
+    LANE          the lane reads the connection             until the lane returns it
+
+During SLOW_READER and LONG, requests are not answered either. A frame that breaks the protocol closes only this
+connection, after the answers to the valid frames before it.
 """
 
 import asyncio
 import logging
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from enum import Enum
-from typing import cast
+from functools import partial
+from time import perf_counter_ns
+from typing import Final, cast
 
 from namesrv_stream.errors import RemotingError
-from namesrv_stream.processor.authorisation import is_within
-from namesrv_stream.processor.name_server import Peer
+from namesrv_stream.processor.authorisation import BROKER_CODES, is_within
+from namesrv_stream.processor.name_server import DecodedBody, Peer
+from namesrv_stream.processor.register_body import RegistrationBody
+from namesrv_stream.remoting.command import RemotingCommand
 from namesrv_stream.route.events import BrokerHeartbeat
+from namesrv_stream.route.model import LeaseKey
 from namesrv_stream.server.net.connections import STOPPING
 from namesrv_stream.server.net.inbound import Inbound, host_of
-from namesrv_stream.server.net.requests import Pause, Reading, Requests
 from namesrv_stream.server.net.response_cache import is_route_query
 from namesrv_stream.server.net.session import Services, Session
+from namesrv_stream.server.turns import Queue
 
 logger = logging.getLogger(__name__)
 
 
 class Phase(Enum):
-    """The state of a connection's life cycle; it only changes to a later one in this list."""
+    """The phases of the table above."""
 
     OPEN = "open"
-    LEAVING = "closes after its next answer"
-    BROKEN = "closes after the answers to the frames before the broken one"
-    CLOSING = "closes once everything written is sent and no operator's change waits for the log"
+    LEAVING = "leaving"
+    CLOSING = "closing"
     CLOSED = "closed"
+
+
+class Pause(Enum):
+    """The reasons of the table above for which a connection is not read."""
+
+    SLOW_READER = "slow reader"
+    TURN = "turn"
+    LONG = "long request"
+    LANE = "lane"
+
+
+_UNANSWERED: Final = frozenset((Pause.SLOW_READER, Pause.LONG))
+#: Pauses in which requests wait until something else happens.
+_WAITING: Final = frozenset((Pause.SLOW_READER, Pause.LONG, Pause.TURN))
+#: Pauses during which the peer waits for this server.
+_DELAYED: Final = frozenset((Pause.LONG, Pause.TURN))
+
+#: An incomplete request of more bytes waits for a turn to be read further. The longest query has some hundred bytes.
+_LARGE_BYTES: Final = 16 * 1024
+#: Answers are collected up to this size before they are written.
+_GATHERED_BYTES: Final = 64 * 1024
 
 
 class RemotingConnection(asyncio.Protocol):
@@ -46,10 +85,19 @@ class RemotingConnection(asyncio.Protocol):
         self.connection_id = connection_id
         self.active_ms = services.gateway.observed_ms
         self.host, self.peer = "", "?"
-        self._services, self._owner, self._listener = services, services.connections, listener
+        self._services, self._owner, self._turns = services, services.connections, services.turns
+        self._listener = listener
         self._session = Session(services, self)
         self._phase = Phase.OPEN
+        self._pauses: set[Pause] = set()
+        self._is_read = True  # whether the transport reads
         self._reason = ""  # why this server closes the connection; "" while it does not
+        self._large: tuple[RemotingCommand, DecodedBody] | None = None  # to be answered in the next turn
+        self._large_bytes = 0
+        self._cancel: Callable[[], object] | None = None  # cancels the decoding of a large request
+        self._done = self._done_before = self._leaves_after = 0  # requests that were processed
+        self._held_bytes = 0
+        self._delayed_since_ms: int | None = None
 
     # ---- asyncio's callbacks ----
 
@@ -58,8 +106,6 @@ class RemotingConnection(asyncio.Protocol):
         self._transport = cast(asyncio.Transport, transport)  # uvloop's transports are not subclasses of asyncio's
         self._transport.set_write_buffer_limits(high=limits.write_buffer_bytes)
         self._inbound = Inbound(self._transport, services.tls, limits.max_frame_bytes)
-        self._reading = Reading(self, self._transport, services)
-        self._requests = Requests(self._session, self._reading, services, self._write, self._answer_waiting)
         sock = transport.get_extra_info("socket")
         self._fd: int | None = None if sock is None else sock.fileno()
         if address := transport.get_extra_info("peername"):
@@ -69,25 +115,16 @@ class RemotingConnection(asyncio.Protocol):
             self.close("too many connections")
 
     def data_received(self, data: bytes) -> None:
-        inbound = self._inbound
         if self._phase not in (Phase.OPEN, Phase.LEAVING):
             return
         self.active_ms = self._services.gateway.observed_ms
-        error: RemotingError | None = None
-        try:
-            frames = inbound.feed(data)
-        except RemotingError as broken:
-            frames, error = inbound.frames_before_error, broken
+        began_ns, inbound = perf_counter_ns(), self._inbound
+        inbound.add(data)
         if inbound.proxied_for and not self._session.caller.is_proxied:
             self._session.caller = Peer(self.host, True, self._client_host(inbound.proxied_host), self._listener)
             self.peer = f"{self.peer} for {inbound.proxied_for}"
         self._transport = inbound.transport
-        self._requests.add(frames)
-        if error is None:
-            self._reading.received(len(data), inbound.held_bytes, is_new=bool(frames))
-        else:
-            self._break(error)
-        self._answer_waiting()
+        self._proceed(began_ns)
 
     def _client_host(self, proxied_host: str) -> str:
         """Return the address that chooses the address view: that of a trusted proxy's client, otherwise the peer's."""
@@ -96,57 +133,194 @@ class RemotingConnection(asyncio.Protocol):
 
     def pause_writing(self) -> None:
         # Stop reading requests from a peer that does not read its answers. A write may call this method, too.
-        self._reading.pause(Pause.SLOW_READER)
+        self._pause(Pause.SLOW_READER)
         if not self._transport.is_closing():
             self._owner.stalled(self)
 
     def resume_writing(self) -> None:
         self._owner.flows(self)
-        self._reading.resume(Pause.SLOW_READER)
-        self._answer_waiting()
+        self._pauses.discard(Pause.SLOW_READER)
+        self._proceed(perf_counter_ns())
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._phase = Phase.CLOSED
-        self._requests.end()
+        self._drop()
         self._owner.closed(self)
-        self._reading.end()
-        self._inbound.end()
-        self._services.gateway.backlog.worked_on(self)
         # If this server closes a connection, that proves nothing about the brokers at the other end.
-        if self.has_brokers and not self._reason:
+        registered, self._session.registered = self._session.registered, {}
+        if registered and not self._reason:
             reason = f"connection {self.peer} closed by the peer{f': {exc}' if exc is not None else ''}"
-            self._services.gateway.disconnected(self.connection_id, self._session.registered, reason)
+            steps = self._services.gateway.disconnected(self.connection_id, registered, reason)
+            self._turns.run(steps, Queue.VITAL)
 
-    def _answer_waiting(self) -> None:
+    # ---- requests ----
+
+    @property
+    def _queue(self) -> Queue:
+        """The queue in which waiting requests of this connection belong. All requests of a broker are vital."""
+        is_vital = self._large or self._session.registered or self._inbound.next_code() in BROKER_CODES
+        return Queue.VITAL if is_vital else Queue.OTHERS
+
+    def work(self, until_ns: int) -> None:
+        """Answer waiting requests in a turn, or read the rest of a large one."""
+        self._pauses.discard(Pause.TURN)  # but the connection is not read before ``_continue``
+        if self._phase is not Phase.CLOSED:
+            self._answer(until_ns)
+            self._continue(has_turn=True)
+
+    def _answer(self, until_ns: int) -> None:
+        """Answer requests up to a moment, or to one that takes long, unless the peer does not read."""
+        answers: list[bytes] = []
+        query, size, before, is_broken = b"", 0, self._done, False
+        if self._large is not None:
+            self._answer_large(*self._large)
         try:
-            if self._requests.answer() and not self._reading.is_waiting:
-                self._services.gateway.backlog.worked_on(self)  # the tick did not wait for a large request
+            while self._pauses.isdisjoint(_UNANSWERED):
+                frame = self._inbound.take()
+                if frame is None:
+                    break
+                answer = self._session.answer(frame)
+                if Pause.LONG in self._pauses:
+                    break  # the answer follows
+                self._done += 1
+                if answer is not None:
+                    query = frame
+                    answers.append(answer)
+                    size += len(answer)
+                    if size >= _GATHERED_BYTES and self._inbound.has_frames:
+                        self._write(b"".join(answers))
+                        answers, size = [], 0
+                if perf_counter_ns() >= until_ns:
+                    break
         except RemotingError as error:
-            self._break(error)
-        if not self._requests.is_empty:
-            return
-        if self._phase is Phase.BROKEN:
+            # The error must not outlive this block: its traceback refers to this frame, so both would stay in memory.
+            is_broken = True
+            self._owner.broken(self, error)
+            self._services.tls.broken(error)
+        finally:
+            if answers:
+                is_lone = self._done == before + 1 and is_route_query(query) and not self._inbound.held_bytes
+                self._write(b"".join(answers), query if is_lone else b"")
+        if self._done > before:
+            self._services.gateway.backlog.worked_on(self)
+        if is_broken:
             self.close("protocol error")
-        elif self._phase is Phase.LEAVING and self._requests.has_answered and not self._reading.held_bytes:
-            self.close(STOPPING)
 
-    def _write(self, answers: bytes, request: bytes) -> None:
-        """Write answers. If a route query was the only request, hand an idle connection without TLS to the lane."""
+    def decode(self, request: RemotingCommand, body: RegistrationBody) -> None:
+        """Let another process decode the body of the current request, which is then answered in a turn."""
+        self._set_large(len(body.body))
+        self._pause(Pause.LONG, delays_ticks=True)
+        self._cancel = self._services.decoder.decode(body, partial(self._decoded, request))
+
+    def _decoded(self, request: RemotingCommand, body: DecodedBody) -> None:
+        self._cancel = None
+        if self._phase in (Phase.OPEN, Phase.LEAVING):
+            self._large = request, body
+            self._wait(Queue.VITAL)
+
+    def _answer_large(self, request: RemotingCommand, body: DecodedBody) -> None:
+        self._large = None
+        self._set_large(0)
+        self._pauses.discard(Pause.LONG)
+        self._done += 1
+        answer = self._session.answer_decoded(request, body)
+        if answer is not None:
+            self._write(answer)
+
+    def _set_large(self, size: int) -> None:
+        if size != self._large_bytes:
+            self._owner.large(size - self._large_bytes)
+            self._large_bytes = size
+
+    def answer_later(self) -> None:
+        """Answer no further requests until ``answered`` is called with the answer to the current one."""
+        self._pause(Pause.LONG, delays_ticks=self.has_brokers)
+
+    def answered(self, answer: bytes | None) -> None:
+        if self._phase is not Phase.CLOSED:
+            self._pauses.discard(Pause.LONG)
+            self._done += 1
+            if answer is not None:
+                self._write(answer)
+            self._proceed(perf_counter_ns())
+
+    def _proceed(self, began_ns: int) -> None:
+        """Answer what waits at once, if there is room for that since ``began_ns``; then ``_continue``."""
+        turns, may_answer = self._turns, self._inbound.has_frames and self._pauses.isdisjoint(_WAITING)
+        if may_answer and (turns.has_room(Queue.OTHERS) or turns.has_room(self._queue)):
+            self._answer(began_ns + turns.piece_ns)
+        self._continue()
+        turns.spent(perf_counter_ns() - began_ns)
+
+    def _continue(self, *, has_turn: bool = False) -> None:
+        """Count what is held; then read on, or wait for a turn if requests or much of a large one remain."""
+        if self._phase in (Phase.CLOSING, Phase.CLOSED):
+            return
+        self._hold()
+        if not self._pauses.isdisjoint(_WAITING):
+            return
+        if self._inbound.has_frames:
+            self._wait(self._queue)
+        elif self._held_bytes > _LARGE_BYTES and not (has_turn or self._turns.has_room(Queue.READERS)):
+            self._wait(Queue.READERS)
+        elif self._phase is Phase.LEAVING and self._done > self._leaves_after and not self._held_bytes:
+            self.close(STOPPING)
+        else:
+            self._read_on()
+
+    def _hold(self) -> None:
+        """Count the received bytes that wait: an incomplete request, and those that are not answered."""
+        held_bytes = self._inbound.held_bytes + self._large_bytes
+        if held_bytes or self._held_bytes:
+            self._owner.holds(self, held_bytes, is_new=self._done != self._done_before)
+        self._held_bytes, self._done_before = held_bytes, self._done
+
+    # ---- reading ----
+
+    def _wait(self, queue: Queue) -> None:
+        self._pause(Pause.TURN, delays_ticks=queue is not Queue.OTHERS)
+        self._turns.wait(self, queue)
+
+    def _pause(self, reason: Pause, *, delays_ticks: bool = False) -> None:
+        if delays_ticks:
+            self._services.gateway.backlog.wait(self)
+        if reason in _DELAYED and self._delayed_since_ms is None:
+            self._delayed_since_ms = self._services.gateway.observed_ms
+        self._pauses.add(reason)
+        if self._is_read and not self._transport.is_closing():
+            self._is_read = False
+            self._transport.pause_reading()
+
+    def _read_on(self) -> None:
+        """Read the connection, unless a pause remains."""
+        if self._delayed_since_ms is not None:
+            gateway = self._services.gateway
+            gateway.backlog.read_again(self)
+            # The frame timeout must not include the time during which this server did not read.
+            self._owner.partial_frames.postpone(self, gateway.observed_ms - self._delayed_since_ms)
+            self.active_ms, self._delayed_since_ms = gateway.observed_ms, None
+        if not (self._pauses or self._is_read or self._transport.is_closing()):
+            self._is_read = True
+            self._transport.resume_reading()
+
+    # ---- writing ----
+
+    def _write(self, answers: bytes, lone_query: bytes = b"") -> None:
+        """Write answers. After the answer to a lone route query, hand an idle connection without TLS to the lane."""
         lane = self._owner.lane
         if (
-            lane is not None
+            lone_query
+            and lane is not None
             and self._fd is not None
-            and is_route_query(request)
-            and self._reading.is_free
-            and self._requests.is_empty
+            and not self._pauses
             and not self._session.changes
             and self._phase is Phase.OPEN
             and self._inbound.is_plain
             and not self.unread_bytes
         ):
-            unsent = lane.hand_over(self, self._fd, request, answers, self._session.view_number)
+            unsent = lane.hand_over(self, self._fd, lone_query, answers, self._session.view_number)
             if unsent is None:
-                self._reading.pause(Pause.LANE)
+                self._pause(Pause.LANE)
                 return
             answers = unsent
         if self._phase is not Phase.CLOSED:
@@ -155,7 +329,7 @@ class RemotingConnection(asyncio.Protocol):
     def settled(self, answer: bytes | None) -> None:
         """Write the answer, if any, to an operator's change that is in the log or failed."""
         if answer is not None:
-            self._write(answer, b"")
+            self._write(answer)
         if self._phase is Phase.CLOSING:
             self.close(self._reason)
 
@@ -164,12 +338,14 @@ class RemotingConnection(asyncio.Protocol):
         self.active_ms = self._services.gateway.observed_ms
         try:
             if unsent:
-                self._write(unsent, b"")
-            self._reading.resume(Pause.LANE)
+                self._write(unsent)
+            self._pauses.discard(Pause.LANE)
             if self._phase is Phase.CLOSING:
                 self.close(self._reason)
             elif unread:
                 self.data_received(unread)
+            else:
+                self._read_on()
         except Exception:
             self.abort("internal error")
             raise
@@ -190,10 +366,10 @@ class RemotingConnection(asyncio.Protocol):
         down.
         """
         if self._phase is Phase.OPEN:
-            self._phase = Phase.LEAVING
-            self._requests.has_answered = False
-        if self._owner.take_back(self):
-            self._reading.resume(Pause.LANE)
+            self._phase, self._leaves_after = Phase.LEAVING, self._done
+        if self._owner.take_back(self) and Pause.LANE in self._pauses:
+            self._pauses.discard(Pause.LANE)
+            self._read_on()
 
     def abort(self, reason: str) -> None:
         """Close at once, without waiting for unsent answers, which the peer may never read."""
@@ -201,32 +377,36 @@ class RemotingConnection(asyncio.Protocol):
         self._owner.release(self)
         self._transport.abort()
 
-    def broker_expired(self) -> None:
-        """Close after a broker of this connection expired, unless other brokers are registered over it.
+    def broker_expired(self, key: LeaseKey) -> None:
+        """Forget an expired broker. Close, unless other brokers are registered over this connection.
 
         The connection also stays open while a request waits, because a waiting request may register the broker again.
 
         Differs from RocketMQ, which always closes the connection. This removes all brokers of a BrokerContainer,
         because they share one connection.
         """
-        waits = self.is_waiting or not self._requests.is_empty or self._reading.held_bytes
-        if not waits and not any(self.heartbeats()):
+        self._session.registered.pop(key, None)
+        if not (self._session.registered or self.is_waiting or self._held_bytes):
             logger.info("closing connection of expired brokers peer=%s", self.peer)
             self.close("expired")
 
-    def _break(self, error: RemotingError) -> None:
-        if self._phase in (Phase.OPEN, Phase.LEAVING):  # only the first error is logged and counted
-            self._phase = Phase.BROKEN
-            self._owner.broken(self, error)
-            self._services.tls.broken(error)
-
     def _end(self, reason: str) -> None:
         self._reason = reason
-        self._requests.end()
         if self._phase is not Phase.CLOSED:
             self._phase = Phase.CLOSING
-        if not self._reading.has_large_request:
-            self._services.gateway.backlog.worked_on(self)
+        self._drop()
+
+    def _drop(self) -> None:
+        """Drop everything that was received and is not answered."""
+        self._inbound.end()
+        self._large = None
+        self._set_large(0)
+        if self._cancel is not None:
+            self._cancel()
+            self._cancel = None
+        backlog = self._services.gateway.backlog
+        backlog.read_again(self)
+        backlog.worked_on(self)
 
     # ---- state, for ``Connections`` and ``Backlog`` ----
 
@@ -239,7 +419,8 @@ class RemotingConnection(asyncio.Protocol):
 
     @property
     def is_waiting(self) -> bool:
-        return self._reading.is_waiting
+        """Whether the server delays the peer: it does not read the connection because requests wait."""
+        return not self._pauses.isdisjoint(_DELAYED)
 
     @property
     def unread_bytes(self) -> int:

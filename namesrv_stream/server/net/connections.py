@@ -12,9 +12,13 @@ from typing import Final, Generic, NamedTuple, Protocol, TypeVar
 from namesrv_stream.errors import RemotingError
 from namesrv_stream.logs import safe
 from namesrv_stream.metrics import Counters
+from namesrv_stream.processor.register_body import RegistrationBody
+from namesrv_stream.remoting.command import RemotingCommand
 from namesrv_stream.route.events import BrokerHeartbeat
+from namesrv_stream.route.model import LeaseKey
 from namesrv_stream.server.native.lane import Lane
 from namesrv_stream.server.peer_log import PeerLog
+from namesrv_stream.server.turns import Queue, Turns
 from namesrv_stream.settings import RemotingSettings
 
 H = TypeVar("H", bound=Hashable)
@@ -106,7 +110,10 @@ class Connection(Hashable, Protocol):
     def heartbeats(self) -> Iterator[BrokerHeartbeat]: ...
     def returned(self, unread: bytes, unsent: bytes) -> None: ...
     def settled(self, answer: bytes | None) -> None: ...
-    def broker_expired(self) -> None: ...
+    def decode(self, request: RemotingCommand, body: RegistrationBody) -> None: ...
+    def answer_later(self) -> None: ...
+    def answered(self, answer: bytes | None) -> None: ...
+    def broker_expired(self, key: LeaseKey) -> None: ...
     def leave(self) -> None: ...
     def close(self, reason: str) -> None: ...
     def abort(self, reason: str) -> None: ...
@@ -116,9 +123,12 @@ class Connections:
     """The open connections by id, and the limits for each of them and for all together."""
 
     def __init__(
-        self, limits: RemotingSettings, peer_log: PeerLog, counters: Counters, lane: Lane | None = None
+        self, limits: RemotingSettings, peer_log: PeerLog, counters: Counters, turns: Turns, lane: Lane | None = None
     ) -> None:
         self.limits = limits
+        self._turns = turns
+        self._is_checking = False
+        self._large_bytes = 0
         self._counters = counters
         self._peer_log = peer_log
         self.lane = lane
@@ -186,6 +196,11 @@ class Connections:
         for gone in self.partial_frames.hold(connection, size, connection.active_ms, is_new=is_new):
             self._abort(gone, _CROWDED, "crowded")
 
+    def large(self, added_bytes: int) -> None:
+        """Count the bytes of large requests that wait to be processed. Above a limit, no further ones are read."""
+        self._large_bytes += added_bytes
+        self._turns.hold_readers(are_held=self._large_bytes >= self.limits.partial_frames_bytes // 2)
+
     def stalled(self, connection: Connection) -> None:
         """Record that the peer does not read its answers, until ``flows`` is called."""
         self._stalled.setdefault(connection, connection.active_ms)
@@ -208,26 +223,37 @@ class Connections:
 
     def beat(self, observed_ms: int) -> None:
         """Close connections without progress, by observed time: a stall of the server itself closes none."""
-        if self.lane is not None:
-            for lent in self.lane.active():
-                lent.active_ms = observed_ms
-        for connection in list(self._open.values()):
-            if not connection.is_waiting and observed_ms - connection.active_ms > self.limits.idle_timeout_ms:
-                self._count("idle")
-                connection.abort(_IDLE)  # unsent answers are lost
         for connection in self.partial_frames.older_than(observed_ms - self.limits.frame_timeout_ms):
             if not connection.is_waiting:
                 self._abort(connection, _LATE, "late")
         for connection, since_ms in list(self._stalled.items()):
             if observed_ms - since_ms > self.limits.slow_reader_ms:
                 self._abort(connection, _NOT_READING, "slow_reader")
-        self._bound_unread(list(self._open.values()))
+        if not self._is_checking:
+            self._is_checking = True
+            self._turns.run(self._check(observed_ms), Queue.OTHERS)
 
-    def close_expired(self, connection_id: int) -> None:
+    def _check(self, observed_ms: int) -> Iterator[None]:
+        """Close idle connections, and those with the most unread bytes if the limit is exceeded, step by step."""
+        for lent in self.lane.active() if self.lane is not None else ():
+            lent.active_ms = observed_ms
+            yield
+        unread = []
+        for connection in list(self._open.values()):
+            if not connection.is_waiting and observed_ms - connection.active_ms > self.limits.idle_timeout_ms:
+                self._count("idle")
+                connection.abort(_IDLE)  # unsent answers are lost
+            elif connection.unread_bytes:
+                unread.append(connection)
+            yield
+        self._bound_unread(unread)
+        self._is_checking = False
+
+    def broker_expired(self, connection_id: int, key: LeaseKey) -> None:
         """Close a connection after one of its brokers expired, unless other brokers are registered over it."""
         connection = self._open.get(connection_id)
         if connection is not None:
-            connection.broker_expired()
+            connection.broker_expired(key)
 
     async def close_all(self, timeout_s: float) -> None:
         """Close every connection after its next answer, or after ``timeout_s`` if it sends no request.

@@ -1,32 +1,31 @@
 """Computes the answer to one request, and passes the events of the request to the gateway.
 
-``requests`` decides when a request is answered. A oneway request never receives an answer. The answer to an operator's
-change waits until the change is in the log; other answers may overtake it.
+``connection`` decides when a request is answered. A oneway request never receives an answer. The answer to an
+operator's change waits until the change is in the log; other answers may overtake it.
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from time import perf_counter_ns
-from typing import NamedTuple
 
 from namesrv_stream.clock import Clock
 from namesrv_stream.errors import NamesrvStreamError, RequestError, SystemBusy
 from namesrv_stream.metrics import Counters
-from namesrv_stream.processor.broker import large_body
 from namesrv_stream.processor.dispatch import error_response, process
-from namesrv_stream.processor.name_server import Answer, Call, DecodedBody, NameServer, Peer
-from namesrv_stream.processor.register_body import RegistrationBody
+from namesrv_stream.processor.name_server import Answer, Call, DecodedBody, LongBody, NameServer, Peer
 from namesrv_stream.remoting.command import RemotingCommand, ResponseCode, response_to
 from namesrv_stream.remoting.frame import decode_frame, encode_frame
 from namesrv_stream.route.address_views import AddressView, AddressViews
-from namesrv_stream.route.events import BrokerHeartbeat, BrokerRegistered, Origin, Proof
+from namesrv_stream.route.events import BrokerHeartbeat, BrokerRegistered, BrokerUnregistered, Origin, Proof
 from namesrv_stream.route.model import LeaseKey
 from namesrv_stream.server.gateway.gateway import Gateway
 from namesrv_stream.server.net.connections import Connection, Connections
-from namesrv_stream.server.net.large_requests import LargeRequests
+from namesrv_stream.server.net.decoder import RegistrationDecoder
+from namesrv_stream.server.net.long_answers import LongAnswers
 from namesrv_stream.server.net.request_metrics import RequestMetrics
 from namesrv_stream.server.net.response_cache import ResponseCache
 from namesrv_stream.server.tls import ServerTls
+from namesrv_stream.server.turns import Turns
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,19 +36,14 @@ class Services:
     responses: ResponseCache
     gateway: Gateway
     connections: Connections
-    large_requests: LargeRequests
+    turns: Turns
+    long_answers: LongAnswers
+    decoder: RegistrationDecoder
     tls: ServerTls
     origin: Origin
     request_metrics: RequestMetrics
     counters: Counters
     clock: Clock
-
-
-class LargeRequest(NamedTuple):
-    """A large request that waits for its turn; another process decodes its ``body`` first, if it has one."""
-
-    request: RemotingCommand
-    body: RegistrationBody | None
 
 
 class Session:
@@ -115,23 +109,9 @@ class Session:
             if self._services.gateway.view.is_held(key, self.origin.holder):
                 yield BrokerHeartbeat(self.origin, *key, Proof.HEARTBEAT)
 
-    def large_request(self, frame: bytes) -> LargeRequest | None:
-        """Decode a request for ``answer_large``; None if the frame is a response.
-
-        Raises:
-            RemotingError: The frame breaks the protocol.
-        """
-        request = decode_frame(frame)
-        if request.is_response:
-            return None
-        try:
-            body = large_body(self._services.name_server, self._call(request))
-        except Exception:
-            body = None  # ``answer_large`` fails in the same way, and answers with that error
-        return LargeRequest(request, body)
-
-    def answer_large(self, large: LargeRequest, decoded: DecodedBody | None) -> bytes | None:
-        return self._answer(large.request, perf_counter_ns(), decoded=decoded)
+    def answer_decoded(self, request: RemotingCommand, decoded: DecodedBody) -> bytes | None:
+        """Answer a request whose body was decoded by another process."""
+        return self._answer(request, perf_counter_ns(), decoded=decoded)
 
     def _call(self, request: RemotingCommand, decoded: DecodedBody | None = None) -> Call:
         return Call(
@@ -144,7 +124,12 @@ class Session:
         try:
             number = self.view_number  # the request itself may register a broker
             answer = process(self._services.name_server, self._call(request, decoded))
+            if answer.undecoded is not None:
+                self._connection.decode(request, answer.undecoded)
+                return None
             response = self._act(request, answer, began_ns)
+            if response is not None and answer.long is not None:
+                response = self._with_body(request, response, answer.long, began_ns)
             if response is None:
                 return None  # the answer follows later
             encoded = self._encoded(request, response, began_ns)
@@ -179,10 +164,32 @@ class Session:
                 ):
                     self.registered[event.lease_key] = None
                     self._views = None
+                elif isinstance(event, BrokerUnregistered):
+                    self.registered.pop(event.lease_key, None)
             gateway.accept(answer.accepted)
         if answer.options:
             gateway.view.reconfigure(answer.options)
         return answer.response
+
+    def _with_body(
+        self, request: RemotingCommand, response: RemotingCommand, long: LongBody, began_ns: int
+    ) -> RemotingCommand | None:
+        """Return the response with a body that may take long; None if the body is computed in the next turns."""
+        if request.is_oneway:
+            return response
+
+        def on_body(body: bytes | None) -> None:
+            if body is None:
+                failed = response_to(request, ResponseCode.SYSTEM_ERROR, "the request failed unexpectedly")
+                self._connection.answered(self._encoded(request, failed, began_ns))
+            else:
+                self._connection.answered(self._encoded(request, replace(response, body=body), began_ns))
+
+        body = self._services.long_answers.get(long, on_body)
+        if body is None:
+            self._connection.answer_later()
+            return None
+        return replace(response, body=body)
 
     def _change(self, request: RemotingCommand, answer: Answer, began_ns: int) -> RemotingCommand | None:
         """Send an operator's change to the log; return a response only if it is rejected at once."""

@@ -35,7 +35,7 @@ class ServedView:
         responses: ResponseCache,
         identity: Identity,
         *,
-        on_expired: Callable[[int], None] = lambda connection_id: None,
+        on_expired: Callable[[int, LeaseKey], None] = lambda connection_id, key: None,
         on_group_changed: Callable[[BrokerGroup, BrokerGroup], None] | None = None,
     ) -> None:
         """Both callbacks run during a change of the view or directly after it. They must not change the view.
@@ -124,7 +124,7 @@ class ServedView:
             memory.settled.clear()
         for key, holder in expired:
             if holder.server_epoch == self._identity.server_epoch and not self.is_held(key, holder):
-                self._on_expired(holder.connection_id)
+                self._on_expired(holder.connection_id, key)
 
     def _pending(self, keys: Iterable[LeaseKey]) -> list[BrokerRegistered]:
         """Return the registrations of some brokers that are in the view, but not committed, and still count."""

@@ -8,8 +8,7 @@ import pytest
 from namesrv_stream.processor.name_server import Options
 from namesrv_stream.remoting import fastjson
 from namesrv_stream.remoting.command import RemotingCommand, RequestCode, ResponseCode, SerializeType
-from namesrv_stream.route.events import Origin, WritePermChanged
-from namesrv_stream.server.net.cached_answers import CachedRouteAnswers
+from namesrv_stream.route.events import Origin
 from tests.support.name_server import (
     MASTER,
     SLAVE,
@@ -313,17 +312,6 @@ def test_cluster_info_contains_the_zone_of_a_broker() -> None:
     body = two_zones().send(CLUSTER_REQUEST).response.body or b""
 
     assert b'"enableActingMaster":false,"zoneName":"z1"}' in body
-
-
-def test_cluster_info_is_cached_until_brokers_change() -> None:
-    server = a_pair()
-    server.server.answers = CachedRouteAnswers(server.view)
-    first = server.send(CLUSTER_REQUEST).response.body
-    server.accept(WritePermChanged(ORIGIN, "broker-a", writable=False))
-
-    assert server.send(CLUSTER_REQUEST).response.body is first
-    server.close(2)
-    assert SLAVE.encode() not in (server.send(CLUSTER_REQUEST).response.body or b"")
 
 
 # ---- other codes ----

@@ -28,14 +28,14 @@ ROUTE_REQUEST_IN_BINARY = bytes.fromhex(
 
 def check_reads(stream: bytes, expected: list[bytes]) -> None:
     """Assert that the stream contains the frames: whole, byte by byte, and followed by an incomplete frame."""
-    assert FrameBuffer().feed(stream) == expected
+    assert list(FrameBuffer().feed(stream)) == expected
 
     by_the_byte = FrameBuffer()
     assert [frame for byte in stream for frame in by_the_byte.feed(bytes([byte]))] == expected
     assert by_the_byte.pending_bytes == 0
 
     with_a_tail = FrameBuffer()
-    assert with_a_tail.feed(stream + b"\x00\x00\x00\x09\x00") == expected
+    assert list(with_a_tail.feed(stream + b"\x00\x00\x00\x09\x00")) == expected
     assert with_a_tail.pending_bytes == 5
 
 
@@ -111,14 +111,14 @@ def test_captured_streams_are_divided_into_their_frames(part: str) -> None:
 def test_incomplete_frame_is_kept_until_it_is_complete(size: int) -> None:
     buffer = FrameBuffer()
 
-    assert buffer.feed(ROUTE_REQUEST_IN_JSON[:size]) == []
+    assert list(buffer.feed(ROUTE_REQUEST_IN_JSON[:size])) == []
     assert buffer.pending_bytes == size
 
 
 def test_no_input_gives_no_frame() -> None:
     buffer = FrameBuffer()
 
-    assert buffer.feed(b"") == []
+    assert list(buffer.feed(b"")) == []
     assert buffer.pending_bytes == 0
 
 
@@ -137,66 +137,83 @@ def test_a_large_frame_arrives_byte_by_byte() -> None:
     stream = pack(">i", 200_000) + bytes(200_000)
     buffer = FrameBuffer()
 
-    assert sum(len(buffer.feed(stream[at : at + 1])) for at in range(len(stream))) == 1
+    assert sum(len(list(buffer.feed(stream[at : at + 1]))) for at in range(len(stream))) == 1
 
 
 def test_many_frames_arrive_in_one_piece() -> None:
-    assert FrameBuffer().feed(ROUTE_REQUEST_IN_BINARY * 100_000) == [ROUTE_REQUEST_IN_BINARY[4:]] * 100_000
+    assert list(FrameBuffer().feed(ROUTE_REQUEST_IN_BINARY * 100_000)) == [ROUTE_REQUEST_IN_BINARY[4:]] * 100_000
 
 
 def test_the_limit_counts_the_prefix() -> None:
-    assert FrameBuffer(max_frame_bytes=49).feed(ROUTE_REQUEST_IN_BINARY) == [ROUTE_REQUEST_IN_BINARY[4:]]
+    assert list(FrameBuffer(max_frame_bytes=49).feed(ROUTE_REQUEST_IN_BINARY)) == [ROUTE_REQUEST_IN_BINARY[4:]]
 
     with pytest.raises(FrameTooLarge, match="frame of 49 bytes exceeds the limit of 48"):
-        FrameBuffer(max_frame_bytes=48).feed(ROUTE_REQUEST_IN_BINARY)
+        list(FrameBuffer(max_frame_bytes=48).feed(ROUTE_REQUEST_IN_BINARY))
 
 
 def test_the_default_limit_is_that_of_netty() -> None:
-    assert FrameBuffer().feed(pack(">i", 16_777_212)) == []
+    assert list(FrameBuffer().feed(pack(">i", 16_777_212))) == []
 
     with pytest.raises(FrameTooLarge, match="frame of 16777217 bytes exceeds the limit of 16777216"):
-        FrameBuffer().feed(pack(">i", 16_777_213))
+        list(FrameBuffer().feed(pack(">i", 16_777_213)))
 
 
 @pytest.mark.parametrize("total", [-1, -(2**31)])
 def test_a_negative_length_is_refused(total: int) -> None:
     with pytest.raises(FrameTooLarge, match=f"frame of {total} bytes"):
-        FrameBuffer().feed(pack(">i", total))
+        list(FrameBuffer().feed(pack(">i", total)))
 
 
 @pytest.mark.parametrize("total", range(4))
 def test_a_frame_without_room_for_a_header_word_is_refused(total: int) -> None:
     with pytest.raises(HeaderDecodeError, match="serialize type None"):
-        FrameBuffer().feed(pack(">i", total) + bytes(4))
+        list(FrameBuffer().feed(pack(">i", total) + bytes(4)))
 
 
 def test_length_is_checked_when_its_last_byte_arrives() -> None:
     buffer = FrameBuffer()
-    buffer.feed(b"\x7f\xff\xff")
+    buffer.add(b"\x7f\xff\xff")
+    assert buffer.take() is None
 
+    buffer.add(b"\xff")
     with pytest.raises(FrameTooLarge):
-        buffer.feed(b"\xff")
-
-    assert buffer.pending_bytes == 0
+        buffer.take()
 
 
 def test_invalid_stream_stays_invalid() -> None:
     buffer = FrameBuffer()
+    buffer.add(b"\xff\xff\xff\xff" + bytes(1_000))
     with pytest.raises(FrameTooLarge):
-        buffer.feed(b"\xff\xff\xff\xff")
+        buffer.take()
+    assert buffer.pending_bytes == 4
 
+    buffer.add(ROUTE_REQUEST_IN_JSON)
     with pytest.raises(FrameTooLarge):
-        buffer.feed(ROUTE_REQUEST_IN_JSON)
+        buffer.take()
 
 
 def test_frames_before_an_invalid_one_are_returned() -> None:
     buffer = FrameBuffer()
-    buffer.feed(ROUTE_REQUEST_IN_BINARY[:9])
+    buffer.add(ROUTE_REQUEST_IN_BINARY[:9])
+    assert buffer.take() is None
+    buffer.add(ROUTE_REQUEST_IN_BINARY[9:] + ROUTE_REQUEST_IN_JSON + b"GET / HTTP/1.1")
 
+    assert [buffer.take(), buffer.take()] == [ROUTE_REQUEST_IN_BINARY[4:], ROUTE_REQUEST_IN_JSON[4:]]
     with pytest.raises(FrameTooLarge):
-        buffer.feed(ROUTE_REQUEST_IN_BINARY[9:] + ROUTE_REQUEST_IN_JSON + b"GET / HTTP/1.1")
+        buffer.take()
 
-    assert buffer.frames_before_error == [ROUTE_REQUEST_IN_BINARY[4:], ROUTE_REQUEST_IN_JSON[4:]]
+
+def test_bytes_that_arrive_while_frames_wait_stay_in_order() -> None:
+    buffer = FrameBuffer()
+    stream = ROUTE_REQUEST_IN_BINARY + ROUTE_REQUEST_IN_JSON
+    buffer.add(stream + ROUTE_REQUEST_IN_JSON[:50])
+    taken = [buffer.take()]
+    assert buffer.has_frames
+    buffer.add(ROUTE_REQUEST_IN_JSON[50:] + stream[:3])
+    taken += iter(buffer.take, None)
+
+    assert taken == [ROUTE_REQUEST_IN_BINARY[4:], ROUTE_REQUEST_IN_JSON[4:], ROUTE_REQUEST_IN_JSON[4:]]
+    assert (buffer.pending_bytes, buffer.has_frames) == (3, False)
 
 
 @pytest.mark.parametrize("frame", [b"", b"\x00", b"\x00\x00\x00"])
@@ -232,7 +249,7 @@ def test_a_header_that_would_be_too_long_to_read_is_not_written() -> None:
 def test_a_command_survives_the_wire(command: RemotingCommand) -> None:
     raw = encode_frame(command)
 
-    assert FrameBuffer().feed(raw) == [raw[4:]]
+    assert list(FrameBuffer().feed(raw)) == [raw[4:]]
     assert decode_frame(raw[4:]) == command
 
 
@@ -243,7 +260,7 @@ def test_result_does_not_depend_on_how_a_stream_is_split(pieces: Sequence[bytes]
 
     frames = [frame for piece in pieces for frame in buffer.feed(piece)]
 
-    assert frames == FrameBuffer().feed(b"".join(pieces))
+    assert frames == list(FrameBuffer().feed(b"".join(pieces)))
 
 
 @settings(max_examples=examples(150), deadline=None)
@@ -278,9 +295,9 @@ def _read(pieces: Sequence[bytes]) -> tuple[list[bytes], str]:
     frames: list[bytes] = []
     try:
         for piece in pieces:
-            frames += buffer.feed(piece)
+            frames.extend(buffer.feed(piece))
     except RemotingError as error:
-        return frames + buffer.frames_before_error, str(error)
+        return frames, str(error)
     return frames, ""
 
 

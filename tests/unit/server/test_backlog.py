@@ -8,6 +8,7 @@ from namesrv_stream.remoting.command import RemotingCommand, RequestCode
 from namesrv_stream.remoting.frame import encode_frame
 from namesrv_stream.route.events import BrokerHeartbeat
 from namesrv_stream.server.gateway.observed_time import Backlog
+from namesrv_stream.server.turns import Turns
 from tests.support.name_server import a_body, a_broker_header, a_registration_request, a_topic
 from tests.support.server_rig import MemoryTransport, Rig, turn
 
@@ -46,10 +47,11 @@ def register_victim(peer: MemoryTransport, counter: int, *, is_long: bool) -> No
 
 
 async def a_rig_with_a_victim() -> tuple[Rig, MemoryTransport]:
-    rig = Rig(queue_records=1_000, record_bytes=20 << 20)
+    rig = Rig(queue_records=1_000, record_bytes=20 << 20, turns=Turns(0))  # one request in a turn
     rig.talk()
     victim = rig.connect()
     register_victim(victim, 1, is_long=False)
+    await turn()
     await turn()
     rig.commit()
     return rig, victim
@@ -135,11 +137,12 @@ async def test_the_connection_of_an_expired_broker_stays_open_while_a_request_of
     assert victim.protocol is not None
     begin_storm(rig)
     register_victim(victim, 2, is_long=True)
-    rig.connections.close_expired(victim.protocol.connection_id)
+    key = next(iter(victim.protocol.heartbeats())).lease_key
+    rig.connections.broker_expired(victim.protocol.connection_id, key)
     assert not victim.is_closing()
     await work_off(rig, victim)
     victim.deliver(a_heartbeat()[:20])
-    rig.connections.close_expired(victim.protocol.connection_id)
+    rig.connections.broker_expired(victim.protocol.connection_id, key)
     assert not victim.is_closing()
 
 

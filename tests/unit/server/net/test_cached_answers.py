@@ -8,7 +8,7 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from namesrv_stream.processor.route_body import RouteRequest, encode_cluster_info, encode_topic_route
+from namesrv_stream.processor.route_body import RouteRequest, encode_topic_route
 from namesrv_stream.remoting.headers import ORDER_TOPIC_CONFIG
 from namesrv_stream.route.address_views import AddressView, parse_view
 from namesrv_stream.route.group import BrokerGroup, is_nothing
@@ -75,7 +75,6 @@ def test_a_body_from_cached_parts_equals_a_newly_encoded_body_after_every_change
                 route = answers.route(RouteRequest(topic, **options))
                 expected = None if route is None else encode_topic_route(route, strict=strict)
                 assert answers.route_body(RouteRequest(topic, strict=strict, **options)) == expected
-        assert answers.cluster_info_body(address_view) == encode_cluster_info(view.table, address_view)
 
 
 @given(st.lists(groups(), max_size=4))

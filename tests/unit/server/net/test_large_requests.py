@@ -1,16 +1,19 @@
 """Large requests are read and answered one after another, and other peers are answered in between."""
 
 import asyncio
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncIterator, Callable, Iterable
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import replace
 
 import pytest
 
+from namesrv_stream.processor import register_body
+from namesrv_stream.processor.register_body import RegistrationBody, decode_register_body
 from namesrv_stream.remoting.command import RemotingCommand, RequestCode, ResponseCode
 from namesrv_stream.remoting.frame import encode_frame
 from namesrv_stream.route.events import BrokerHeartbeat, BrokerRegistered
-from namesrv_stream.server.net.large_requests import LargeRequests
+from namesrv_stream.server.net.decoder import OnDecoded, RegistrationDecoder
+from namesrv_stream.server.turns import Turns
 from namesrv_stream.settings import RemotingSettings
 from tests.bench import frames
 from tests.bench.shape import Shape
@@ -30,10 +33,39 @@ PATIENCE_S = 60.0
 
 @pytest.fixture
 async def rig() -> AsyncIterator[Rig]:
-    rig = Rig(queue_records=1_000, limits=RemotingSettings(frame_timeout_ms=1_000, idle_timeout_ms=2_000))
+    limits = RemotingSettings(frame_timeout_ms=1_000, idle_timeout_ms=2_000)
+    rig = Rig(queue_records=1_000, limits=limits)
     rig.talk()
     yield rig
-    rig.large_requests.stop()
+    rig.decoder.stop()
+
+
+class ManualDecoder(RegistrationDecoder):
+    """Decodes a registration only when a test says so."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.waiting: list[tuple[RegistrationBody, OnDecoded]] = []
+
+    def decode(self, body: RegistrationBody, on_decoded: OnDecoded) -> Callable[[], object]:
+        entry = body, on_decoded
+        self.waiting.append(entry)
+        return lambda: self.waiting.remove(entry)
+
+    def release(self) -> None:
+        """Decode the registration that has waited longest."""
+        body, on_decoded = self.waiting.pop(0)
+        on_decoded(decode_register_body(*body))
+
+
+@pytest.fixture
+def decoder(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> ManualDecoder:
+    """Decode all registrations of the rig only when a test says so."""
+    monkeypatch.setattr(register_body, "_INLINE_VALUES", 100)
+    manual = ManualDecoder()
+    services = rig.core.services
+    object.__setattr__(services, "decoder", manual)
+    return manual
 
 
 def receive(transport: MemoryTransport, *data: bytes) -> None:
@@ -58,75 +90,80 @@ async def answered(peer: MemoryTransport) -> None:
 # ---- answering ----
 
 
-async def test_one_large_request_is_answered_per_iteration_of_the_event_loop(rig: Rig) -> None:
-    brokers = [rig.connect() for _ in REGISTRATIONS]
+async def test_one_piece_of_large_requests_and_one_of_queries_are_answered_per_iteration_of_the_event_loop() -> None:
+    rig = Rig(queue_records=1_000, turns=Turns(0))
+    rig.talk()
+    brokers, client = [rig.connect() for _ in REGISTRATIONS], rig.connect()
     for broker, registration in zip(brokers, REGISTRATIONS, strict=True):
         receive(broker, registration)
-    seen = [known_brokers(rig)]
-    for _ in REGISTRATIONS:
+    receive(client, QUERY, QUERY, QUERY)
+    seen = []
+    for _ in range(6):
         await turn()
-        seen.append(known_brokers(rig))
-    assert seen == [0, 1, 2, 3]
+        seen.append((known_brokers(rig), len(client.answers())))
+    assert seen[:3] == [(1, 1), (2, 2), (3, 3)]
     assert [len(broker.answers()) for broker in brokers] == [1, 1, 1]
 
 
-async def test_another_peer_is_answered_before_waiting_large_requests(rig: Rig) -> None:
-    for registration in REGISTRATIONS:
-        receive(rig.connect(), registration)
-    await turn()
-    client = rig.connect()
-    receive(client, QUERY)
-    assert known_brokers(rig) == 1
-    assert opaques(client.answers()) == [77]
-
-
-async def test_requests_of_a_peer_are_answered_in_order_and_the_peer_is_read_again(rig: Rig) -> None:
-    receive(rig.connect(), REGISTRATIONS[0])
+async def test_requests_of_a_peer_are_answered_in_order_and_the_peer_is_read_again(
+    rig: Rig, decoder: ManualDecoder
+) -> None:
     peer = rig.connect()
     receive(peer, REGISTRATIONS[1], QUERY, REGISTRATIONS[2], QUERY)
     assert (peer.received, peer.is_reading_paused) == (b"", True)
-    for _ in range(3):
+    for _ in range(2):
+        decoder.release()
         await turn()
     assert [a.opaque == 77 for a in peer.answers()] == [False, True, False, True]
     assert not peer.is_reading_paused
 
 
-async def test_a_large_request_of_a_disconnected_peer_is_dropped(rig: Rig) -> None:
+async def test_a_large_request_of_a_disconnected_peer_is_dropped(rig: Rig, decoder: ManualDecoder) -> None:
     receive(rig.connect(), REGISTRATIONS[0])
     peer = rig.connect()
     receive(peer, REGISTRATIONS[1])
     peer.close()
-    for _ in range(3):
-        await turn()
+    assert len(decoder.waiting) == 1
+    decoder.release()
+    await turn()
     assert known_brokers(rig) == 1
 
 
-async def test_a_leaving_connection_is_closed_after_the_answer_to_its_large_request(rig: Rig) -> None:
+async def test_a_leaving_connection_is_closed_after_the_answer_to_its_large_request(
+    rig: Rig, decoder: ManualDecoder
+) -> None:
     peer = rig.connect()
     receive(peer, REGISTRATIONS[0])
     for connection in rig.connections:
         connection.leave()
     assert not peer.is_closing()
+    decoder.release()
     await turn()
     assert (len(peer.answers()), peer.is_closing()) == (1, True)
 
 
-async def test_a_peer_whose_large_request_waits_is_not_closed_by_the_frame_timeout(rig: Rig) -> None:
+async def test_a_peer_whose_large_request_waits_is_not_closed_by_the_frame_timeout(
+    rig: Rig, decoder: ManualDecoder
+) -> None:
     peer = rig.connect()
     receive(peer, REGISTRATIONS[0], QUERY[:20])
     for _ in range(10):
         rig.beat()
         rig.connections.beat(rig.gateway.observed_ms)
+    decoder.release()
     await turn()
     rig.connections.beat(rig.gateway.observed_ms)
     receive(peer, QUERY[20:])
     assert len(peer.answers()) == 2
 
 
-async def test_a_large_request_is_answered_before_its_connection_is_closed_for_invalid_bytes(rig: Rig) -> None:
+async def test_a_large_request_is_answered_before_its_connection_is_closed_for_invalid_bytes(
+    rig: Rig, decoder: ManualDecoder
+) -> None:
     peer = rig.connect()
     receive(peer, REGISTRATIONS[1], b"\x00\x00\x00\x01abcd")
     assert not peer.is_closing()
+    decoder.release()
     await turn()
     assert (len(peer.answers()), peer.is_closing()) == (1, True)
 
@@ -220,7 +257,7 @@ async def test_a_peer_that_disconnects_while_its_registration_is_decoded_is_forg
 
 @pytest.mark.parametrize("size", [16_380, 17_000])
 async def test_a_peer_that_was_paused_and_sends_no_large_request_delays_no_tick(size: int) -> None:
-    rig = Rig(large_requests=LargeRequests(turn_bytes=1_000))
+    rig = Rig(turns=Turns(0))
     rig.talk()
     peer = rig.connect()
     response = encode_frame(RemotingCommand(RequestCode.GET_BROKER_CLUSTER_INFO, flag=1, body=bytes(size - 130)))
@@ -241,148 +278,45 @@ async def test_a_peer_that_was_paused_and_sends_no_large_request_delays_no_tick(
 # ---- reading ----
 
 
-class Peer:
-    """A peer that records whether its reading is paused."""
-
-    def __init__(self) -> None:
-        self.is_held = False
-        self.held = 0
-
-    def hold_reading(self, *, is_held: bool) -> None:
-        assert is_held is not self.is_held, "called twice with the same value"
-        self.is_held = is_held
-        self.held += is_held
-
-
-def a_reader_queue() -> LargeRequests:
-    return LargeRequests(turn_bytes=100, min_resumed=2)
-
-
-async def test_peers_in_large_frames_are_paused_after_the_share_of_an_iteration_and_resume_in_order() -> None:
-    requests = a_reader_queue()
-    peers = [Peer() for _ in range(6)]
-    for peer in peers[:5]:
-        requests.read(peer, 25, is_partial=True)
-    assert [peer.is_held for peer in peers] == [True, True, True, True, True, False]
-    await turn()
-    assert [peer.is_held for peer in peers] == [False, False, True, True, True, False]
-    requests.read(peers[0], 60, is_partial=True)
-    await turn()
-    assert [peer.is_held for peer in peers] == [False] * 4 + [True, False]
-    await turn()
-    assert not any(peer.is_held for peer in peers)
-
-
-async def test_every_iteration_of_the_event_loop_has_a_new_share() -> None:
-    requests, peer = a_reader_queue(), Peer()
-    for _ in range(10):
-        requests.read(peer, 90, is_partial=True)
-        await turn()
-    assert peer.held == 0
-
-
-async def test_peers_that_have_sent_all_or_are_forgotten_are_not_paused() -> None:
-    requests = a_reader_queue()
-    done, gone, other = Peer(), Peer(), Peer()
-    requests.read(done, 20, is_partial=True)
-    requests.read(done, 20, is_partial=False)
-    requests.read(gone, 20, is_partial=True)
-    requests.forget(gone)
-    requests.read(other, 40, is_partial=True)
-    assert [done.is_held, gone.is_held, other.is_held] == [False, False, True]
-    requests.forget(other)
-    await turn()
-    assert other.is_held, "a forgotten connection is not resumed"
-
-
-async def test_an_iteration_reads_its_share_however_many_peers_send() -> None:
-    requests = a_reader_queue()
-    left = {Peer(): 1_000 for _ in range(100)}
-    reads = []
-    while any(left.values()):
-        read = 0
-        for peer in [peer for peer, size in left.items() if size]:
-            if not peer.is_held:  # the event loop handles all reads of one poll before the next iteration
-                left[peer] -= 20
-                read += 20
-                requests.read(peer, 20, is_partial=left[peer] > 0)
-        reads.append(read)
-        await turn()
-    # The first read of every peer cannot be prevented.
-    assert max(reads[1:]) <= 120 < reads[0] == 2_000
-    assert len(reads) < 2_500, "not much less than the share"
-
-
-async def test_many_peers_that_send_little_do_not_keep_another_from_being_read() -> None:
-    requests = a_reader_queue()
-    little, busy = [Peer() for _ in range(500)], Peer()
-    reads = 0
-    for _ in range(200):
-        for peer in little:
-            if not peer.is_held:
-                requests.read(peer, 0, is_partial=True)
-        if not busy.is_held:
-            reads += 1
-            requests.read(busy, 100, is_partial=True)
-        await turn()
-    assert reads > 15
-
-
-async def test_a_peer_that_fails_does_not_keep_others_paused() -> None:
-    class Failing(Peer):
-        def hold_reading(self, *, is_held: bool) -> None:
-            super().hold_reading(is_held=is_held)
-            if not is_held:
-                raise RuntimeError("a bug")
-
-    asyncio.get_running_loop().set_exception_handler(lambda _, context: None)
-    requests = a_reader_queue()
-    peers = [Failing(), *(Peer() for _ in range(4))]
-    for peer in peers:
-        requests.read(peer, 25, is_partial=True)
-    for _ in range(3):
-        await turn()
-    assert not any(peer.is_held for peer in peers)
-
-
 async def test_large_requests_are_not_read_and_do_not_time_out_while_too_many_bytes_wait() -> None:
-    rig = Rig(
-        queue_records=1_000,
-        limits=RemotingSettings(frame_timeout_ms=1_000, idle_timeout_ms=2_000),
-        large_requests=LargeRequests(queue_bytes=10_000),
+    limits = RemotingSettings(
+        frame_timeout_ms=1_000, idle_timeout_ms=2_000, partial_frames_bytes=100_000, max_frame_bytes=70_000
     )
+    rig = Rig(queue_records=1_000, limits=limits, turns=Turns(0))
     rig.talk()
     receive(rig.connect(), REGISTRATIONS[0])
+    await turn()
     peer = rig.connect()
     receive(peer, REGISTRATIONS[1][:20_000])
     client = rig.connect()
     receive(client, QUERY)
-    assert (peer.is_reading_paused, client.is_reading_paused) == (True, False)
+    assert peer.is_reading_paused
 
     for _ in range(10):
         rig.beat()
-        receive(client, QUERY)
         rig.connections.beat(rig.gateway.observed_ms)
     assert not peer.is_closing()
 
-    while peer.is_reading_paused:
+    while peer.is_reading_paused or client.is_reading_paused:
         await turn()
     rig.connections.beat(rig.gateway.observed_ms)
     receive(peer, REGISTRATIONS[1][20_000:])
-    await turn()
-    assert len(peer.answers()) == 1
+    for _ in range(3):
+        await turn()
+    assert (len(peer.answers()), len(client.answers())) == (1, 1)
 
 
-async def test_brokers_that_register_at_once_are_read_alternately_and_all_answered() -> None:
-    rig = Rig(large_requests=LargeRequests(turn_bytes=3 * CHUNK, min_resumed=1))
+async def test_of_brokers_that_register_at_once_few_are_read_until_their_requests_are_complete() -> None:
+    limits = RemotingSettings(frame_timeout_ms=10_000, max_frame_bytes=1 << 20, partial_frames_bytes=8 << 20)
+    rig = Rig(turns=Turns(0), limits=limits)
     rig.talk()
     registrations = [
         encode_frame(a_registration_request(f"10.0.0.{number}:1", brokerName=f"b{number}", body=BODY))
-        for number in range(10)
+        for number in range(100)
     ]
     senders = {rig.connect(): frame for frame in registrations}
     client = rig.connect()
-    rounds = []
+    rounds, most_held = [], 0
     while any(senders.values()):
         brought = 0
         for peer, left in senders.items():
@@ -391,14 +325,18 @@ async def test_brokers_that_register_at_once_are_read_alternately_and_all_answer
                 brought += len(left[:CHUNK])
                 senders[peer] = left[CHUNK:]
         rounds.append(brought)
-        assert not client.is_reading_paused
-        receive(client, encode_frame(a_route_request("topic-7")))
+        most_held = max(most_held, rig.connections.partial_frames.size)
+        if not client.is_reading_paused:
+            receive(client, encode_frame(a_route_request("topic-7")))
         await turn()
-    for _ in range(20):
-        await turn()
+    for peer in senders:
+        await answered(peer)
+    rig.decoder.stop()
     assert all(len(peer.answers()) == 1 for peer in senders)
-    # A peer counts only after the first part of its large frame.
-    assert max(rounds[1:]) <= 4 * CHUNK < rounds[0] == 10 * CHUNK
+    assert len(client.answers()) > 100
+    # The first read of every peer cannot be prevented.
+    assert max(rounds[1:]) <= 10 * CHUNK < rounds[0] == 100 * CHUNK
+    assert most_held < limits.partial_frames_bytes < sum(map(len, registrations))
 
 
 async def test_requests_after_a_large_request_in_parts_are_answered(rig: Rig) -> None:
