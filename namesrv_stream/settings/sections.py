@@ -48,9 +48,9 @@ class RemotingSettings(Section):
     max_connections: PositiveInt = 20_000
     max_connections_per_address: PositiveInt = 10_000
     frame_timeout_ms: Advanced[PositiveInt] = 30_000
-    partial_frames_bytes: Advanced[PositiveInt] = 256 * MIB
+    partial_frames_bytes: Advanced[PositiveInt] = 96 * MIB
     write_buffer_bytes: Advanced[PositiveInt] = 4 * MIB
-    unread_answers_bytes: Advanced[PositiveInt] = 256 * MIB
+    unread_answers_bytes: Advanced[PositiveInt] = 96 * MIB
     slow_reader_ms: Advanced[PositiveInt] = 30_000
     max_requests_in_flight: Advanced[PositiveInt] = 256
     native_lane: Advanced[Annotated[Literal["auto", "on", "python", "off"], LowerCase]] = "auto"
