@@ -5,7 +5,7 @@ change. No method awaits anything, so a reader on the same event loop never sees
 """
 
 from bisect import bisect_left
-from collections import defaultdict
+from collections import defaultdict, deque
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Set
 from itertools import compress
 from operator import is_, is_not
@@ -138,28 +138,31 @@ class RouteTable:
         if new == old:
             return  # the old object stays, because caches compare groups by identity
         self._replace(old, new)
-        if old.topics is not new.topics and old.topics.keys() != new.topics.keys():
-            self._index_topics(
-                name, gone=old.topics.keys() - new.topics.keys(), new=new.topics.keys() - old.topics.keys()
-            )
+        if old.topics is not new.topics:
+            gone, added = _without(old.topics, new.topics), _without(new.topics, old.topics)
+            self._index_topics(gone, lambda names: tuple(other for other in names if other != name))
+            self._index_topics(added, lambda names: _with_name(names, name))
 
-    def _index_topics(self, name: str, *, gone: Set[str], new: Set[str]) -> None:
-        """Update the index for topics that a broker name no longer has, and for those that it has from now on."""
-        # Most of these topics have the same brokers, so they share one tuple of names, which is built once.
-        after: dict[tuple[str, ...], tuple[str, ...]] = {}
-        for topic in gone:
-            names = self._names_of_topic.pop(topic)
-            if names not in after:
-                after[names] = tuple(other for other in names if other != name)
-            if after[names]:
-                self._names_of_topic[topic] = after[names]
-        after.clear()
-        for topic in new:
-            names = self._names_of_topic.get(topic, ())
-            if names not in after:
-                at = bisect_left(names, name)  # the names are sorted, and may be thousands
-                after[names] = (*names[:at], name, *names[at:])
-            self._names_of_topic[topic] = after[names]
+    def _index_topics(self, topics: Collection[str], names_after: Callable[[tuple[str, ...]], tuple[str, ...]]) -> None:
+        """Update the broker names of topics: ``names_after`` returns those after the change."""
+        # Most of these topics have the same brokers. So they share one tuple of names, and are updated at once: a
+        # broker can have 100,000 topics.
+        index = self._names_of_topic
+        before = list(map(index.get, topics))
+        shared = {id(names): names or () for names in before}
+        after = {key: names_after(names) for key, names in shared.items()}
+        if len(after) == 1:
+            (names,) = after.values()
+            if names:
+                index.update(dict.fromkeys(topics, names))
+            else:
+                deque(map(index.pop, topics), maxlen=0)
+            return
+        for topic, key in zip(topics, map(id, before), strict=True):
+            if after[key]:
+                index[topic] = after[key]
+            else:
+                del index[topic]
 
     def replace_groups(self, groups: Iterable[BrokerGroup]) -> None:
         """Call ``replace_group`` for groups of different names. If the table is empty, all are indexed at once."""
@@ -202,20 +205,36 @@ class RouteTable:
 
 def _changed_topics(old: BrokerGroup, new: BrokerGroup, *, is_other_broker: bool) -> Collection[str]:
     """Return the topics whose routes may have changed with a group."""
+    changed: Collection[str]
     if is_other_broker:
-        changed = old.topics.keys() | new.topics.keys()
+        changed = _union(old.topics, new.topics)
     elif old.topics is new.topics:
-        changed = set()
+        changed = ()
     elif len(old.topics) == len(new.topics) and all(map(is_, old.topics, new.topics)):
         # A new registration usually has the same topics in the same order, and few of them differ.
         changed = set(compress(new.topics, map(is_not, old.topics.values(), new.topics.values())))
     else:
         before = old.topics.get
-        changed = {topic for topic, queue_data in new.topics.items() if before(topic) is not queue_data}
-        changed |= old.topics.keys() - new.topics.keys()
+        differing = {topic for topic, queue_data in new.topics.items() if before(topic) is not queue_data}
+        changed = differing | (old.topics.keys() - new.topics.keys())
     if old.topic_mappings is not new.topic_mappings:
-        changed |= old.topic_mappings.keys() | new.topic_mappings.keys()
+        changed = {*changed, *old.topic_mappings, *new.topic_mappings}
     return changed
+
+
+def _union(topics: Mapping[str, QueueData], others: Mapping[str, QueueData]) -> Collection[str]:
+    """Return the topics of both, without a copy if there are topics in one only."""
+    return topics.keys() | others.keys() if topics and others else (topics or others).keys()
+
+
+def _without(topics: Mapping[str, QueueData], others: Mapping[str, QueueData]) -> Collection[str]:
+    """Return the topics that are not among the others."""
+    return topics.keys() - others.keys() if others else topics.keys()
+
+
+def _with_name(names: tuple[str, ...], name: str) -> tuple[str, ...]:
+    at = bisect_left(names, name)  # the names are sorted, and may be thousands
+    return (*names[:at], name, *names[at:])
 
 
 def _broker_data(group: BrokerGroup) -> tuple[object, ...]:
