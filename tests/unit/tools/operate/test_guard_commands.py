@@ -11,7 +11,9 @@ import pytest
 from namesrv_stream.cli import main
 from namesrv_stream.remoting.command import RemotingCommand, RequestCode, ResponseCode
 from namesrv_stream.route.liveness_settings import FoldSettings
+from namesrv_stream.route.model import LeaseKey, LiveKey
 from namesrv_stream.route.table import HELD_NAMESPACE
+from namesrv_stream.tools.operate import operator_events
 from tests.support.builders import Log, a_registration
 from tests.support.name_server import Exchange
 from tests.support.scripted_name_server import ScriptedNameServer, accept_all
@@ -107,6 +109,15 @@ def test_listing_held_brokers_succeeds_if_none_is_held() -> None:
             RequestCode.GET_KVLIST_BY_NAMESPACE, opaque=1, ext_fields={"namespace": HELD_NAMESPACE}
         )
         assert exchange.send(request).response.code == ResponseCode.SUCCESS
+
+
+async def test_the_name_of_a_released_broker_cannot_control_a_terminal(
+    run: Run, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    key = LeaseKey("b\x1b[2J", LiveKey("c0", "h\x1b[2J:1"))
+    monkeypatch.setattr(operator_events, "release", lambda *_: operator_events.Released((key,), (), ()))
+    code, out, _ = await run("guard", "release", "c0", "--data-dir", str(tmp_path))
+    assert (code, out) == (0, "released: b\\x1b[2J h\\x1b[2J:1\n")
 
 
 async def test_a_release_where_none_is_held_is_refused(run: Run, tmp_path: Path) -> None:
