@@ -63,6 +63,21 @@ async def test_held_brokers_are_listed_with_the_reason(run: Run) -> None:
     ]
 
 
+async def test_a_live_broker_is_not_taken_for_a_held_one_with_a_slash_elsewhere_in_its_names(run: Run) -> None:
+    log, exchange = Log(FoldSettings(guard_min_brokers=2)), Exchange()
+    dead = [a_registration("10.0.0.1:1", cluster="a/b", broker_name=name) for name in ("c", "d")]
+    live = a_registration("10.0.0.1:1", cluster="a", broker_name="b/c")
+    for registration in (*dead, live):
+        log.register(registration)
+    for _ in range(3):
+        log.pass_time(50_000)
+        log.heard(live)
+    exchange.view.commit(log.output.changes, {0: len(log.records)})
+    async with ScriptedNameServer(lambda request: [exchange.send(request).response]) as server:
+        found = json.loads((await run("guard", "list", "--json", "-n", server.addr))[1])
+    assert [(b["cluster"], b["broker_name"]) for b in found] == [("a/b", "c"), ("a/b", "d")]
+
+
 @pytest.mark.parametrize("command", ["clusters", "brokers"])
 async def test_held_brokers_are_marked_in_the_list_of_brokers(run: Run, command: str) -> None:
     async with _server(held=True) as server:
