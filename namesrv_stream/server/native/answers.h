@@ -1,7 +1,6 @@
 /*
- * The stored answers by query: complete frames without the opaque. Their size is limited; the answers about the topic
- * whose last answer was stored longest ago are evicted. The work of each function is limited, whatever is stored. The
- * functions are not thread-safe.
+ * The stored answers by query: complete frames without the opaque. Their size is limited; the oldest are evicted. The
+ * work of each function is limited, whatever is stored. The functions are not thread-safe.
  *
  * A topic is a number: a hash of its name. The answers about two names with the same hash are forgotten together, which
  * is safe; it costs one query through Python.
@@ -19,7 +18,7 @@ void free_answers(struct answers *answers);
 
 /* Stores an answer about a topic and replaces the previous one. ``head`` and ``tail`` are the parts after its two
  * lengths, before and after the opaque. ``header_length`` excludes the opaque. Without memory or room, the answer is not
- * stored. Of one topic, the 256 answers that were used last are kept. */
+ * stored. Of one topic, the 128 newest answers are kept. */
 void know_answer(struct answers *answers, const struct query *query, uint64_t topic, struct text head, struct text tail,
                  uint32_t header_length);
 

@@ -12,7 +12,7 @@ from namesrv_stream.route.events import BrokerHeartbeat
 MAX_BYTES: Final = 32 << 20
 #: Answers about one topic or broker name: clients differ in language, version and signature. The native lane has the
 #: same limit.
-ANSWERS_OF_NAME: Final = 256
+ANSWERS_OF_NAME: Final = 128
 #: If more names change at once, or more answers depend on them, all answers are dropped, which takes no longer.
 _FORGOTTEN_AT_ONCE: Final = 2_000
 #: Approximate overhead of an entry in addition to its bytes.
