@@ -67,9 +67,12 @@ def configure_logging(level: str = "INFO", line_format: Literal["text", "json"] 
 
 def safe(text: str) -> str:
     """Return ``text`` from a peer in a form safe for a log line: control characters escaped, at most 200 characters."""
-    head = text[: _SAFE_CHARS + 1]
-    escaped = "".join(char if char.isprintable() else char.encode("unicode_escape").decode() for char in head)
+    escaped = _escaped(text[: _SAFE_CHARS + 1])
     return escaped if len(escaped) <= _SAFE_CHARS else escaped[: _SAFE_CHARS - 1] + "…"
+
+
+def _escaped(text: str) -> str:
+    return "".join(char if char.isprintable() else char.encode("unicode_escape").decode() for char in text)
 
 
 def progress(text: str) -> None:
@@ -82,7 +85,7 @@ def progress(text: str) -> None:
 
 def report_error(text: str) -> None:
     """Print the one line that says why this process ends with a non-zero exit code."""
-    text = " ".join(text.split())
+    text = _escaped(" ".join(text.split()))
     line = _json_line(__package__, "ERROR", text, "error") if writes_json() else f"error: {text}"
     print(line, file=sys.stderr, flush=True)
 

@@ -152,8 +152,20 @@ def change_detail(source: str, old: str | None) -> str:
 def read_detail(detail: str) -> tuple[str, str | None]:
     """Return source and old value from a ``detail``. Older versions did not record the old value: it is None then."""
     text = detail.removeprefix(_BY)
-    source, was, old = text.partition(_WAS)
-    return (source, old) if was else (text, None)
+    parts = text.split(_WAS, 8)  # the source can contain the separator, and so can a list of clusters
+    for count in range(1, len(parts)):
+        old = _WAS.join(parts[count:])
+        if _is_json(old):
+            return _WAS.join(parts[:count]), old
+    return text, None
+
+
+def _is_json(text: str) -> bool:
+    try:
+        orjson.loads(text)
+    except ValueError:
+        return False
+    return True
 
 
 @dataclass(frozen=True, slots=True)

@@ -277,8 +277,9 @@ HELD_NAMESPACE = "namesrv-stream.held-brokers"
 
 
 def held_key(cluster: str, broker_name: str, broker_addr: str) -> str:
-    """Return the KV key of a held broker."""
-    return f"{cluster}/{broker_name}/{broker_addr}"
+    """Return the KV key of a held broker; a slash in the cluster or the name is written as ``%2F``."""
+    names = (text.replace("%", "%25").replace("/", "%2F") for text in (cluster, broker_name))
+    return "/".join((*names, broker_addr))
 
 
 def held_entries(table: RouteTable) -> dict[str, str]:

@@ -28,7 +28,7 @@ from namesrv_stream.server.http.http_server import HttpServer
 from namesrv_stream.server.http.routes_page import PastRoutes
 from namesrv_stream.server.native.lane import open_lane
 from namesrv_stream.server.server_metrics import ServerMetrics
-from namesrv_stream.server.start.identity import IdentityFile, LogGuard, watch_for_rival
+from namesrv_stream.server.start.identity import Identity, IdentityFile, LogGuard, watch_for_rival
 from namesrv_stream.server.start.opening import (
     first_snapshot,
     has_topics,
@@ -84,7 +84,7 @@ def serve(settings: Settings) -> int:
     with locked(folder / "lock", "data.dir", "another server runs on this directory"):
         announce_start(settings.data.run_dir / _RUN_FILE)
         try:
-            return uvloop.run(_Server(settings, IdentityFile(folder)).run())
+            return uvloop.run(_Server(settings, IdentityFile(folder, settings.server.server_id)).run())
         except BaseExceptionGroup as failures:
             return exit_code_of(failures)
 
@@ -93,7 +93,7 @@ class _Server:
     def __init__(self, settings: Settings, identity_file: IdentityFile) -> None:
         self._settings = settings
         self._clock = SystemClock()
-        self._identity = identity_file.begin_epoch(settings.server.server_id, self._clock.now_ms())
+        self._identity_file = identity_file
         self._lane, self._lane_status = open_lane(settings.remoting)
         level = logging.WARNING if self._lane_status.is_fault else logging.INFO
         logger.log(level, "native lane %s", self._lane_status.text)
@@ -107,21 +107,23 @@ class _Server:
         progress(f"tables opened: {len(snapshot.table.groups)} broker names")
         view = RouteView(snapshot.table, snapshot.next_offsets, partitions=settings.kafka.partitions)
         folded = FoldedLog(snapshot.topic_id, snapshot.progress)
-        has_kafka = await open_log(settings, self._identity, view, folded, self._clock)
+        server_id = self._identity_file.server_id
+        has_kafka, known_epoch = await open_log(settings, server_id, view, folded, self._clock)
+        identity = self._identity_file.begin_epoch(self._clock.now_ms(), known_epoch)
         views = read_views(settings)
         listener = bind(settings.remoting.listen_host, settings.remoting.listen_port, "remoting")
         view_listeners = {
             name: bind(settings.remoting.listen_host, port, VIEW_LISTENERS)
             for name, port in settings.remoting.port_of_view_listener.items()
         }
-        ports = Ports(self._clock, self._identity, self._lane, listener.getsockname()[1])
+        ports = Ports(self._clock, identity, self._lane, listener.getsockname()[1])
         core = build_core(settings, view, ports)
         keep_all()
 
         log_held(view.table.held)
         applier = CommitApplier(settings, snapshot, core, self._clock)
         await search_missed_tables(settings, applier.status)
-        http, metrics = self._http_server(core, view, applier, listener)
+        http, metrics = self._http_server(identity, core, view, applier, listener)
         remoting = [
             await loop.create_server(partial(core.new_connection, name), sock=sock, backlog=BACKLOG)
             for name, sock in {"": listener, **view_listeners}.items()
@@ -138,7 +140,7 @@ class _Server:
             "ready": self._announce(core.gateway, guard, http, listener, view_listeners),
             "kv-log": self._log_kv(core.name_server),
             "notify": core.notifier.run(),
-            "rival": watch_for_rival(settings, self._identity),
+            "rival": watch_for_rival(settings, identity),
             "certificate": core.services.tls.watch(),
             "unmapped": core.unmapped.watch(),
             "views": set_configured_views(views, core.name_server, core.gateway, core.services.origin),
@@ -156,17 +158,17 @@ class _Server:
         return 0
 
     def _http_server(
-        self, core: Core, view: RouteView, applier: CommitApplier, listener: socket.socket
+        self, identity: Identity, core: Core, view: RouteView, applier: CommitApplier, listener: socket.socket
     ) -> tuple[HttpServer, ServerMetrics]:
         """Bind the HTTP port. Return the server of this port, and the metrics that it serves."""
         settings = self._settings
         fleet = Fleet(view, core.gateway, applier.recent_events)
         history_age = HistoryAge(settings, self._clock)
-        metrics = ServerMetrics(self._identity, core, fleet, applier.status, history_age, self._lane_status)
+        metrics = ServerMetrics(identity, core, fleet, applier.status, history_age, self._lane_status)
         sources = Sources(
             core.name_server,
             name_server_addrs=NameServerAddrs(settings.http.nsaddr, *listener.getsockname()[:2]),
-            state=ServedState(self._identity, view, applier.status, settings.kafka.partitions),
+            state=ServedState(identity, view, applier.status, settings.kafka.partitions),
             past_routes=PastRoutes(settings, self._clock),
             feed=applier.feed,
             recent_events=applier.recent_events,
@@ -205,7 +207,7 @@ class _Server:
         core.gateway.leave_list()
         for _ in range(_LEAVE_LIST_POLLS):
             known = core.name_server.table.known_servers(self._settings.kafka.partitions)
-            is_listed = any(s.is_listed and s.server_id == self._identity.server_id for s in known)
+            is_listed = any(s.is_listed and s.server_id == core.gateway.server_id for s in known)
             if not (is_listed and core.gateway.is_connected):
                 return
             await asyncio.sleep(_LEAVE_LIST_POLL_S)
@@ -250,7 +252,7 @@ class _Server:
         addresses: dict[str, str | int] = {"remoting": address(listener), "http": http.address}
         of_views = {f"remoting.{name}": address(sock) for name, sock in view_listeners.items()}
         write_run_file(self._settings.data.run_dir / _RUN_FILE, addresses | of_views)
-        logger.info("listening remoting=%s http=%s server_id=%s", *addresses.values(), self._identity.server_id)
+        logger.info("listening remoting=%s http=%s server_id=%s", *addresses.values(), gateway.server_id)
         for name, sock in view_listeners.items():
             logger.info("listening for clients of address views listener=%s remoting=%s", name, address(sock))
 

@@ -171,12 +171,13 @@ class SmallKnownAnswers(KnownAnswers):
 class SimIdentityFile:
     """The identity of a server, which survives its restarts."""
 
-    def __init__(self) -> None:
+    def __init__(self, server_id: str) -> None:
+        self.server_id = server_id
         self._epoch = 0
 
-    def begin_epoch(self, configured_id: str, now_ms: int) -> Identity:
-        self._epoch = max(now_ms, self._epoch + 1)
-        return Identity(configured_id, self._epoch)
+    def begin_epoch(self, now_ms: int, known_epoch: int) -> Identity:
+        self._epoch = max(now_ms, self._epoch + 1, known_epoch + 1)
+        return Identity(self.server_id, self._epoch)
 
 
 def settings_of(server_id: str, host: str, changes: dict[str, str]) -> Settings:

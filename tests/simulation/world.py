@@ -109,7 +109,7 @@ class Part:
         self.since = 0
         self.is_wanted = self.is_guest = False
         self.must_reach: dict[int, int] = {}
-        self.identity = SimIdentityFile()
+        self.identity = SimIdentityFile(settings.server.server_id)
         self.ran: list[tuple[int, int | None]] = []  # start and end of every process
         self._world = world
         self._restart_delay = _RESTART

@@ -260,10 +260,11 @@ class Rig:
         lane: Lane | None = None,
         decoder: RegistrationDecoder | None = None,
         turns: Turns | None = None,
+        identity: Identity | None = None,
     ) -> None:
         self.clock = LeapingClock()
         self.view = RouteView(partitions=partitions)
-        self.identity = Identity("s1", 7)
+        self.identity = identity or Identity("s1", 7)
         self.limits = limits or RemotingSettings(max_connections=max_connections, write_buffer_bytes=write_buffer_bytes)
         settings = Settings(remoting=self.limits, tls=tls or TlsSettings())
         # Without validation, because tests use lower limits than operators may set.

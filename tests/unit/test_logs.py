@@ -90,12 +90,12 @@ def test_safe_escapes_control_characters_and_bounds_length(text: str, shown: str
 
 def test_progress_and_error_lines_carry_their_marks(capsys: pytest.CaptureFixture[str]) -> None:
     progress("listening")
-    report_error("two\nlines")
+    report_error("two\nlines\x1b[2J")
     first, second = capsys.readouterr().err.splitlines()
     assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z INFO  progress: listening", first)
-    assert second == "error: two lines"
+    assert second == r"error: two lines\x1b[2J"
     assert read_line(first) == ("progress", "listening")
-    assert read_line(second) == ("error", "two lines")
+    assert read_line(second) == ("error", r"two lines\x1b[2J")
 
 
 def test_with_json_every_line_is_json_with_the_same_marks(capsys: pytest.CaptureFixture[str]) -> None:

@@ -5,6 +5,7 @@ Therefore differences are queried again until they have had time to disappear.
 """
 
 import asyncio
+import shlex
 import ssl
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -130,7 +131,7 @@ class _Asking:
         if any(key.kind in ("cluster", "broker") for key in wanted):
             answers = await self._each(lambda server: queries.cluster_info(server, self._timeout_ms))
             for info in answers:
-                clusters = {Key("cluster", name): {"broker names": " ".join(m)} for name, m in info.clusters.items()}
+                clusters = {Key("cluster", name): {"broker names": shlex.join(m)} for name, m in info.clusters.items()}
                 infos.append(
                     clusters | {Key("broker", name): _broker_properties(b) for name, b in info.brokers.items()}
                 )
@@ -189,7 +190,7 @@ def _route_properties(route: TopicRouteData) -> Properties:
 
 def _broker_properties(broker: BrokerData) -> dict[str, str]:
     properties = {
-        "addresses": " ".join(f"{broker_id}={addr}" for broker_id, addr in sorted(broker.broker_addrs.items())),
+        "addresses": shlex.join(f"{broker_id}={addr}" for broker_id, addr in sorted(broker.broker_addrs.items())),
         "cluster": broker.cluster,
     }
     if broker.zone_name is not None:

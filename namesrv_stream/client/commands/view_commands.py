@@ -64,7 +64,7 @@ def view_list(target: Target, as_json: JsonOption = False) -> None:
     if rows:
         print_table(_COLUMNS, rows)
     for fault in views.faults.values():
-        emit(f"invalid: {fault}\n")
+        emit(f"invalid: {printable(fault)}\n")
     if not entries:
         emit("there are no address views\n")
 

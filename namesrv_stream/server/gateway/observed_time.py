@@ -6,6 +6,7 @@ while the server cannot receive heartbeats. Ages restart at zero when Kafka acce
 """
 
 import logging
+from collections import OrderedDict
 from collections.abc import Callable, Iterable
 from typing import Final, Protocol
 
@@ -52,6 +53,8 @@ class LoopWatch:
 
 
 _BROKER_LIVE: Final = ChangeKind.BROKER_LIVE
+#: Brokers that every commit checks, whether they are live.
+_CHECKED_AT_ONCE: Final = 2_000
 
 
 class LastHeartbeats:
@@ -60,7 +63,7 @@ class LastHeartbeats:
     def __init__(self, partitions: int) -> None:
         # Observed time at which Kafka last started to accept a partition's records; its brokers' ages start there.
         self._began_ms = [0] * partitions
-        self._received_ms: dict[LeaseKey, int] = {}
+        self._received_ms: OrderedDict[LeaseKey, int] = OrderedDict()
 
     def received(self, event: AcceptedEvent, observed_ms: int) -> None:
         """Record an event that this server accepted. Only heartbeats and registrations count as signs of life."""
@@ -72,12 +75,21 @@ class LastHeartbeats:
         self._began_ms[partition] = observed_ms
 
     def committed(self, changes: Iterable[RouteChange], is_live: Callable[[LeaseKey], bool]) -> None:
-        """Forget the brokers that were removed and have not registered again since."""
+        """Forget the brokers that were removed and have not registered again since.
+
+        No row reports a broker whose registration was ignored. So every call also checks some of all brokers in turn.
+        """
         for change in changes:
             if change.kind == _BROKER_LIVE and change.gone:
                 key = lease_key(change)
                 if key in self._received_ms and not is_live(key):
                     del self._received_ms[key]
+        for _ in range(min(_CHECKED_AT_ONCE, len(self._received_ms))):
+            key = next(iter(self._received_ms))
+            if is_live(key):
+                self._received_ms.move_to_end(key)
+            else:
+                del self._received_ms[key]
 
     def age_ms(self, key: LeaseKey, observed_ms: int) -> int | None:
         """Return the observed time since the last heartbeat; None if this server has received none since its start."""

@@ -10,6 +10,11 @@ from namesrv_stream.remoting.frame import ResponseTemplate, cut_opaque, is_canon
 from namesrv_stream.route.events import BrokerHeartbeat
 
 MAX_BYTES: Final = 32 << 20
+#: Answers about one topic or broker name: clients differ in language, version and signature. The native lane has the
+#: same limit.
+ANSWERS_OF_NAME: Final = 128
+#: If more names change at once, or more answers depend on them, all answers are dropped, which takes no longer.
+_FORGOTTEN_AT_ONCE: Final = 2_000
 #: Approximate overhead of an entry in addition to its bytes.
 _ENTRY_BYTES: Final = 500
 _WORD: Final = Struct(">I")
@@ -45,7 +50,7 @@ class KnownAnswers:
         self.known_bytes = 0
         self._max_bytes = max_bytes
         self._entries: OrderedDict[_Key, _Entry] = OrderedDict()
-        self._keys_of: defaultdict[str, set[_Key]] = defaultdict(set)
+        self._keys_of: defaultdict[str, dict[_Key, None]] = defaultdict(dict)  # least recently used first
 
     def find(self, frame: bytes, scope: int) -> bytes | None:
         """Return the stored answer, with length prefix, to a frame without length prefix; None if there is none."""
@@ -64,6 +69,9 @@ class KnownAnswers:
         ):
             return None
         self._entries.move_to_end(key)
+        keys = self._keys_of[entry.name]
+        if len(keys) > 1:
+            keys[key] = keys.pop(key)
         return entry.answer.frame(opaque), entry.effect
 
     def know(self, frame: bytes, name: str, parts: ResponseTemplate, scope: int, effect: Effect = ROUTE_READ) -> None:
@@ -72,21 +80,27 @@ class KnownAnswers:
         key = (scope, before[_WORD.size :], after)
         size = _ENTRY_BYTES + len(frame) + len(parts.head) + len(parts.tail)
         self._remove(key)
+        keys = self._keys_of[name]
+        if len(keys) == ANSWERS_OF_NAME:
+            self._remove(next(iter(keys)))
+        keys[key] = None
         self._entries[key] = _Entry(_WORD.unpack_from(before)[0] - len(opaque), parts, name, effect, size)
-        self._keys_of[name].add(key)
         self.known_bytes += size
         while self.known_bytes > self._max_bytes:
             self._remove(next(iter(self._entries)))
 
     def forget(self, names: Collection[str] | None) -> None:
         """Drop the answers that depend on these names; None drops all."""
-        if names is None:
+        keys = None
+        if names is not None and len(names) <= _FORGOTTEN_AT_ONCE:
+            keys = [key for name in names for key in self._keys_of.get(name, ())]
+        if keys is None or len(keys) > _FORGOTTEN_AT_ONCE:
             self._entries.clear()
             self._keys_of.clear()
             self.known_bytes = 0
-        else:
-            for key in [key for name in names for key in self._keys_of.get(name, ())]:
-                self._remove(key)
+            return
+        for key in keys:
+            self._remove(key)
 
     def _remove(self, key: _Key) -> None:
         entry = self._entries.pop(key, None)
@@ -94,6 +108,6 @@ class KnownAnswers:
             return
         self.known_bytes -= entry.size
         keys = self._keys_of[entry.name]
-        keys.discard(key)
+        del keys[key]
         if not keys:
             del self._keys_of[entry.name]

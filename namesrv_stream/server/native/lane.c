@@ -333,13 +333,13 @@ void lane_free_returned(struct returned *returned) { free(returned); }
 
 /* ---- answers ---- */
 
-void lane_know(struct lane *lane, const char *frame, size_t length, const char *head, size_t head_length,
+void lane_know(struct lane *lane, const char *frame, size_t length, uint64_t topic, const char *head, size_t head_length,
                const char *tail, size_t tail_length, uint32_t header_length, uint64_t view) {
     struct query query = {.view = view};
     if (!cut_query((struct text){frame, length}, &query) || head_length + tail_length > MAX_ANSWER_BYTES)
         return;
     pthread_mutex_lock(&lane->lock);
-    know_answer(lane->answers, &query, (struct text){head, head_length}, (struct text){tail, tail_length},
+    know_answer(lane->answers, &query, topic, (struct text){head, head_length}, (struct text){tail, tail_length},
                 header_length);
     pthread_mutex_unlock(&lane->lock);
 }
@@ -354,13 +354,9 @@ size_t lane_find(struct lane *lane, const char *frame, size_t length, char *at, 
     return written == SIZE_MAX ? 0 : written;
 }
 
-void lane_forget(struct lane *lane, const char *topics, size_t length) {
+void lane_forget(struct lane *lane, const uint64_t *topics, size_t count) {
     pthread_mutex_lock(&lane->lock);
-    for (const char *end = topics + length; topics < end;) {
-        struct text topic = {topics, strnlen(topics, (size_t)(end - topics))};
-        forget_topic(lane->answers, topic);
-        topics += topic.length + 1;
-    }
+    forget_topics(lane->answers, topics, count);
     pthread_mutex_unlock(&lane->lock);
 }
 

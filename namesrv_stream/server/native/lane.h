@@ -51,16 +51,17 @@ int lane_returned_fd(const struct lane *lane);
 struct returned *lane_next_returned(struct lane *lane);
 void lane_free_returned(struct returned *returned);
 
-/* Stores an answer. ``frame`` is a query without its first length. ``head`` and ``tail`` are the parts of its answer
- * after the two lengths, before and after the opaque. ``header_length`` excludes the opaque. ``view`` as above. */
-void lane_know(struct lane *lane, const char *frame, size_t length, const char *head, size_t head_length,
+/* Stores an answer about a topic. ``frame`` is a query without its first length. ``head`` and ``tail`` are the parts of
+ * its answer after the two lengths, before and after the opaque. ``header_length`` excludes the opaque. ``view`` as
+ * above. answers.h describes the number of a topic. */
+void lane_know(struct lane *lane, const char *frame, size_t length, uint64_t topic, const char *head, size_t head_length,
                const char *tail, size_t tail_length, uint32_t header_length, uint64_t view);
 
 /* Writes the complete answer to ``frame``. Returns its length, 0 if none is stored that fits. */
 size_t lane_find(struct lane *lane, const char *frame, size_t length, char *at, size_t room, uint64_t view);
 
-/* Drops the answers about ``topics``, each of which ends with a zero byte. */
-void lane_forget(struct lane *lane, const char *topics, size_t length);
+/* Drops the answers about ``topics``. */
+void lane_forget(struct lane *lane, const uint64_t *topics, size_t count);
 void lane_forget_all(struct lane *lane);
 
 /* Writes the ids of at most ``room`` connections that had traffic since the last call; returns their number. This

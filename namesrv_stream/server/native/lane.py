@@ -10,6 +10,7 @@ import os
 import secrets
 import select
 import weakref
+from array import array
 from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path
 from typing import Final, NamedTuple
@@ -52,9 +53,9 @@ _FUNCTIONS: Final = {
     "lane_returned_fd": (ctypes.c_int, (_POINTER,)),
     "lane_next_returned": (_RETURNED, (_POINTER,)),
     "lane_free_returned": (None, (_RETURNED,)),
-    "lane_know": (None, (_POINTER, _TEXT, _SIZE, _TEXT, _SIZE, _TEXT, _SIZE, ctypes.c_uint32, _U64)),
+    "lane_know": (None, (_POINTER, _TEXT, _SIZE, _U64, _TEXT, _SIZE, _TEXT, _SIZE, ctypes.c_uint32, _U64)),
     "lane_find": (_SIZE, (_POINTER, _TEXT, _SIZE, _TEXT, _SIZE, _U64)),
-    "lane_forget": (None, (_POINTER, _TEXT, _SIZE)),
+    "lane_forget": (None, (_POINTER, _POINTER, _SIZE)),
     "lane_forget_all": (None, (_POINTER,)),
     "lane_active": (_SIZE, (_POINTER, _U64S, _SIZE)),
     "lane_counters": (None, (_POINTER, _U64S)),
@@ -80,7 +81,8 @@ def load_library() -> ctypes.PyDLL | None:
     return library
 
 
-_TOPIC: Final = b'"topic":"'
+#: If more topics change at once, all answers are dropped, because the time for a list of topics grows with it.
+_FORGOTTEN_AT_ONCE: Final = 10_000
 _HEADER_BYTES: Final = ctypes.sizeof(Returned)
 _ACTIVE_AT_ONCE: Final = 1_024
 #: Size of the buffer for one answer; every answer that the lane stores is smaller.
@@ -186,19 +188,20 @@ class NativeLane:
 
     def know(self, frame: bytes, topic: str, parts: ResponseTemplate, view: int) -> None:
         """Store a response, as ``parts`` of its encoding, to a frame for which ``has_template`` is true."""
-        begin = frame.find(_TOPIC) + len(_TOPIC)
-        if frame[begin : frame.find(b'"', begin)] != topic.encode("utf-8", "surrogatepass"):
-            return  # ``cut_query`` would find another text as the topic
         header_bytes, head, tail = parts
-        self._library.lane_know(self._lane, frame, len(frame), head, len(head), tail, len(tail), header_bytes, view)
+        answer = (head, len(head), tail, len(tail), header_bytes)
+        self._library.lane_know(self._lane, frame, len(frame), hash(topic), *answer, view)
 
     def forget(self, topics: Collection[str] | None) -> None:
-        """Drop the responses about these topics; None drops all."""
-        if topics is None:
+        """Drop the responses about these topics; None drops all.
+
+        The library knows a topic by its hash. Those about another topic with the same hash are dropped as well.
+        """
+        if topics is None or len(topics) > _FORGOTTEN_AT_ONCE:
             self._library.lane_forget_all(self._lane)
         else:
-            names = "\0".join([*topics, ""]).encode("utf-8", "surrogatepass")
-            self._library.lane_forget(self._lane, names, len(names))
+            numbers = array("q", map(hash, topics))
+            self._library.lane_forget(self._lane, *numbers.buffer_info())
 
     def answered(self) -> tuple[list[int], int]:
         """Return the number of answers by upper bound (last: above all bounds), and their total response time in ns."""

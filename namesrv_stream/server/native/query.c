@@ -4,7 +4,7 @@
 #include <arpa/inet.h>
 #include <string.h>
 
-static const char OPAQUE[] = "\"opaque\":", TOPIC[] = "\"topic\":\"", GREATEST_OPAQUE[] = "2147483647";
+static const char OPAQUE[] = "\"opaque\":", GREATEST_OPAQUE[] = "2147483647";
 enum { MAX_OPAQUE_DIGITS = sizeof GREATEST_OPAQUE - 1 };
 
 uint32_t read_length(const char *bytes) {
@@ -27,28 +27,19 @@ static bool is_canonical(struct text opaque) {
     return opaque.length < MAX_OPAQUE_DIGITS || memcmp(opaque.bytes, GREATEST_OPAQUE, MAX_OPAQUE_DIGITS) <= 0;
 }
 
-/* Finds the text between the first ``name`` and the next ``end``. */
-static bool find_value(struct text header, const char *name, size_t name_length, char end, struct text *value) {
-    const char *at = memmem(header.bytes, header.length, name, name_length);
-    if (at == NULL)
-        return false;
-    value->bytes = at + name_length;
-    const char *behind = memchr(value->bytes, end, (size_t)(header.bytes + header.length - value->bytes));
-    if (behind == NULL)
-        return false;
-    value->length = (size_t)(behind - value->bytes);
-    return true;
-}
-
 bool cut_query(struct text frame, struct query *query) {
     if (frame.length < LENGTH || read_length(frame.bytes) != frame.length - LENGTH)
         return false;
-    struct text header = {frame.bytes + LENGTH, frame.length - LENGTH};
-    if (!find_value(header, OPAQUE, sizeof OPAQUE - 1, ',', &query->opaque) || !is_canonical(query->opaque) ||
-        !find_value(header, TOPIC, sizeof TOPIC - 1, '"', &query->topic))
+    const char *header = frame.bytes + LENGTH, *end = frame.bytes + frame.length;
+    const char *opaque = memmem(header, (size_t)(end - header), OPAQUE, sizeof OPAQUE - 1);
+    if (opaque == NULL)
         return false;
-    const char *behind = query->opaque.bytes + query->opaque.length;
-    query->before = (struct text){header.bytes, (size_t)(query->opaque.bytes - header.bytes)};
-    query->after = (struct text){behind, (size_t)(header.bytes + header.length - behind)};
-    return true;
+    opaque += sizeof OPAQUE - 1;
+    const char *after = memchr(opaque, ',', (size_t)(end - opaque));
+    if (after == NULL)
+        return false;
+    query->before = (struct text){header, (size_t)(opaque - header)};
+    query->opaque = (struct text){opaque, (size_t)(after - opaque)};
+    query->after = (struct text){after, (size_t)(end - after)};
+    return is_canonical(query->opaque);
 }

@@ -21,12 +21,11 @@ struct query {
     struct text before; /* the header up to the opaque's digits */
     struct text opaque; /* one to ten digits, exactly as Python would write the number */
     struct text after;
-    struct text topic; /* within before or after */
-    uint64_t view;     /* number of the client's address view; set by the caller */
+    uint64_t view; /* number of the client's address view; set by the caller */
 };
 
-/* ``frame`` excludes its first length. Sets all but the view. Returns false unless it is a JSON header with opaque and
- * topic, without body. */
+/* ``frame`` excludes its first length. Sets all but the view. Returns false unless it is a JSON header with opaque,
+ * without body. */
 bool cut_query(struct text frame, struct query *query);
 
 uint32_t read_length(const char *bytes);

@@ -48,19 +48,24 @@ class Identity(NamedTuple):
 class IdentityFile:
     """The file that stores the identity. The caller must hold the lock of its directory."""
 
-    def __init__(self, server_dir: Path) -> None:
+    def __init__(self, server_dir: Path, configured_id: str) -> None:
         self._path = server_dir / "identity.json"
+        self._stored = self._read()
+        self.server_id = configured_id or str(self._stored.get("server_id", "")) or f"ns-{uuid.uuid4().hex[:12]}"
 
-    def begin_epoch(self, configured_id: str, now_ms: int) -> Identity:
+    def begin_epoch(self, now_ms: int, known_epoch: int) -> Identity:
         """Return the identity of this start. It is stored before use, so that no two starts share an epoch.
+
+        Args:
+            known_epoch: The latest epoch of this server that the tables or the log contain; 0 if there is none. It is
+                later than the clock if the clock was set back, and than the file if the file was lost.
 
         Raises:
             ConfigError: The identity cannot be stored.
         """
-        stored = self._read()
-        server_id = configured_id or str(stored.get("server_id", "")) or f"ns-{uuid.uuid4().hex[:12]}"
-        last_epoch = stored.get("server_epoch", 0)
-        identity = Identity(server_id, max(now_ms, (last_epoch if isinstance(last_epoch, int) else 0) + 1))
+        last_epoch = self._stored.get("server_epoch", 0)
+        last_epochs = (known_epoch, last_epoch if isinstance(last_epoch, int) else 0)
+        identity = Identity(self.server_id, max(now_ms, *(epoch + 1 for epoch in last_epochs)))
         try:
             # Synced: after a loss of power, an empty file would give the server a different id.
             Folder(self._path.parent).write(self._path.name, orjson.dumps(identity._asdict()))
@@ -137,10 +142,10 @@ class RivalRecords:
             their stop.
     """
 
-    def __init__(self, identity: Identity) -> None:
+    def __init__(self, server_id: str, own_epoch: int | None) -> None:
         self.times: dict[int, tuple[int, int]] = {}
-        self._identity = identity
-        self._needle = orjson.dumps(identity.server_id)
+        self._server_id, self._own_epoch = server_id, own_epoch
+        self._needle = orjson.dumps(server_id)
 
     def take(self, record: Record) -> None:
         """Note which start wrote a record, if it has this server's id. Records must be given in log order."""
@@ -151,10 +156,10 @@ class RivalRecords:
         except EventDecodeError:
             return  # the job writes it to the dead-letter topic
         for event in events:
-            if isinstance(event, EventDecodeError) or event.origin.server_id != self._identity.server_id:
+            if isinstance(event, EventDecodeError) or event.origin.server_id != self._server_id:
                 continue
             epoch = event.origin.server_epoch
-            if epoch == self._identity.server_epoch:
+            if epoch == self._own_epoch:
                 continue
             if isinstance(event, ServerStopped):
                 self.times.pop(epoch, None)
@@ -162,9 +167,10 @@ class RivalRecords:
                 self.times[epoch] = (self.times.get(epoch, (record.at_ms, 0))[0], record.at_ms)
 
 
-def find_rival(settings: Settings, identity: Identity) -> int | None:
+def find_rival(settings: Settings, server_id: str, own_epoch: int | None) -> int | None:
     """Return the epoch of another server that is writing to the log with this id; None if there is none.
 
+    ``own_epoch`` is None while this server has written nothing.
     It blocks for two seconds if a server with this id wrote to the log within the last five seconds, otherwise briefly.
 
     Raises:
@@ -173,7 +179,7 @@ def find_rival(settings: Settings, identity: Identity) -> int | None:
     """
     interval_ms = settings.liveness.tick_interval_ms
     with LogReader(settings) as reader:
-        earlier, meanwhile = RivalRecords(identity), RivalRecords(identity)
+        earlier, meanwhile = RivalRecords(server_id, own_epoch), RivalRecords(server_id, own_epoch)
         first, end = reader.extent(_PARTITION)
         last = next(_read(reader, max(first, end - 1), end), None)
         if last is not None:
@@ -194,19 +200,19 @@ def find_rival(settings: Settings, identity: Identity) -> int | None:
     return None
 
 
-def refuse_rival(settings: Settings, identity: Identity) -> None:
+def refuse_rival(settings: Settings, server_id: str) -> None:
     """Search for another server with this id before this one writes to the log; blocks.
 
     Raises:
         DuplicateServerId: There is another server with this id.
     """
     try:
-        epoch = find_rival(settings, identity)
+        epoch = find_rival(settings, server_id, None)
     except (KafkaUnreachable, RecordsRemoved) as error:
         logger.warning("search for another server with this server_id failed reason=%s", safe(str(error)))
         return
     if epoch is not None:
-        raise DuplicateServerId(identity.server_id, epoch)
+        raise DuplicateServerId(server_id, epoch)
 
 
 async def watch_for_rival(settings: Settings, identity: Identity) -> None:
@@ -218,7 +224,7 @@ async def watch_for_rival(settings: Settings, identity: Identity) -> None:
     while True:
         await asyncio.sleep(_SEARCH_EVERY_S)
         try:
-            epoch = await asyncio.to_thread(find_rival, settings, identity)
+            epoch = await asyncio.to_thread(find_rival, settings, *identity)
         except (KafkaUnreachable, RecordsRemoved):
             continue
         if epoch is not None and epoch < identity.server_epoch:

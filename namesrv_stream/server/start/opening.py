@@ -41,7 +41,7 @@ from namesrv_stream.route.model import LeaseKey
 from namesrv_stream.route.table import RouteTable
 from namesrv_stream.route.view.route_view import RouteView
 from namesrv_stream.route.view.view_layers import group_after
-from namesrv_stream.server.start.identity import Identity, refuse_rival
+from namesrv_stream.server.start.identity import refuse_rival
 from namesrv_stream.settings import Settings
 from namesrv_stream.table_errors import LogReplaced, LogTruncated, RecordsRemoved, TableDamaged
 from namesrv_stream.tables.snapshot import Snapshot, load_snapshot
@@ -55,11 +55,17 @@ _FoldOnly = ServerEvent | GuardReleased | BrokerDisconnected
 
 
 class LogTail:
-    """Applies the records that the tables do not cover to a view, in log order within each partition."""
+    """Applies the records that the tables do not cover to a view, in log order within each partition.
+
+    Attributes:
+        events: Number of events that were added to the view; heartbeats that change nothing are not counted.
+        epochs: Server id → the latest epoch of that server's records.
+    """
 
     def __init__(self, view: RouteView, partitions: int, max_bytes: int) -> None:
         """Prepare to apply records whose pending events take at most ``max_bytes``."""
-        self.events = 0  # added to the view; heartbeats that change nothing are not counted
+        self.events = 0
+        self.epochs: dict[str, int] = {}
         self._view = view
         self._partitions = partitions
         self._free_bytes = max_bytes
@@ -71,6 +77,8 @@ class LogTail:
             events = decode_record(record.value)
         except EventDecodeError:
             return True  # the job writes it to the dead-letter topic
+        for server_id, epoch, _ in (e.origin for e in events if not isinstance(e, EventDecodeError)):
+            self.epochs[server_id] = max(epoch, self.epochs.get(server_id, 0))
         self._closed |= {(e.origin.server_id, e.lease_key) for e in events if isinstance(e, BrokerDisconnected)}
         wanted = [event for event in events if not isinstance(event, EventDecodeError | _FoldOnly)]
         for event in wanted:
@@ -111,11 +119,11 @@ def _is_refused(event: Event, partition: int, partitions: int) -> bool:
     return event.origin.server_id == JOB or (key is not None and partition_of(key, partitions) != partition)
 
 
-def read_log_tail(settings: Settings, view: RouteView, clock: Clock) -> None:
+def read_log_tail(settings: Settings, view: RouteView, clock: Clock) -> Mapping[str, int]:
     """Apply the log's tail to a view; blocks for at most ``server.log_tail_timeout_ms``.
 
     If limits are exceeded or Kafka fails, a warning is logged. The view then lacks the rest of the tail until the job
-    has folded it.
+    has folded it. Return the latest epoch of each server that wrote to the tail, as far as it was read.
     """
     begin_ms, records = clock.monotonic_ms(), 0
     tail = LogTail(view, settings.kafka.partitions, settings.server.log_tail_bytes)
@@ -129,6 +137,7 @@ def read_log_tail(settings: Settings, view: RouteView, clock: Clock) -> None:
     if records:
         took_ms = clock.monotonic_ms() - begin_ms
         logger.info("log tail: read records=%d events=%d ms=%d", records, tail.events, took_ms)
+    return tail.epochs
 
 
 def _behind(extents: Mapping[int, tuple[int, int]], next_offsets: Mapping[int, int]) -> dict[int, tuple[int, int]]:
@@ -201,8 +210,13 @@ async def first_snapshot(tables: Storage, stop: asyncio.Event) -> Snapshot | Non
     return None
 
 
-async def open_log(settings: Settings, identity: Identity, view: RouteView, folded: FoldedLog, clock: Clock) -> bool:
-    """Apply the log's tail to the view of the tables, which were ``folded`` from it. Return whether Kafka answers.
+async def open_log(
+    settings: Settings, server_id: str, view: RouteView, folded: FoldedLog, clock: Clock
+) -> tuple[bool, int]:
+    """Apply the log's tail to the view of the tables, which were ``folded`` from it.
+
+    Returns:
+        Whether Kafka answers, and the latest epoch of this server in tables and tail; 0 if they do not contain it.
 
     Raises:
         KafkaUnreachable: Kafka does not answer, and there are no earlier tables to serve.
@@ -210,32 +224,34 @@ async def open_log(settings: Settings, identity: Identity, view: RouteView, fold
     """
     if any(view.next_offsets.values()):
         # In parallel, because all of them mostly wait for Kafka.
-        has_kafka, *_ = await asyncio.gather(
+        has_kafka, epochs, _ = await asyncio.gather(
             has_topics(settings, is_needed=not (view.table.groups or view.table.kv)),
             asyncio.to_thread(_read_tail, settings, view, folded, clock),
-            asyncio.to_thread(refuse_rival, settings, identity),
+            asyncio.to_thread(refuse_rival, settings, server_id),
         )
-        return has_kafka
-    # Nothing has been folded yet. If the log is empty, it must begin with the settings.
-    await has_topics(settings, is_needed=True)
-    await asyncio.to_thread(log_first_settings, settings)
-    await asyncio.gather(
-        asyncio.to_thread(read_log_tail, settings, view, clock), asyncio.to_thread(refuse_rival, settings, identity)
-    )
-    return True
+    else:
+        # Nothing has been folded yet. If the log is empty, it must begin with the settings.
+        has_kafka = await has_topics(settings, is_needed=True)
+        await asyncio.to_thread(log_first_settings, settings)
+        epochs, _ = await asyncio.gather(
+            asyncio.to_thread(read_log_tail, settings, view, clock),
+            asyncio.to_thread(refuse_rival, settings, server_id),
+        )
+    in_tables = (epoch for (_, other), (epoch, _) in view.table.servers.items() if other == server_id)
+    return has_kafka, max(epochs.get(server_id, 0), *in_tables, 0)
 
 
-def _read_tail(settings: Settings, view: RouteView, folded: FoldedLog, clock: Clock) -> None:
+def _read_tail(settings: Settings, view: RouteView, folded: FoldedLog, clock: Clock) -> Mapping[str, int]:
     """Apply the log's tail to the view, unless Kafka has another log; ``LogGuard`` then refuses all sessions."""
     try:
         check_log(settings, folded)
     except (LogReplaced, LogTruncated) as error:
         logger.error("the tail of the log is not read: %s", error)
-        return
+        return {}
     except NamesrvStreamError as error:
         logger.warning("the tail of the log is not read: %s", error)
-        return
-    read_log_tail(settings, view, clock)
+        return {}
+    return read_log_tail(settings, view, clock)
 
 
 async def has_topics(settings: Settings, *, is_needed: bool = False) -> bool:

@@ -9,6 +9,7 @@ import typer
 from rich.console import Console
 from rich.text import Text
 
+from namesrv_stream.client.commands.answer_text import printable
 from namesrv_stream.clock import SystemClock
 from namesrv_stream.errors import ConfigError, KafkaUnreachable
 from namesrv_stream.settings import Settings
@@ -56,9 +57,9 @@ def doctor(
 
 def _line(finding: Finding) -> Text:
     line = Text(f"{finding.grade:<5}", style=_STYLES[finding.grade])
-    line.append(f"{finding.area:<{_AREA_WIDTH}} {finding.text}", style="default")
+    line.append(f"{finding.area:<{_AREA_WIDTH}} {printable(finding.text)}", style="default")
     if finding.remedy:
-        line.append(f"\n{'':<5}{'':<{_AREA_WIDTH}} -> {finding.remedy}", style="default")
+        line.append(f"\n{'':<5}{'':<{_AREA_WIDTH}} -> {printable(finding.remedy)}", style="default")
     return line
 
 

@@ -12,6 +12,7 @@ from namesrv_stream.client.commands.answer_text import held_in, held_json, held_
 from namesrv_stream.client.commands.query_options import TIMEOUT_MS, Target, name_server_command
 from namesrv_stream.errors import ConfigError
 from namesrv_stream.instants import instant, iso_instant
+from namesrv_stream.logs import safe
 from namesrv_stream.settings import Flag, LoadedSettings
 from namesrv_stream.settings.installation import Configuration, configured
 from namesrv_stream.tables.storage import tables_of
@@ -92,7 +93,7 @@ def config_history(
     for change in changes:
         where = " ".join(f"{p}:{o}" for p, o in sorted(change.partitions.items()))
         cells = (instant(change.at_ms), setting_key(change.name), change.old or "?", change.new, change.source, where)
-        table.add_row(*map(escape, cells))
+        table.add_row(*(escape(safe(cell)) for cell in cells))
     print_table(table)
 
 
@@ -140,7 +141,7 @@ def show_running(loaded: LoadedSettings, *, as_json: bool) -> None:
         style = None if setting.running == setting.configured else "bold"
         configured = setting.configured if setting.configured is not None else "only `config set`"
         cells = (setting_key(setting.name), running, configured, setting.configured_in, last)
-        table.add_row(*map(escape, cells), style=style)
+        table.add_row(*(escape(safe(cell)) for cell in cells), style=style)
     print_table(table)
 
 
@@ -192,7 +193,7 @@ def guard_release(
         return
     for key in released.brokers:
         state = "still protected" if key in released.still_held else "released"
-        print(f"{state}: {key.broker_name} {key.live_key.broker_addr}")
+        print(f"{state}: {safe(key.broker_name)} {safe(key.live_key.broker_addr)}")
     if released.behind is None:
         print("logged; there are no tables here to see whether it is folded", file=sys.stderr)
     elif released.behind:

@@ -37,6 +37,9 @@ _COLUMNS: Final = (
     *("at_ms", "cause", "detail", "cluster", "broker_name", "broker_addr", "broker_id", "broker_addrs"),
     *("topic", "read_queue_nums", "write_queue_nums", "perm"),
 )
+#: What chat programs take for mentions, links, images or code: Slack's ``<!channel>``, the Markdown of Mattermost and
+#: Rocket.Chat. Names come from brokers and clients. An underscore is usual in names, and only makes text italic.
+_MARKUP: Final = str.maketrans({char: f"\\u{ord(char):04x}" for char in "&<>@[]`*~"})
 #: Lines of ``text``; chat programs show no more.
 _MOST_LINES: Final = 20
 
@@ -79,7 +82,14 @@ def _event(row: Mapping[str, Any]) -> Event | None:
     if "broker_addrs" in columns:  # pairs, since a row is made of tuples
         columns["broker_addrs"] = {str(broker_id): addr for broker_id, addr in columns["broker_addrs"]}
     event = {"id": f"{row['partition']}:{row['offset']}:{row['seq']}", "event": name, "at": iso_instant(row["at_ms"])}
-    return {**event, **columns, "text": _text(name, columns)}
+    return {**event, **columns, "text": _text(name, _plain(columns))}
+
+
+def _plain(value: Any) -> Any:
+    """Return a row's values in a form in which chat programs show every text literally, in one line."""
+    if isinstance(value, dict):
+        return {column: _plain(each) for column, each in value.items()}
+    return safe(value).translate(_MARKUP) if isinstance(value, str) else value
 
 
 def _is_wanted(event: Event, settings: WebhookSettings) -> bool:

@@ -12,7 +12,9 @@ from rich.table import Table
 from rich.text import Text
 
 from namesrv_stream.instants import instant
+from namesrv_stream.logs import safe
 from namesrv_stream.route.liveness_settings import FoldSettings
+from namesrv_stream.route.model import LeaseKey
 from namesrv_stream.text_table import counted
 from namesrv_stream.tools.replay.log_source import Store, read_from_text
 from namesrv_stream.tools.tool_options import emit_json
@@ -189,7 +191,7 @@ def _parts(analysis: LogAnalysis, reports: Sequence[ClusterReport]) -> Iterator[
         else:
             yield Text(f"suggested: {seconds(suggestion.timeout_ms)} ({suggestion.reason})")
     if analysis.unregistered:
-        names = ", ".join(f"{k.broker_name} at {k.live_key.broker_addr}" for k in analysis.unregistered[:_NAMED])
+        names = ", ".join(_name(key) for key in analysis.unregistered[:_NAMED])
         more = "" if len(analysis.unregistered) <= _NAMED else f" and {len(analysis.unregistered) - _NAMED} more"
         yield Text(f"left out because no registration is known: {names}{more}")
 
@@ -204,7 +206,9 @@ def _log_lines(analysis: LogAnalysis) -> Iterator[str]:
 
 def _cluster_line(report: ClusterReport) -> Text:
     own = f", {report.with_own_timeout} with a timeout of their own" if report.with_own_timeout else ""
-    return Text.assemble(("cluster ", ""), (report.cluster, "bold"), f": {counted(report.brokers, 'broker')}{own}")
+    return Text.assemble(
+        ("cluster ", ""), (safe(report.cluster), "bold"), f": {counted(report.brokers, 'broker')}{own}"
+    )
 
 
 def _runs_table(runs: Sequence[RunReport]) -> Table:
@@ -228,8 +232,11 @@ def _sooner_cells(sooner: EarlierDetection | None) -> Sequence[str]:
 
 
 def _gap_line(gap: Gap) -> str:
-    key = gap.key
-    return f"{seconds(gap.ms)} {key.broker_name} at {key.live_key.broker_addr}, until {instant(gap.at_ms)}"
+    return f"{seconds(gap.ms)} {_name(gap.key)}, until {instant(gap.at_ms)}"
+
+
+def _name(key: LeaseKey) -> str:
+    return f"{safe(key.broker_name)} at {safe(key.live_key.broker_addr)}"
 
 
 def report_json(analysis: LogAnalysis, reports: Sequence[ClusterReport]) -> dict[str, Any]:

@@ -18,7 +18,7 @@ from namesrv_stream.server import main
 from tests.support.kafka import settings_for
 
 async def no_log(*_):
-    return False
+    return False, 0
 
 class Failing(main._Server):
     async def _beat(self, gateway, figures):

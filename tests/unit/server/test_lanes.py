@@ -5,6 +5,7 @@ import socket
 import struct
 from collections.abc import Iterator
 from contextlib import suppress
+from dataclasses import replace
 from functools import partial
 
 import pytest
@@ -13,7 +14,8 @@ from hypothesis import strategies as st
 
 from namesrv_stream.processor.name_server import Options
 from namesrv_stream.remoting.command import RemotingCommand, RequestCode, ResponseCode
-from namesrv_stream.remoting.frame import decode_frame, encode_frame
+from namesrv_stream.remoting.frame import ResponseTemplate, decode_frame, encode_frame
+from namesrv_stream.server.native.known_answers import ANSWERS_OF_NAME
 from tests.support.examples import examples
 from tests.support.lane_rig import (
     BODY,
@@ -165,6 +167,88 @@ def test_a_changed_route_is_returned_as_soon_as_the_registration_is_answered() -
         assert server.by_lane > 0
 
     run(test)
+
+
+#: Topic → how a client may write it in its query. The first is the usual way.
+WRITTEN = {
+    "nul\0topic": ("nul\0topic", "nul\\u0000topic"),
+    "nul": ("nul", "\\u006eul"),
+    "\u8ba2\u5355": ("\u8ba2\u5355", "\\u8ba2\u5355"),
+    'a"quote': ('a\\"quote', "a\\u0022quote"),
+    "astral\U0001f600": ("astral\U0001f600", "astral\\ud83d\\ude00"),
+}
+
+
+def _raw_query(written: str) -> bytes:
+    text = '{"code":105,"extFields":{"topic":"%s"},"flag":0,"language":"JAVA","opaque":1,"version":479}'
+    header = (text % written).encode()
+    return struct.pack(">II", len(header) + 4, len(header)) + header
+
+
+@pytest.mark.parametrize("topic", WRITTEN)
+def test_an_answer_is_forgotten_after_a_change_whatever_characters_its_topic_has(topic: str) -> None:
+    async def test(server: LaneRig) -> None:
+        broker = server.rig.connect()
+        peer = await handed_over(server)
+        for counter in range(2, 5):
+            body = a_body({each: a_topic(queues=counter) for each in (*TOPICS, *WRITTEN)}, counter=counter)
+            server.rig.ask(broker, a_registration_request(body=body))
+            before = server.by_lane
+            for written in WRITTEN[topic]:
+                for _ in range(5):
+                    peer.send(_raw_query(written))
+                    assert b'"writeQueueNums":%d' % counter in await peer.frame()
+            assert server.by_lane > before, "the lane answers as well"
+
+    run(test)
+
+
+FORMS = 1_000
+
+
+def _form(number: int, topic: str = "topic-0") -> bytes:
+    return encode_frame(replace(a_query(topic), ext_fields={"topic": topic, "form": f"{number}"}))[4:]
+
+
+def _know(server: LaneRig, frame: bytes, topic: str = "topic-0") -> None:
+    server.lane.know(frame, topic, ResponseTemplate(40, b'{"code":0,"opaque":', b"}"), 0)
+
+
+def test_of_each_topic_a_limited_number_of_answers_is_kept() -> None:
+    async def test(server: LaneRig) -> None:
+        for topic in ("topic-0", "topic-1"):
+            for number in range(FORMS):
+                _know(server, _form(number, topic), topic)
+                server.lane.find(_form(0, topic), 0)
+            found = [number for number in range(FORMS) if server.lane.find(_form(number, topic), 0) is not None]
+            assert len(found) == ANSWERS_OF_NAME
+            assert found[1:] == [*range(FORMS - ANSWERS_OF_NAME + 1, FORMS)]
+            assert found[0] == (0 if server.kind == "python" else FORMS - ANSWERS_OF_NAME), "the oldest goes"
+        assert server.lane.find(_form(FORMS - 1), 0) is not None, "those of another topic stay"
+        server.lane.forget({"topic-1"})
+        assert not any(server.lane.find(_form(number, "topic-1"), 0) for number in range(FORMS))
+        assert server.lane.find(_form(FORMS - 1), 0) is not None
+
+    run(test)
+
+
+@pytest.mark.parametrize(("topics", "forms"), [(15_000, 1), (40, ANSWERS_OF_NAME)])
+def test_answers_about_all_of_very_many_changed_topics_are_forgotten(topics: int, forms: int) -> None:
+    async def test(server: LaneRig) -> None:
+        names = [f"many-{number}" for number in range(topics)]
+        for name in names:
+            for form in range(forms):
+                _know(server, _form(form, name), name)
+        assert server.lane.find(_form(0, names[0]), 0) is not None
+        stored = server.lane.known_bytes
+        server.lane.forget(set(names))
+        assert not any(server.lane.find(_form(form, name), 0) for name in names for form in range(forms))
+        for number in range(200):
+            _know(server, _form(0, f"later-{number}"), f"later-{number}")
+            assert server.lane.find(_form(0, f"later-{number}"), 0) is not None
+        assert server.lane.known_bytes < stored * 3 / 4, "storing further answers frees the memory"
+
+    run(test, max_answers_bytes=64 << 20)
 
 
 def test_a_change_of_one_topic_keeps_the_stored_answers_of_others() -> None:

@@ -44,6 +44,28 @@ def test_a_removed_broker_is_forgotten_unless_it_is_registered_again() -> None:
     assert heartbeats.age_ms(KEY, 2_000) is None
 
 
+def test_brokers_that_never_become_live_are_forgotten_a_limited_number_with_each_commit() -> None:
+    heartbeats, checked = LastHeartbeats(1), list[LeaseKey]()
+    live = [LeaseKey(NAME, a_key(f"10.0.0.{number}:1")) for number in range(9)]
+    ignored = [LeaseKey(NAME, a_key(f"10.1.0.{number}:1")) for number in range(4_500)]
+
+    def is_live(key: LeaseKey) -> bool:
+        checked.append(key)
+        return key in live
+
+    for key in (*live, *ignored):
+        heartbeats.received(BrokerHeartbeat(over(S1, 1), *key, Proof.HEARTBEAT), 1_000)
+    for _ in range(4):
+        checked.clear()
+        heartbeats.committed((), is_live)
+        assert len(checked) <= 2_000
+    assert [heartbeats.age_ms(key, 2_000) for key in live] == [1_000] * len(live)
+    assert {heartbeats.age_ms(key, 2_000) for key in ignored} == {None}
+    checked.clear()
+    heartbeats.committed((), is_live)
+    assert sorted(checked) == live
+
+
 async def test_a_server_knows_the_age_of_a_broker_that_registered_with_it() -> None:
     rig = Rig()
     rig.talk()

@@ -1,6 +1,8 @@
 """Which lane a server uses, how this is reported, and behaviour of only one of the lanes."""
 
 import time
+from collections.abc import Callable
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 
@@ -8,15 +10,15 @@ import pytest
 
 from namesrv_stream.errors import ConfigError
 from namesrv_stream.remoting.command import ResponseCode
-from namesrv_stream.remoting.frame import decode_frame, encode_frame
+from namesrv_stream.remoting.frame import ResponseTemplate, decode_frame, encode_frame
 from namesrv_stream.server.native import lane as lane_module
 from namesrv_stream.server.native import python_lane
-from namesrv_stream.server.native.lane import open_lane
+from namesrv_stream.server.native.lane import Lane, open_lane
 from namesrv_stream.server.native.python_lane import PythonLane
 from namesrv_stream.settings import RemotingSettings, Settings
 from namesrv_stream.tools.doctor import machine
 from namesrv_stream.tools.doctor.finding import Grade, fine
-from tests.support.lane_rig import LaneRig, a_query, handed_over, run
+from tests.support.lane_rig import LANES, LaneRig, a_query, handed_over, run
 from tests.support.server_rig import turn
 
 
@@ -36,23 +38,76 @@ def test_a_connection_closed_while_the_lane_returns_it_still_sends_its_answer() 
     run(test)
 
 
-def test_the_python_lane_serves_a_limited_number_of_connections_per_iteration(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(python_lane, "_AT_ONCE", 2)
+@pytest.mark.parametrize(("queries", "most"), [(1, 4), (20, 20)])
+def test_the_python_lane_answers_a_limited_number_of_queries_per_iteration(
+    queries: int, most: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(python_lane, "_AT_ONCE", 8)
+    monkeypatch.setattr(python_lane, "_READ_AT_ONCE", 1)
     monkeypatch.setattr(LaneRig, "kind", "python")
 
     async def test(server: LaneRig) -> None:
         peers = [await handed_over(server) for _ in range(7)]
         answered = [server.by_lane]
         for peer in peers:
-            peer.send(encode_frame(a_query()))
-        while answered[-1] < answered[0] + len(peers):
+            peer.send(encode_frame(a_query()) * queries)
+        while answered[-1] < answered[0] + queries * len(peers):
             await turn()
             answered.append(server.by_lane)
-        assert max(after - before for before, after in pairwise(answered)) <= 2
+        assert max(after - before for before, after in pairwise(answered)) <= most
         for peer in peers:
-            assert decode_frame(await peer.frame()).code == ResponseCode.SUCCESS
+            for _ in range(queries):
+                assert decode_frame(await peer.frame()).code == ResponseCode.SUCCESS
 
     run(test)
+
+
+@pytest.fixture(params=LANES)
+def lane(request: pytest.FixtureRequest) -> Lane:
+    return LANES[request.param](64 << 20)
+
+
+def _frame(topic: str, form: int = 0) -> bytes:
+    return encode_frame(replace(a_query(topic), ext_fields={"topic": topic, "form": f"{form}"}))[4:]
+
+
+def _know(lane: Lane, topic: str, form: int = 0) -> None:
+    lane.know(_frame(topic, form), topic, ResponseTemplate(40, b'{"code":0,"opaque":', b"}"), 0)
+
+
+def _processor_time_s(action: Callable[[], object], prepare: Callable[[], object] = lambda: None) -> float:
+    """Return the least processor time of three calls; ``prepare`` is called before each."""
+    times = []
+    for _ in range(3):
+        prepare()
+        began_s = time.thread_time()
+        action()
+        times.append(time.thread_time() - began_s)
+    return min(times)
+
+
+def test_the_time_of_a_query_does_not_grow_with_the_stored_forms_of_its_topic(lane: Lane) -> None:
+    frames = [_frame("many", form) for form in range(-2_000, 0)]
+
+    def ask() -> None:
+        assert not any(lane.find(frame, 0) for frame in frames)
+
+    before_s = _processor_time_s(ask)
+    for form in range(20_000):
+        _know(lane, "many", form)
+    assert _processor_time_s(ask) < 4 * before_s
+
+
+@pytest.mark.parametrize("forgotten", [70_000, 10_000, 2_000])
+def test_topics_are_forgotten_within_ten_milliseconds_of_processor_time(forgotten: int, lane: Lane) -> None:
+    names = {f"topic-{number}" for number in range(forgotten)}
+
+    def store() -> None:
+        for number in range(12_000):
+            _know(lane, f"topic-{number}")
+
+    assert _processor_time_s(lambda: lane.forget(names), store) < 0.010
+    assert lane.find(_frame("topic-0"), 0) is None
 
 
 @pytest.fixture

@@ -12,7 +12,7 @@ OTHER = Origin("s1", 100)
 
 
 def found(*events: Event) -> dict[int, tuple[int, int]]:
-    records = RivalRecords(OURS)
+    records = RivalRecords(*OURS)
     for number, event in enumerate(events):
         records.take(Record(0, number, 1_000 * number, encode_event(event)))
     return records.times
@@ -34,7 +34,7 @@ def test_other_servers_and_the_own_start_are_no_rivals() -> None:
 
 
 def test_an_invalid_record_is_ignored() -> None:
-    records = RivalRecords(OURS)
+    records = RivalRecords(*OURS)
     records.take(Record(0, 0, 0, b'"s1"'))
     assert records.times == {}
 

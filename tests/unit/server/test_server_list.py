@@ -1,21 +1,53 @@
 """A server joins the list of name servers when it is complete, and leaves it before it stops; what clients receive."""
 
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
 import orjson
 import pytest
 
-from namesrv_stream.route.events import KvDeleted, KvPut, ServerStarted, Tick
+from namesrv_stream.clock import SystemClock
+from namesrv_stream.route.event_json import encode_event
+from namesrv_stream.route.events import KvDeleted, KvPut, Origin, ServerStarted, Tick
+from namesrv_stream.route.fold.folded_log import FoldedLog
+from namesrv_stream.route.fold.step import Record
+from namesrv_stream.route.view.route_view import RouteView
+from namesrv_stream.server.gateway.records import OutRecord
+from namesrv_stream.server.start import opening
+from namesrv_stream.server.start.identity import IdentityFile
 from namesrv_stream.server.start.process import NameServerAddrs, advertised_address
 from namesrv_stream.server.view.fleet import UNLISTED
 from namesrv_stream.settings import RemotingSettings
 from tests.support.builders import S1, S2, Log
 from tests.support.http_rig import HttpRig
+from tests.support.kafka import settings_for
 from tests.support.server_rig import Rig
 
 ADDRESSES = {S1.server_id: "10.0.0.1:9876", S2.server_id: "10.0.0.2:9876"}
 
 
-def _rig(partitions: int = 1) -> Rig:
-    return Rig(partitions=partitions, limits=RemotingSettings(advertised_address="10.0.0.7:9876"))
+class MemoryReader:
+    """Reads one partition of a log in memory."""
+
+    def __init__(self, records: list[Record]) -> None:
+        self._records = records
+
+    def __enter__(self) -> "MemoryReader":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        pass
+
+    def extents(self, partitions: range) -> dict[int, tuple[int, int]]:
+        return {0: (0, len(self._records))}
+
+    def batches_of(self, ranges: Mapping[int, tuple[int, int]]) -> Iterator[list[Record]]:
+        yield self._records[slice(*ranges[0])]
+
+
+def _rig(partitions: int = 1, **rig: Any) -> Rig:
+    return Rig(**rig, partitions=partitions, limits=RemotingSettings(advertised_address="10.0.0.7:9876"))
 
 
 def _ticks(rig: Rig) -> list[str | None]:
@@ -44,6 +76,34 @@ async def test_a_server_advertises_its_address_only_if_every_partition_is_comple
     rows.say(ServerStarted(S1._replace(server_epoch=7)))
     rig.served.committed(rows.output.changes, {0: 1})
     assert _ticks(rig) == [None, None]
+
+
+@pytest.mark.parametrize("is_in_tables", [True, False])
+async def test_a_server_is_listed_although_its_earlier_start_was_ahead_of_the_clock(
+    is_in_tables: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    earlier, other = ServerStarted(Origin("s1", 9_000)), ServerStarted(Origin("s2", 50_000))
+    log = Log()
+    rows = [row for event in (other, earlier) for row in log.say(event)]
+    view = RouteView()
+    if is_in_tables:
+        view.commit(rows, {0: len(log.records)})
+    settings = settings_for(tmp_path)
+    monkeypatch.setattr(opening, "LogReader", lambda settings, **_: MemoryReader(log.records))
+    for name in ("ensure_topics", "log_first_settings", "check_log", "refuse_rival"):
+        monkeypatch.setattr(opening, name, lambda *_: None)
+    folded = FoldedLog()
+    has_kafka, known_epoch = await opening.open_log(settings, "s1", view, folded, SystemClock())
+    identity = IdentityFile(tmp_path, "s1").begin_epoch(1_000, known_epoch)
+    assert (has_kafka, identity) == (True, ("s1", 9_001))
+    rig = _rig(identity=identity)
+    for event in (other, earlier):
+        rig.publisher.append(OutRecord(0, None, encode_event(event)))
+    rig.talk()
+    rig.commit()
+    assert _ticks(rig) == ["10.0.0.7:9876"]
+    rig.commit()
+    assert [s.server_id for s in rig.view.table.known_servers(1) if s.is_listed] == ["s1"]
 
 
 async def test_a_server_that_leaves_the_list_logs_this_at_once_and_advertises_no_address() -> None:

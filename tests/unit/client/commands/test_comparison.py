@@ -39,6 +39,16 @@ async def test_only_differing_values_are_reported() -> None:
     ]
 
 
+async def test_names_with_blanks_are_not_taken_for_several_names() -> None:
+    left_routes, right_routes = {"t": {"a b": 4, "c": 4}}, {"t": {"a": 4, "b c": 4}}
+    async with (
+        ScriptedNameServer(ScriptedRoutes(left_routes)) as left,
+        ScriptedNameServer(ScriptedRoutes(right_routes)) as right,
+    ):
+        rows = _rows(await _compared(left, right))
+    assert ("cluster", "c0", "broker names", ["'a b' c", "a 'b c'"]) in rows
+
+
 async def test_item_unknown_to_one_server_is_reported_with_all_its_values() -> None:
     async with (
         ScriptedNameServer(ScriptedRoutes({"t": {"a": 4}})) as left,

@@ -32,7 +32,10 @@ async def test_a_view_is_set_listed_shown_and_removed(run: Run, tmp_path: Path) 
         _, listed, invalid = await run("view", "list", "-n", server.addr, "--json")
         shown = json.loads((await run("view", "show", "outside", "-n", server.addr))[1])
         assert json.loads((await run("view", "show", "outside", "-n", server.addr, "--json"))[1]) == shown
-        script.table[VIEWS_NAMESPACE]["text"] = "none"
+        script.table[VIEWS_NAMESPACE] |= {"text": "none", "odd": '{"\\u001b[2J": 1}'}
+        for flags in ((), ("--json",)):
+            _, terminal, errors = await run("view", "list", "-n", server.addr, *flags)
+            assert "\x1b" not in terminal + errors
         assert (await run("view", "show", "text", "-n", server.addr))[1] == "none\n"
         assert json.loads((await run("view", "show", "text", "-n", server.addr, "--json"))[1]) == "none"
         assert (await run("view", "remove", "outside", "-n", server.addr))[0] == 0

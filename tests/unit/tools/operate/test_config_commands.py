@@ -63,6 +63,16 @@ def test_settings_history_shows_operator_time_and_values(run: Run, tables: Table
     assert json.loads(run("config", "history", "advanced.liveness.max_gap_ms", "--json")[1]) == []
 
 
+def test_the_name_of_an_operator_cannot_control_a_terminal(run: Run, tmp_path: Path) -> None:
+    tables = TablesOfLog(tmp_path)
+    tables.log.change_settings(default_timeout_ms=60_000, source="\x1b[2J[red]")
+    tables.commit()
+    for command in (("history",), ("show", "--running")):
+        out = run("config", *command)[1]
+        assert "\x1b" not in out
+        assert r"\x1b[2J[red]" in out
+
+
 def test_values_in_force_are_shown_next_to_the_file(run: Run, tables: TablesOfLog, tmp_path: Path) -> None:
     conf = tmp_path / "mine.toml"
     conf.write_text("[liveness]\ndefault_timeout_ms = 90000\n")

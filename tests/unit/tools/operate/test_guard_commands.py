@@ -11,7 +11,9 @@ import pytest
 from namesrv_stream.cli import main
 from namesrv_stream.remoting.command import RemotingCommand, RequestCode, ResponseCode
 from namesrv_stream.route.liveness_settings import FoldSettings
+from namesrv_stream.route.model import LeaseKey, LiveKey
 from namesrv_stream.route.table import HELD_NAMESPACE
+from namesrv_stream.tools.operate import operator_events
 from tests.support.builders import Log, a_registration
 from tests.support.name_server import Exchange
 from tests.support.scripted_name_server import ScriptedNameServer, accept_all
@@ -61,6 +63,21 @@ async def test_held_brokers_are_listed_with_the_reason(run: Run) -> None:
     ]
 
 
+async def test_a_live_broker_is_not_taken_for_a_held_one_with_a_slash_elsewhere_in_its_names(run: Run) -> None:
+    log, exchange = Log(FoldSettings(guard_min_brokers=2)), Exchange()
+    dead = [a_registration("10.0.0.1:1", cluster="a/b", broker_name=name) for name in ("c", "d")]
+    live = a_registration("10.0.0.1:1", cluster="a", broker_name="b/c")
+    for registration in (*dead, live):
+        log.register(registration)
+    for _ in range(3):
+        log.pass_time(50_000)
+        log.heard(live)
+    exchange.view.commit(log.output.changes, {0: len(log.records)})
+    async with ScriptedNameServer(lambda request: [exchange.send(request).response]) as server:
+        found = json.loads((await run("guard", "list", "--json", "-n", server.addr))[1])
+    assert [(b["cluster"], b["broker_name"]) for b in found] == [("a/b", "c"), ("a/b", "d")]
+
+
 @pytest.mark.parametrize("command", ["clusters", "brokers"])
 async def test_held_brokers_are_marked_in_the_list_of_brokers(run: Run, command: str) -> None:
     async with _server(held=True) as server:
@@ -107,6 +124,15 @@ def test_listing_held_brokers_succeeds_if_none_is_held() -> None:
             RequestCode.GET_KVLIST_BY_NAMESPACE, opaque=1, ext_fields={"namespace": HELD_NAMESPACE}
         )
         assert exchange.send(request).response.code == ResponseCode.SUCCESS
+
+
+async def test_the_name_of_a_released_broker_cannot_control_a_terminal(
+    run: Run, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    key = LeaseKey("b\x1b[2J", LiveKey("c0", "h\x1b[2J:1"))
+    monkeypatch.setattr(operator_events, "release", lambda *_: operator_events.Released((key,), (), ()))
+    code, out, _ = await run("guard", "release", "c0", "--data-dir", str(tmp_path))
+    assert (code, out) == (0, "released: b\\x1b[2J h\\x1b[2J:1\n")
 
 
 async def test_a_release_where_none_is_held_is_refused(run: Run, tmp_path: Path) -> None:

@@ -63,6 +63,31 @@ def test_report_of_a_removed_broker_has_name_time_and_cause() -> None:
     }
 
 
+_HOSTILE = "<!channel> <@U1>&lt; @all @here\n[pay](http://x) ![](http://x) `a` *b* ~~c~~ \u202eabc"
+
+
+def test_no_name_is_markup_or_another_line_in_a_chat_program() -> None:
+    rows = [
+        {
+            key: _HOSTILE if key in {"cluster", "broker_name", "broker_addr", "topic", "detail"} else value
+            for key, value in row.items()
+        }
+        for row in _ROWS
+    ]
+    rows[4]["broker_addrs"] = [[0, _HOSTILE]]
+    events = events_of(rows, _ALL)
+    text = message(events)["text"]
+    assert len(text.splitlines()) == len(events) == len(_ALL.events)
+    assert not set(text) & set("&<>@[]`*~\u202e")
+    assert r"\u003c!channel\u003e \u003c\u0040U1\u003e\u0026lt; \u0040all \u0040here\n\u005bpay\u005d(http" in text
+    assert {event["broker_name"] for event in events} == {_HOSTILE}, "the fields have the names themselves"
+
+
+def test_very_long_names_are_cut_in_the_text() -> None:
+    (event,) = events_of([_ROWS[0] | {"broker_name": "b" * 100_000}], WebhookSettings(events=("broker_down",)))
+    assert len(event["text"]) < 500
+
+
 def test_every_kind_of_event_is_made_from_a_row_and_conforms_to_the_schema() -> None:
     assert _names(_ALL) == list(_ALL.events)
     Draft202012Validator.check_schema(_SCHEMA)

@@ -224,6 +224,17 @@ def test_text_and_json_have_the_same_content() -> None:
     assert found["clusters"]["c0"]["suggested_timeout_ms"] == 75_000
 
 
+def test_names_in_the_text_cannot_control_a_terminal() -> None:
+    key = LeaseKey("b\x1b[2J", a_key("h\x1b[2J:1", "c\x1b[2J"))
+    report = replace(_report(), cluster=key.live_key.cluster, gaps=GapTally())
+    report.gaps.add(Gap(1_000, 5_000, key, "s1"))
+    console = Console(width=200)
+    with console.capture() as capture:
+        console.print(what_if_report.as_text(LogAnalysis([_analysis()], 1, FoldSettings()), [report]))
+    assert "\x1b" not in capture.get()
+    assert r"b\x1b[2J at h\x1b[2J:1" in capture.get()
+
+
 def test_log_without_records_is_reported() -> None:
     console = Console(width=200)
     with console.capture() as capture:
