@@ -1,14 +1,29 @@
-"""Converts values in JSON bodies as fastjson does for a Java object's fields.
+"""Converts values in JSON bodies as fastjson does for a Java object's fields, and limits the length of names.
 
 A value that fastjson could not convert raises ValueError.
 """
 
 from collections.abc import Callable, Mapping
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 
+from namesrv_stream.errors import RequestRefused
 from namesrv_stream.remoting.fastjson import conversion
 
 T = TypeVar("T")
+
+#: Brokers accept topic names of 127 characters, and put a prefix before group names of at most 255. Source: rocketmq
+#: 5.3.3, TopicValidator.TOPIC_MAX_LENGTH, Validators.CHARACTER_MAX_LENGTH, MixAll.getRetryTopic.
+_MAX_NAME_CHARS: Final = 1_024
+
+
+def is_too_long(*names: str) -> bool:
+    return any(len(name) > _MAX_NAME_CHARS for name in names)
+
+
+def require_short(what: str, name: str) -> None:
+    """Raise RequestRefused if a name is longer than any of RocketMQ's; its hash and its copies in the log cost time."""
+    if is_too_long(name):
+        raise RequestRefused(f"{what} of {len(name)} characters exceeds {_MAX_NAME_CHARS}")
 
 
 def as_object(value: Any, where: str) -> Mapping[str, Any]:

@@ -10,6 +10,7 @@ from xxhash import xxh3_128
 from zlib_ng import zlib_ng
 
 from namesrv_stream.errors import BodyDecodeError, RequestRefused
+from namesrv_stream.processor.body_fields import require_short
 from namesrv_stream.processor.name_server import Accepted, Answer, Call, Dependency, NameServer, Settled
 from namesrv_stream.processor.register_body import (
     RegisterBrokerBody,
@@ -195,6 +196,7 @@ def broker_of(broker_name: str | None, cluster: str | None, broker_addr: str | N
     for name, value in (("brokerName", broker_name), ("clusterName", cluster), ("brokerAddr", broker_addr)):
         if not value:
             raise RequestRefused(f"{name} is missing")
+        require_short(name, value)
     return LeaseKey(broker_name or "", LiveKey(cluster or "", broker_addr or ""))
 
 

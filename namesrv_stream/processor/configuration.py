@@ -15,6 +15,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from namesrv_stream.errors import NoPermission, QueryNotFound, RequestRefused
+from namesrv_stream.processor.body_fields import is_too_long, require_short
 from namesrv_stream.processor.name_server import Answer, Call, NameServer, operator_change
 from namesrv_stream.processor.route_body import encode_kv_table
 from namesrv_stream.remoting import java_properties
@@ -169,6 +170,8 @@ def put_kv_config(server: NameServer, call: Call) -> Answer:
         raise RequestRefused("namespace or key is null")
     if header.value is None:
         raise RequestRefused("value is null")
+    require_short("a namespace", header.namespace)
+    require_short("a key", header.key)
     if header.namespace == VIEWS_NAMESPACE:
         _check_view(server, header.key, header.value)
     return operator_change(response_to(call.request), KvPut(call.origin, header.namespace, header.key, header.value))
@@ -200,7 +203,7 @@ def delete_kv_config(_: NameServer, call: Call) -> Answer:
     """Answer 102, always with SUCCESS: delete a KV entry, if namespace and key are given. The namespace remains."""
     header = DeleteKVConfigRequestHeader.from_ext_fields(call.request.ext_fields)
     response = response_to(call.request)
-    if header.namespace is None or header.key is None:
+    if header.namespace is None or header.key is None or is_too_long(header.namespace, header.key):
         return Answer(response)
     return operator_change(response, KvDeleted(call.origin, header.namespace, header.key))
 

@@ -10,7 +10,7 @@ from typing import Final
 
 from namesrv_stream.errors import BodyDecodeError, RequestRefused
 from namesrv_stream.processor.authorisation import who
-from namesrv_stream.processor.body_fields import as_int, as_object, as_text
+from namesrv_stream.processor.body_fields import as_int, as_object, as_text, is_too_long, require_short
 from namesrv_stream.processor.name_server import Answer, Call, NameServer, operator_change
 from namesrv_stream.remoting import fastjson
 from namesrv_stream.remoting.command import RequestCode, response_to
@@ -25,9 +25,6 @@ from namesrv_stream.remoting.headers import (
 from namesrv_stream.route.events import TopicDeleted, TopicRegistered, WritePermChanged
 from namesrv_stream.route.model import QueueData, shared_queue_data
 
-#: Brokers accept topic names of 127 characters, and put a prefix before group names of at most 255. Source: rocketmq
-#: 5.3.3, TopicValidator.TOPIC_MAX_LENGTH, Validators.CHARACTER_MAX_LENGTH, MixAll.getRetryTopic.
-_MAX_TOPIC_CHARS: Final = 1_024
 #: Differs from RocketMQ: brokers send the queues of one name. Each name becomes an event, which changes its group.
 _MAX_QUEUE_DATAS: Final = 256
 _MAX_BODY_BYTES: Final = 256 * 1024
@@ -39,7 +36,7 @@ def delete_topic_in_namesrv(server: NameServer, call: Call) -> Answer:
     """Answer 216, always with SUCCESS: delete a topic in the named cluster, or in all. Static mappings remain."""
     header = DeleteTopicFromNamesrvRequestHeader.from_ext_fields(call.request.ext_fields)
     response = response_to(call.request)
-    if header.topic is None:
+    if header.topic is None or is_too_long(header.topic):
         return Answer(response)
     source = who(server.access, call)
     return operator_change(response, TopicDeleted(call.origin, header.topic, header.cluster_name or None, source))
@@ -85,8 +82,7 @@ def register_topic_in_namesrv(server: NameServer, call: Call) -> Answer:
     topic = RegisterTopicRequestHeader.from_ext_fields(call.request.ext_fields).topic
     if topic is None:
         raise RequestRefused("topic is missing")
-    if len(topic) > _MAX_TOPIC_CHARS:
-        raise RequestRefused(f"a topic of {len(topic)} characters exceeds {_MAX_TOPIC_CHARS}")
+    require_short("a topic", topic)
     entries = list(_queue_datas(call.request.body))
     # As in Java, the entries before the first one of an unknown broker count; for a new topic, all or none.
     known = list(takewhile(lambda entry: server.table.group(entry[0]).is_registered, entries))

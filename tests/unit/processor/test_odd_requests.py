@@ -4,6 +4,7 @@ A Java NameServer 5.3.3 with a registered broker-a gave the answers in ``AS_JAVA
 """
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import NamedTuple
 
 import pytest
@@ -127,3 +128,30 @@ def test_every_request_is_answered_without_its_fields(code: RequestCode, fields:
 
     assert response.opaque == 6
     assert response.code == OK or response.remark
+
+
+@pytest.mark.parametrize("field", ["brokerName", "brokerAddr", "clusterName"])
+@pytest.mark.parametrize("code", [103, 104, 322, 904])
+def test_a_request_about_a_broker_with_a_very_long_name_is_refused(code: int, field: str) -> None:
+    request = a_registration_request(**{field: "n" * 1_025})
+
+    answer = Exchange().send(replace(request, code=code))
+
+    assert (answer.response.remark, answer.accepted) == (f"{field} of 1025 characters exceeds 1024", ())
+
+
+@pytest.mark.parametrize(
+    ("code", "fields"),
+    [
+        (100, {"namespace": "n" * 1_025, "key": "k", "value": "v"}),
+        (100, {"namespace": "n", "key": "k" * 1_025, "value": "v"}),
+        (102, {"namespace": "n" * 1_025, "key": "k"}),
+        (102, {"namespace": "n", "key": "k" * 1_025}),
+        (216, {"topic": "t" * 1_025}),
+    ],
+)
+def test_an_operators_change_of_a_very_long_name_is_not_logged(code: int, fields: dict[str, str]) -> None:
+    answer = Exchange().send(RemotingCommand(code, ext_fields=fields))
+
+    assert answer.accepted == ()
+    assert (answer.response.code == ResponseCode.SUCCESS) == (code != RequestCode.PUT_KV_CONFIG)
