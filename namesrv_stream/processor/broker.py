@@ -243,6 +243,7 @@ def _registration(registering: _Registering, body: RegisterBrokerBody) -> Regist
         topic_mappings=body.topic_mappings or None,
         filter_servers=body.filter_servers,
         registration_hash=registering.digest,
+        topics_json=body.topics_json,
     )
 
 

@@ -79,12 +79,16 @@ _FILTER_TYPES: Final = frozenset(("SINGLE_TAG", "MULTI_TAG"))
 
 @dataclass(frozen=True, slots=True)
 class RegisterBrokerBody:
-    """The decoded body of a registration; ``filter_servers`` None keeps those that are known."""
+    """The decoded body of a registration.
+
+    ``filter_servers`` None keeps those that are known. ``topics_json`` is that of ``Registration``.
+    """
 
     data_version: DataVersion = field(default_factory=DataVersion)
     topics: Mapping[str, QueueData] = field(default_factory=dict)
     topic_mappings: Mapping[str, TopicQueueMappingInfo] = field(default_factory=dict)
     filter_servers: tuple[str, ...] | None = ()
+    topics_json: bytes = field(default=b"", compare=False, repr=False)
 
 
 class RegistrationBody(NamedTuple):

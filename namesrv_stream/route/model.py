@@ -1,7 +1,7 @@
 """The values that routes, leases and drains consist of, under RocketMQ's own names where RocketMQ has one."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Final, NamedTuple
 
@@ -100,6 +100,7 @@ class Registration:
         topic_mappings: The static topics of the body, by topic.
         filter_servers: None keeps the known ones, an empty tuple removes them.
         registration_hash: Equal for two requests with the same content; "" if it was not computed.
+        topics_json: The topics as ``encode_topics`` writes them, if they were encoded already; otherwise b"".
     """
 
     cluster: str
@@ -115,6 +116,7 @@ class Registration:
     topic_mappings: Mapping[str, TopicQueueMappingInfo] | None = None
     filter_servers: tuple[str, ...] | None = None
     registration_hash: str = ""
+    topics_json: bytes = field(default=b"", compare=False, repr=False)
 
     @property
     def live_key(self) -> LiveKey:

@@ -16,8 +16,6 @@ _INT32 = range(-(2**31), 2**31)
 
 def encode_registration(registration: Registration) -> str:
     """Return the registration as JSON. A topic is [readQueueNums, writeQueueNums, perm, topicSysFlag]."""
-    # Many topics share few distinct values; each of these is encoded once.
-    shapes = {q: orjson.Fragment(orjson.dumps(list(q))) for q in set(registration.topics.values())}
     fields: dict[str, Any] = {
         "cluster": registration.cluster,
         "broker_name": registration.broker_name,
@@ -29,12 +27,19 @@ def encode_registration(registration: Registration) -> str:
         "enable_acting_master": registration.enable_acting_master,
         "zone_name": registration.zone_name,
         "registration_hash": registration.registration_hash,
-        "topics": {t: shapes[q] for t, q in registration.topics.items()},
+        "topics": orjson.Fragment(registration.topics_json or encode_topics(registration.topics)),
         "filter_servers": None if registration.filter_servers is None else list(registration.filter_servers),
     }
     if registration.topic_mappings is not None:
         fields["topic_mappings"] = {t: mapping_fields(m) for t, m in registration.topic_mappings.items()}
     return orjson.dumps(fields).decode()
+
+
+def encode_topics(topics: Mapping[str, QueueData]) -> bytes:
+    """Return the topics of a registration as JSON, as ``encode_registration`` writes them."""
+    # Many topics share few distinct values; each of these is encoded once.
+    shapes = {q: orjson.Fragment(orjson.dumps(list(q))) for q in set(topics.values())}
+    return orjson.dumps({topic: shapes[q] for topic, q in topics.items()})
 
 
 def registration_from(fields: Mapping[str, Any]) -> Registration:

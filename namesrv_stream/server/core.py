@@ -138,7 +138,7 @@ def build_core(settings: Settings, view: RouteView, ports: Ports) -> Core:
         connections=connections,
         turns=turns,
         long_answers=LongAnswers(turns),
-        decoder=ports.decoder or RegistrationDecoder(),
+        decoder=ports.decoder or RegistrationDecoder(turns),
         tls=tls,
         origin=Origin(ports.identity.server_id, ports.identity.server_epoch),
         request_metrics=RequestMetrics(ports.lane.answered if ports.lane else None),

@@ -191,7 +191,7 @@ class _Decoder(RegistrationDecoder):
     """Decodes the large registrations of a server one after the other, each of which takes some time."""
 
     def __init__(self, world: "World") -> None:
-        super().__init__()
+        super().__init__(Turns(_AT_ONCE_NS))
         self._world = world
         self._waiting: deque[tuple[RegistrationBody, OnDecoded]] = deque()
 

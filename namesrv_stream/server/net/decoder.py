@@ -5,21 +5,26 @@ import contextlib
 import logging
 import multiprocessing
 import signal
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ProcessPoolExecutor
 from dataclasses import replace
+from itertools import islice
 from sys import intern
+from typing import Final
 
 from namesrv_stream.errors import BodyDecodeError
 from namesrv_stream.logs import safe
 from namesrv_stream.processes import signal_with_parent
 from namesrv_stream.processor.name_server import DecodedBody
 from namesrv_stream.processor.register_body import RegisterBrokerBody, RegistrationBody, decode_register_body
-from namesrv_stream.route.model import shared_queue_data
+from namesrv_stream.route.model import QueueData, shared_queue_data
+from namesrv_stream.route.registration_json import encode_topics
+from namesrv_stream.server.turns import Queue, Turns
 
 logger = logging.getLogger(__name__)
 
 OnDecoded = Callable[[DecodedBody], None]
+_TOPICS_AT_ONCE: Final = 2_048
 
 
 class RegistrationDecoder:
@@ -29,7 +34,8 @@ class RegistrationDecoder:
     interpreter lock.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, turns: Turns) -> None:
+        self._turns = turns
         self._pool: ProcessPoolExecutor | None = None
 
     def decode(self, body: RegistrationBody, on_decoded: OnDecoded) -> Callable[[], object]:
@@ -68,7 +74,10 @@ class RegistrationDecoder:
             on_decoded(_decode(body))
         else:
             decoded = done.result()
-            on_decoded(decoded if isinstance(decoded, BodyDecodeError) else _shared(decoded))
+            if isinstance(decoded, BodyDecodeError):
+                on_decoded(decoded)
+            else:
+                self._turns.run(_share(decoded, on_decoded), Queue.VITAL)
 
     def _failed(self, error: BaseException) -> None:
         logger.warning("registration decoder failed, decoding in the server: %s", safe(repr(error)))
@@ -83,17 +92,23 @@ def _end_with_parent() -> None:
 
 def _decode(body: RegistrationBody) -> DecodedBody:
     try:
-        return decode_register_body(*body)
+        decoded = decode_register_body(*body)
     except BodyDecodeError as error:
         return error
+    return replace(decoded, topics_json=encode_topics(decoded.topics))
 
 
-def _shared(body: RegisterBrokerBody) -> RegisterBrokerBody:
-    """Return a body with its names and queues, which are copies after unpickling, replaced by objects of this process.
+def _share(body: RegisterBrokerBody, on_decoded: OnDecoded) -> Iterator[None]:
+    """Replace names and queues of a body by objects of this process, in steps; then call ``on_decoded``.
 
-    The route table compares queues by identity, and the copies would take three times the memory.
+    Those of the body are copies after unpickling. The route table compares queues by identity, and the copies would
+    take three times the memory.
     """
     # Topics that shared one object in the other process also share one after unpickling.
     shared = {key: shared_queue_data(*q) for key, q in {id(q): q for q in body.topics.values()}.items()}
-    queues = [shared[key] for key in map(id, body.topics.values())]
-    return replace(body, topics=dict(zip(map(intern, body.topics), queues, strict=True)))
+    topics: dict[str, QueueData] = {}
+    rest = iter(body.topics.items())
+    while some := list(islice(rest, _TOPICS_AT_ONCE)):
+        topics.update((intern(topic), shared[id(queues)]) for topic, queues in some)
+        yield
+    on_decoded(replace(body, topics=topics))

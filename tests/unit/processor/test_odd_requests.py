@@ -133,9 +133,10 @@ def test_every_request_is_answered_without_its_fields(code: RequestCode, fields:
 @pytest.mark.parametrize("field", ["brokerName", "brokerAddr", "clusterName"])
 @pytest.mark.parametrize("code", [103, 104, 322, 904])
 def test_a_request_about_a_broker_with_a_very_long_name_is_refused(code: int, field: str) -> None:
-    request = a_registration_request(**{field: "n" * 1_025})
+    request = a_registration_request()
+    fields = {**(request.ext_fields or {}), field: "n" * 1_025}
 
-    answer = Exchange().send(replace(request, code=code))
+    answer = Exchange().send(replace(request, code=code, ext_fields=fields))
 
     assert (answer.response.remark, answer.accepted) == (f"{field} of 1025 characters exceeds 1024", ())
 

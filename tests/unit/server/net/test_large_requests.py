@@ -44,7 +44,7 @@ class ManualDecoder(RegistrationDecoder):
     """Decodes a registration only when a test says so."""
 
     def __init__(self) -> None:
-        super().__init__()
+        super().__init__(Turns())
         self.waiting: list[tuple[RegistrationBody, OnDecoded]] = []
 
     def decode(self, body: RegistrationBody, on_decoded: OnDecoded) -> Callable[[], object]:
