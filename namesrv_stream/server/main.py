@@ -12,6 +12,7 @@ from typing import Any, Final
 
 import uvloop
 
+from namesrv_stream import watchdog
 from namesrv_stream.clock import SystemClock, until_multiple_ms
 from namesrv_stream.kafka import producer_config
 from namesrv_stream.logs import progress, safe
@@ -93,6 +94,7 @@ class _Server:
     def __init__(self, settings: Settings, identity_file: IdentityFile) -> None:
         self._settings = settings
         self._clock = SystemClock()
+        self._supervision = watchdog.supervision
         self._identity = identity_file.begin_epoch(settings.server.server_id, self._clock.now_ms())
         self._lane, self._lane_status = open_lane(settings.remoting)
         level = logging.WARNING if self._lane_status.is_fault else logging.INFO
@@ -110,6 +112,7 @@ class _Server:
         has_kafka = await open_log(settings, self._identity, view, folded, self._clock)
         views = read_views(settings)
         listener = bind(settings.remoting.listen_host, settings.remoting.listen_port, "remoting")
+        self._report_alive()  # brokers can connect from now on, so a hang would delay them
         view_listeners = {
             name: bind(settings.remoting.listen_host, port, VIEW_LISTENERS)
             for name, port in settings.remoting.port_of_view_listener.items()
@@ -162,7 +165,9 @@ class _Server:
         settings = self._settings
         fleet = Fleet(view, core.gateway, applier.recent_events)
         history_age = HistoryAge(settings, self._clock)
-        metrics = ServerMetrics(self._identity, core, fleet, applier.status, history_age, self._lane_status)
+        metrics = ServerMetrics(
+            self._identity, core, fleet, applier.status, history_age, self._lane_status, self._supervision.restarts
+        )
         sources = Sources(
             core.name_server,
             name_server_addrs=NameServerAddrs(settings.http.nsaddr, *listener.getsockname()[:2]),
@@ -195,6 +200,7 @@ class _Server:
             await core.connections.close_all(self._settings.server.drain_timeout_ms / 1000)
             for task in running:
                 task.cancel()
+            self._supervision.end()  # no broker is connected any more
             await core.gateway.stop(self._settings.server.stop_timeout_ms / 1000)
             http.stop()
             await serving
@@ -220,9 +226,13 @@ class _Server:
         topic = self._settings.kafka.broker_events_topic
         gateway.attach(partial(KafkaPublisher, asyncio.get_running_loop(), config, topic, guard.check))
 
+    def _report_alive(self) -> None:
+        self._supervision.beat(self._settings.server.hang_timeout_ms, self._settings.logs.format)
+
     async def _beat(self, core: Core, metrics: ServerMetrics) -> None:
         interval_ms = self._settings.liveness.tick_interval_ms
         while True:
+            self._report_alive()
             core.beat()
             # All servers and the job use the same moments, so that the job folds all ticks in one batch. The extra
             # millisecond prevents a second wait for the same moment, because a timer may fire a millisecond early.
