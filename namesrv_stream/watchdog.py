@@ -69,12 +69,12 @@ class Step(NamedTuple):
 
 
 class Stall:
-    """The time for which the server has not sent a beat although it could have.
+    """The time for which the server has sent no beat although it could have.
 
-    A step counts for at most a second, so that a parent that was itself late, frozen or suspended blames nobody. While
-    a thread of the server waits for a processor, a step counts for at most five times the processor time that the
-    server got. A server without processor time thus never hangs; one that is stopped, or that waits for a lock or a
-    disk, or computes without end, does.
+    A step counts for at most a second, because the parent itself may have been late, frozen or suspended. While a
+    thread of the server waits for a processor, a step counts for at most five times the processor time that the server
+    got. A server without processor time thus never hangs. A server that is stopped, that waits for a lock or a disk, or
+    that computes without end does.
     """
 
     def __init__(self) -> None:

@@ -1,5 +1,7 @@
 """What the parent of the server takes for a hang."""
 
+import subprocess
+import sys
 from typing import Final
 
 import pytest
@@ -46,6 +48,15 @@ def test_a_hang_is_time_without_a_beat_in_which_the_server_could_have_run(steps:
     for step in [_BEAT, *steps]:
         stall.add(step)
     assert (stall.ms >= _TIMEOUT_MS) is is_hang
+
+
+def test_the_parent_of_a_server_imports_nothing_large() -> None:
+    """It runs for as long as the server, on machines with little memory."""
+    program = "import sys, namesrv_stream.__main__, namesrv_stream.watchdog; print(*sys.modules)"
+    run = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    own = {name for name in run.stdout.split() if name.startswith("namesrv_stream.")}
+    assert own == {f"namesrv_stream.{name}" for name in ("__main__", "errors", "logs", "processes", "watchdog")}
+    assert set(run.stdout.split()).isdisjoint({"asyncio", "multiprocessing", "pydantic", "subprocess", "typer"})
 
 
 _STEPS: Final = st.lists(
