@@ -275,6 +275,10 @@ METRICS: Final[Mapping[str, Metric]] = {
         "histogram",
         "Seconds by which the event loop's regular timer fired late.",
     ),
+    "rocketmq_namesrv_hang_restarts_total": Metric(
+        "counter",
+        "Times that the parent process of the server has killed it because it hung, and has started it again.",
+    ),
     # ---- the HTTP port ----
     "rocketmq_namesrv_http_requests_total": Metric(
         "counter",

@@ -15,6 +15,8 @@ class RunBook(StrEnum):
     STOPPING = "docs/operations.md#what-happens-to-clients-and-brokers"
     #: The server was stalled, or Kafka is slow.
     EVENT_LOOP_STALLS = "docs/operations.md#namesrveventloopstalls"
+    #: The server hung and was started again.
+    SERVER_HANGS = "docs/operations.md#namesrvserverhangs"
     #: Kafka does not accept the server's records.
     KAFKA_DOWN = "docs/operations.md#namesrvkafkadown"
     #: The tables are damaged, or their storage does not answer.

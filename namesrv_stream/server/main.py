@@ -12,6 +12,7 @@ from typing import Any, Final
 
 import uvloop
 
+from namesrv_stream import watchdog
 from namesrv_stream.clock import SystemClock, until_multiple_ms
 from namesrv_stream.kafka import producer_config
 from namesrv_stream.logs import progress, safe
@@ -94,6 +95,7 @@ class _Server:
         self._settings = settings
         self._clock = SystemClock()
         self._identity_file = identity_file
+        self._supervision = watchdog.supervision
         self._lane, self._lane_status = open_lane(settings.remoting)
         level = logging.WARNING if self._lane_status.is_fault else logging.INFO
         logger.log(level, "native lane %s", self._lane_status.text)
@@ -112,6 +114,7 @@ class _Server:
         identity = self._identity_file.begin_epoch(self._clock.now_ms(), known_epoch)
         views = read_views(settings)
         listener = bind(settings.remoting.listen_host, settings.remoting.listen_port, "remoting")
+        self._report_alive()  # brokers can connect from now on, so a hang would delay them
         view_listeners = {
             name: bind(settings.remoting.listen_host, port, VIEW_LISTENERS)
             for name, port in settings.remoting.port_of_view_listener.items()
@@ -164,7 +167,9 @@ class _Server:
         settings = self._settings
         fleet = Fleet(view, core.gateway, applier.recent_events)
         history_age = HistoryAge(settings, self._clock)
-        metrics = ServerMetrics(identity, core, fleet, applier.status, history_age, self._lane_status)
+        metrics = ServerMetrics(
+            identity, core, fleet, applier.status, history_age, self._lane_status, self._supervision.restarts
+        )
         sources = Sources(
             core.name_server,
             name_server_addrs=NameServerAddrs(settings.http.nsaddr, *listener.getsockname()[:2]),
@@ -197,6 +202,7 @@ class _Server:
             await core.connections.close_all(self._settings.server.drain_timeout_ms / 1000)
             for task in running:
                 task.cancel()
+            self._supervision.end()  # no broker is connected any more
             await core.gateway.stop(self._settings.server.stop_timeout_ms / 1000)
             http.stop()
             await serving
@@ -222,9 +228,13 @@ class _Server:
         topic = self._settings.kafka.broker_events_topic
         gateway.attach(partial(KafkaPublisher, asyncio.get_running_loop(), config, topic, guard.check))
 
+    def _report_alive(self) -> None:
+        self._supervision.beat(self._settings.server.hang_timeout_ms, self._settings.logs.format)
+
     async def _beat(self, core: Core, metrics: ServerMetrics) -> None:
         interval_ms = self._settings.liveness.tick_interval_ms
         while True:
+            self._report_alive()
             core.beat()
             # All servers and the job use the same moments, so that the job folds all ticks in one batch. The extra
             # millisecond prevents a second wait for the same moment, because a timer may fire a millisecond early.

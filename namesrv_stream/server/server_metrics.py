@@ -53,6 +53,7 @@ class ServerMetrics:
         tables: TableStatus,
         history_age: HistoryAge,
         native_lane: LaneStatus,
+        hang_restarts: int = 0,
     ) -> None:
         self.view = fleet.view
         self.fleet = fleet
@@ -61,6 +62,7 @@ class ServerMetrics:
         self.tables = tables
         self._history_age = history_age
         self.native_lane = native_lane
+        self.hang_restarts = hang_restarts
         self.counters = core.services.counters
         self.unmapped = core.unmapped
         self.http = HttpLoad()
@@ -88,6 +90,7 @@ class ServerMetrics:
         for name, brokers in sorted(self.unmapped.by_view.items()):
             samples.add("rocketmq_namesrv_view_unmapped_addresses", len(brokers), name)
         self._sample_gateway(samples)
+        samples.add("rocketmq_namesrv_hang_restarts_total", self.hang_restarts)
         samples.add("rocketmq_namesrv_info", 1, self._identity.server_id, __version__)
         samples.add_histogram("rocketmq_namesrv_event_loop_lag_seconds", self._loop_lag, 1e-3)
         return samples.text()

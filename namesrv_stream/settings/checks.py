@@ -92,6 +92,9 @@ def _check_liveness(settings: Settings) -> Iterator[tuple[str, str]]:
     if liveness.max_gap_ms < 2 * liveness.tick_interval_ms:
         # Otherwise the time before a late tick would not count as observed time, and brokers would age too slowly.
         yield "liveness.max_gap_ms", f"must be at least two ticks ({2 * liveness.tick_interval_ms} ms)"
+    if 0 < settings.server.hang_timeout_ms < 4 * liveness.tick_interval_ms:
+        # The server reports to its parent process at each tick.
+        yield "server.hang_timeout_ms", f"must be 0 or at least four ticks ({4 * liveness.tick_interval_ms} ms)"
     if liveness.server_silent_ms <= liveness.max_gap_ms:
         yield "liveness.server_silent_ms", f"must exceed advanced.liveness.max_gap_ms ({liveness.max_gap_ms})"
     if liveness.server_lost_ms <= liveness.server_silent_ms:

@@ -125,6 +125,7 @@ class ServerSettings(Section):
     log_tail_bytes: Advanced[PositiveInt] = 64 * MIB
     drain_timeout_ms: Advanced[Annotated[Number, Field(ge=0)]] = 500
     stop_timeout_ms: Advanced[PositiveInt] = 2_000
+    hang_timeout_ms: Advanced[Annotated[Number, Field(ge=0)]] = 5_000
 
 
 class NameServerSettings(Section):

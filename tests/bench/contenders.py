@@ -109,7 +109,7 @@ class Contenders:
         stack = Stack(self._home / "ours", **flags)
         self._running.enter_context(stack)
         stack.wait_job()
-        server = stack.pid("serve")
+        server = parent_of(stack.pid("serve"))  # the small process that watches it belongs to the server
         whole = Contender(OURS, stack.remoting, server, parent_of(server), lambda: _has_recovered(stack))
         return self._add(whole), self._add(Contender(OURS_ALONE, stack.remoting, server, server)), stack
 

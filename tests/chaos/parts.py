@@ -22,7 +22,7 @@ from namesrv_stream.processes import read_run_file
 from namesrv_stream.settings import Settings, to_toml
 from tests.chaos.truth import Span, now_ms
 from tests.support.kafka import REPOSITORY
-from tests.support.processes import Process, wait_until
+from tests.support.processes import Process, ServeProcess, wait_until
 
 KAFKA: Final = "kafka"
 JOB: Final = "job"
@@ -74,9 +74,9 @@ class Parts:
         for name, of_part in settings.items():
             conf = work_dir / f"{name}.toml"
             conf.write_text(to_toml(of_part), encoding="utf-8")
-            command = "serve" if name in SERVERS else name
+            command, kind = ("serve", ServeProcess) if name in SERVERS else (name, Process)
             args: list[str | Path] = [sys.executable, "-m", "namesrv_stream", command, "--conf", conf]
-            self._parts[name] = Part(name, of_part, Process(name, args, work_dir / f"{name}.log", cwd=REPOSITORY))
+            self._parts[name] = Part(name, of_part, kind(name, args, work_dir / f"{name}.log", cwd=REPOSITORY))
 
     def start(self) -> None:
         """Start all parts and wait until each is ready.

@@ -267,7 +267,9 @@ class Site:
 @contextmanager
 def a_site(mqadmin: Mqadmin, folder: Path) -> Iterator[Site]:
     """Start the installation and a broker, and run the history process once."""
-    with Stack(folder / "data", name_server__order_message_enable="true", **_GUARD) as product, ExitStack() as running:
+    # A test suspends the server for longer than its parent process would wait.
+    flags = {"name_server__order_message_enable": "true", "server__hang_timeout_ms": "0", **_GUARD}
+    with Stack(folder / "data", **flags) as product, ExitStack() as running:
         product.wait_job()
         site = Site(product, mqadmin, folder, running)
         assert site.history.is_alive

@@ -29,7 +29,7 @@ from namesrv_stream.tables.storage import tables_of
 from tests.support.builders import S1
 from tests.support.kafka import REPOSITORY, KafkaProcess, settings_for
 from tests.support.offline_fold import fold_offline, places_of, read_records
-from tests.support.processes import Process, free_port, wait_until
+from tests.support.processes import ServeProcess, free_port, wait_until
 from tests.support.remoting_client import RemotingClient, encode_request
 from tests.support.rocketmq import is_listening
 from tests.support.tables import TablesOfLog
@@ -48,7 +48,7 @@ class Serve:
         conf = work_dir / "serve.toml"
         conf.write_text(to_toml(settings), encoding="utf-8")
         command = [sys.executable, "-m", "namesrv_stream", "serve", "-c", str(conf)]
-        self.process = Process("serve", command, work_dir / "serve.log", cwd=REPOSITORY)
+        self.process = ServeProcess("serve", command, work_dir / "serve.log", cwd=REPOSITORY)
 
     def start(self) -> None:
         self.process.start()

@@ -19,6 +19,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import IO, Self, TypeVar
 
+from namesrv_stream.processes import child_processes
+
 T = TypeVar("T")
 
 POLL_S = 0.02
@@ -344,3 +346,31 @@ class Process:
     ) -> None:
         """Kill it and its group."""
         self.close()
+
+
+class ServeProcess(Process):
+    """``namesrv-stream serve``: a small parent process, which watches the server, and the server."""
+
+    @property
+    def server_pid(self) -> int:
+        """The process id of the server.
+
+        Raises:
+            AssertionError: There is none.
+        """
+        return wait_until(lambda: next(child_processes(self.pid), 0), 10, f"{self.name} has a server")
+
+    def kill(self) -> None:
+        """Kill the server (SIGKILL). Its parent then ends as well, and with it all that the server held is free."""
+        os.kill(self.server_pid, signal.SIGKILL)
+        self._started.wait()
+
+    def freeze(self) -> None:
+        """Suspend both, as if the machine were suspended; the parent first, which would kill the server otherwise."""
+        super().freeze()
+        suspend(self.server_pid)
+
+    def thaw(self) -> None:
+        """Let both continue."""
+        os.kill(self.server_pid, signal.SIGCONT)
+        super().thaw()

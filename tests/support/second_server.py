@@ -10,7 +10,7 @@ from typing import Self
 from namesrv_stream.processes import read_run_file
 from namesrv_stream.settings.names import public_key
 from tests.support.kafka import REPOSITORY
-from tests.support.processes import Process, free_port, wait_until
+from tests.support.processes import ServeProcess, free_port, wait_until
 from tests.support.stack import Stack
 
 READY_TIMEOUT_S = 60.0
@@ -25,6 +25,7 @@ class SecondServer:
         server_id: Its id, which no other server has.
         is_advertised: Whether it is on the list of name servers that clients can request over HTTP.
         environ: Additional environment variables.
+        module: What ``python -m`` runs.
         flags: Further settings, ``section__key="value"``.
     """
 
@@ -36,6 +37,7 @@ class SecondServer:
         *,
         is_advertised: bool = False,
         environ: Mapping[str, str] | None = None,
+        module: str = "namesrv_stream",
         **flags: str | int | Path,
     ) -> None:
         settings = stack.settings
@@ -52,10 +54,10 @@ class SecondServer:
             "remoting.advertised_address": self.remoting if is_advertised else "",
             **{public_key(name.replace("__", ".", 1)): value for name, value in flags.items()},
         }
-        self.process = Process(
+        self.process = ServeProcess(
             "second-server",
             [
-                *(sys.executable, "-m", "namesrv_stream", "serve", "--data-dir", data_dir),
+                *(sys.executable, "-m", module, "serve", "--data-dir", data_dir),
                 *(part for key, value in sets.items() for part in ("--set", f"{key}={value}")),
             ],
             data_dir.parent / f"{data_dir.name}.log",

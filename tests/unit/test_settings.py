@@ -120,6 +120,7 @@ def test_a_truth_value_is_not_a_number(tmp_path: Path) -> None:
         ("liveness.default_timeout_ms=500", "liveness.default_timeout_ms"),
         ("advanced.liveness.max_gap_ms=900", "advanced.liveness.max_gap_ms"),
         ("advanced.liveness.server_silent_ms=2000", "advanced.liveness.server_silent_ms"),
+        ("advanced.server.hang_timeout_ms=2019", "advanced.server.hang_timeout_ms"),
         ("advanced.liveness.server_lost_ms=15000", "advanced.liveness.server_lost_ms"),
         ("advanced.kafka.dead_letter_topic=namesrv.broker-events", "advanced.kafka.dead_letter_topic"),
         ("kafka.replication_factor=3", "kafka.replication_factor"),
@@ -129,6 +130,12 @@ def test_a_truth_value_is_not_a_number(tmp_path: Path) -> None:
 )
 def test_values_that_cannot_work_together_are_refused(flag: str, key: str) -> None:
     assert _refused(flag=flag).key == key
+
+
+@pytest.mark.parametrize("value", [0, 2_020])
+def test_the_time_after_which_a_server_hangs_can_be_disabled_or_be_four_ticks(value: int) -> None:
+    loaded = load_settings(None, {}, [parse_set_flag(f"advanced.server.hang_timeout_ms={value}")])
+    assert loaded.settings.server.hang_timeout_ms == value
 
 
 def test_dead_letter_topic_has_the_name_of_the_events_topic_unless_it_is_set() -> None:

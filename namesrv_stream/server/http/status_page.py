@@ -32,6 +32,8 @@ State = Literal["ok", "degraded", "failed"]
 _COLOURS = {"ok": "green", "degraded": "yellow", "failed": "red"}
 #: The job's part is ``degraded`` for this time after a refused record, which stays in the dead-letter topic.
 REFUSED_SHOWN_MS: Final = 900_000
+#: The server's part is ``degraded`` for this time after a start that followed a hang.
+_HANG_SHOWN_MS: Final = 600_000
 _ORDER: tuple[State, ...] = ("ok", "degraded", "failed")
 
 
@@ -58,12 +60,15 @@ def _part(
     return PartHealth(name=name, state=state, reason=reason, run_book=run_book, since_ms=since_ms, detail=detail)
 
 
-def _server(gateway: GatewayStatus) -> PartHealth:
+def _server(gateway: GatewayStatus, recent_hangs: int, started_ms: int) -> PartHealth:
     if gateway.is_stopping:
         return _part("server", "failed", "it is stopping", RunBook.STOPPING)
     if gateway.is_connected and gateway.is_blind:
         text = "it was stalled, or Kafka is slow: closed connections remove no broker at the moment"
         return _part("server", "degraded", text, RunBook.EVENT_LOOP_STALLS)
+    if recent_hangs:
+        text = f"it hung, was killed and started again ({counted(recent_hangs, 'time')} so far)"
+        return _part("server", "degraded", text, RunBook.SERVER_HANGS, started_ms)
     return _part("server", "ok")
 
 
@@ -159,6 +164,7 @@ class StatusPage:
         self._figures = figures
         self._state = state
         self._clock = clock
+        self._started_ms = clock.now_ms()
 
     @answers("/healthz", (JSON, Health), _TEXT)
     async def healthz(self, request: Request, query: FormatQuery) -> Response:
@@ -211,7 +217,10 @@ class StatusPage:
         if native_lane.is_fault:
             lane = _part("native_lane", "degraded", native_lane.text, RunBook.NATIVE_LANE)
         others = [guard, *_address_views(figures.unmapped), lane]
-        return [_server(gateway), _kafka(gateway), _tables(tables), _job(tables, self._clock.now_ms()), *others]
+        now_ms = self._clock.now_ms()
+        hangs = figures.hang_restarts if now_ms - self._started_ms < _HANG_SHOWN_MS else 0
+        server = _server(gateway, hangs, self._started_ms)
+        return [server, _kafka(gateway), _tables(tables), _job(tables, now_ms), *others]
 
     def _health(self, parts: Sequence[PartHealth]) -> dict[str, Any]:
         figures, view = self._figures, self._figures.view

@@ -57,6 +57,28 @@ async def test_a_stopping_server_is_not_ready() -> None:
     assert health.body.startswith(b"red\n[-] server failed: it is stopping")
 
 
+async def test_a_server_that_was_started_again_after_a_hang_is_degraded_for_ten_minutes() -> None:
+    served, _ = a_served_fleet()
+    served.figures.hang_restarts = 2
+    started_ms = served.rig.clock.now_ms()
+    async with served.serving():
+
+        async def server_after(minutes: int) -> dict[str, object]:
+            served.rig.clock.advance(minutes * 60_000)
+            served.rig.beat(5)  # the server notices a stall, and is not blind any more
+            served.rig.publisher.ack()
+            health = (await served.get("/healthz")).json()
+            return dict(next(part for part in health["parts"] if part["name"] == "server"))
+
+        first, still, over = [await server_after(minutes) for minutes in (0, 9, 1)]
+        assert (await served.get("/readyz")).status == 200
+        assert (await served.samples())["rocketmq_namesrv_hang_restarts_total", ()] == 2
+    assert first == still
+    assert (first["state"], first["since_ms"]) == ("degraded", started_ms)
+    assert first["reason"] == "it hung, was killed and started again (2 times so far)"
+    assert over["state"] == "ok"
+
+
 async def test_tables_without_commits_or_that_cannot_be_read_make_health_yellow() -> None:
     served, _ = a_served_fleet()
     async with served.serving():
