@@ -95,7 +95,7 @@ class Steps:
 def _ranges(blocks: Sequence[list[Any]], at_once: int) -> Iterator[list[Any]]:
     """Yield the items of sorted lists of ``at_once`` items, sorted, in lists of about as many.
 
-    ``heapq.merge`` would take several times as long.
+    To merge the lists item by item would take several times as long.
     """
     every = at_once // _SAMPLES
     # Each block is sampled at other places, because the same places of all blocks may have similar items.

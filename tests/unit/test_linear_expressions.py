@@ -78,7 +78,7 @@ def _example_of(kind: str, value: Any) -> str:
         case "IN":
             return _member(value)
         case "MAX_REPEAT" | "MIN_REPEAT" | "POSSESSIVE_REPEAT":
-            return _example(value[2]) * max(1, value[0])
+            return _example(value[2]) * max(1, int(value[0]))
         case "SUBPATTERN":
             return _example(value[-1])
         case "ATOMIC_GROUP":
@@ -94,21 +94,26 @@ def _member(members: Any) -> str:
         return next(char for char in "a1:. <" if re.fullmatch(_class_text(members), char))
     kind, value = str(members[0][0]), members[0][1]
     if kind == "LITERAL":
-        return chr(value)
+        return chr(int(value))
     if kind == "RANGE":
-        return chr(value[0])
-    return {"CATEGORY_DIGIT": "1", "CATEGORY_SPACE": " "}.get(str(value), "a")
+        return chr(int(value[0]))
+    return "1" if str(value) == "CATEGORY_DIGIT" else " " if str(value) == "CATEGORY_SPACE" else "a"
 
 
 def _class_text(members: Any) -> str:
-    texts = {"CATEGORY_DIGIT": r"\d", "CATEGORY_SPACE": r"\s", "CATEGORY_WORD": r"\w"}
-    of_kind = {
-        "NEGATE": lambda value: "^",
-        "LITERAL": lambda value: re.escape(chr(value)),
-        "RANGE": lambda value: f"{re.escape(chr(value[0]))}-{re.escape(chr(value[1]))}",
-        "CATEGORY": lambda value: texts[str(value)],
-    }
-    return f"[{''.join(of_kind[str(kind)](value) for kind, value in members)}]"
+    return f"[{''.join(_member_text(str(kind), value) for kind, value in members)}]"
+
+
+def _member_text(kind: str, value: Any) -> str:
+    match kind:
+        case "NEGATE":
+            return "^"
+        case "LITERAL":
+            return re.escape(chr(value))
+        case "RANGE":
+            return f"{re.escape(chr(value[0]))}-{re.escape(chr(value[1]))}"
+        case _:
+            return {"CATEGORY_DIGIT": r"\d", "CATEGORY_SPACE": r"\s", "CATEGORY_WORD": r"\w"}[str(value)]
 
 
 def _words(parts: Any) -> list[Any]:
