@@ -5,14 +5,13 @@ HTTP request, the server.
 Printed instants are in UTC and say so.
 """
 
-import math
 import re
 from datetime import UTC, datetime, time, timedelta, tzinfo
 from typing import Final
 
 from namesrv_stream.errors import ConfigError
 
-_DURATION_TEXT: Final = re.compile(r"(\d+(?:\.\d+)?)\s*(ms|s|m|h|d|w)?")
+_DURATION_TEXT: Final = re.compile(r"(\d++(?:\.\d++)?)\s*+(ms|s|m|h|d|w)?")
 _UNIT_MS: Final = {None: 1, "ms": 1, "s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000, "w": 604_800_000}
 #: The source of a flag in errors.
 COMMAND_LINE: Final = "command line"
@@ -23,10 +22,10 @@ _EXPECTED: Final = (
 #: 2001 and later. A text with fewer digits is more likely a date: 202611200312 is 2026-11-20 03:12.
 _EPOCH_MS: Final = re.compile(r"\d{13}")
 _COMPACT: Final = re.compile(r"\d{12}")
-#: Errors repeat at most this much of a text.
-_SHOWN_CHARS: Final = 60
+#: A longer text is neither an instant nor a duration. Errors repeat at most this much of it.
+_MOST_CHARS: Final = 60
 #: Here a duration must have a unit: a bare number is probably meant as something else.
-_DURATION: Final = re.compile(r"\d+(\.\d+)?\s*(ms|s|m|h|d|w)")
+_DURATION: Final = re.compile(r"\d++(\.\d++)?\s*+(ms|s|m|h|d|w)")
 _TIME_OF_DAY: Final = re.compile(r"\d{1,2}:")
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _DAYS_AGO: Final = {"today": 0, "yesterday": 1}
@@ -41,13 +40,10 @@ def parse_duration_ms(text: str) -> int:
     Raises:
         ValueError: The text is not a duration.
     """
-    match = _DURATION_TEXT.fullmatch(text.strip())
+    match = _DURATION_TEXT.fullmatch(text.strip()) if len(text) <= _MOST_CHARS else None
     if match is None:
-        raise ValueError(f"{text!r} is not a duration: expected one like 30s, 500ms or 2m")
-    ms = float(match[1]) * _UNIT_MS[match[2]]
-    if math.isinf(ms):
-        raise ValueError("the duration is too long")
-    return round(ms)
+        raise ValueError(f"{_shown(text)} is not a duration: expected one like 30s, 500ms or 2m")
+    return round(float(match[1]) * _UNIT_MS[match[2]])
 
 
 def parse_instant(flag: str, text: str, now_ms: int, zone: tzinfo | None = None, source: str = COMMAND_LINE) -> int:
@@ -65,11 +61,14 @@ def parse_instant(flag: str, text: str, now_ms: int, zone: tzinfo | None = None,
         ConfigError: The text is not an instant.
     """
     text = text.strip()
-    at_ms = _instant_ms(text, now_ms, zone)
+    at_ms = _instant_ms(text, now_ms, zone) if len(text) <= _MOST_CHARS else None
     if at_ms is None or not _LOWEST_MS <= at_ms <= _HIGHEST_MS:
-        shown = text if len(text) <= _SHOWN_CHARS else f"{text[:_SHOWN_CHARS]}…"
-        raise ConfigError(source, flag, f"{shown!r} is not a point in time: {_EXPECTED}")
+        raise ConfigError(source, flag, f"{_shown(text)} is not a point in time: {_EXPECTED}")
     return at_ms
+
+
+def _shown(text: str) -> str:
+    return repr(text if len(text) <= _MOST_CHARS else f"{text[:_MOST_CHARS]}…")
 
 
 def parse_past_instant(flag: str, text: str, now_ms: int, *, source: str = COMMAND_LINE) -> int:
@@ -99,7 +98,8 @@ def parse_since(flag: str, text: str, now_ms: int, zone: tzinfo | None = None) -
         ConfigError: The text is neither.
     """
     text = text.strip()
-    return parse_instant(flag, f"-{text}" if _DURATION.fullmatch(text) else text, now_ms, zone)
+    is_duration = len(text) <= _MOST_CHARS and _DURATION.fullmatch(text)
+    return parse_instant(flag, f"-{text}" if is_duration else text, now_ms, zone)
 
 
 def _instant_ms(text: str, now_ms: int, zone: tzinfo | None) -> int | None:

@@ -293,12 +293,13 @@ METRICS: Final[Mapping[str, Metric]] = {
     "rocketmq_namesrv_http_events_total": Metric(
         "counter",
         "HTTP peers that were turned away, by reason: too many connections, requests or streams; a request "
-        "that was not HTTP, came late, or named an unknown host; a client that did not read its answer; an "
-        "answer that failed.",
+        "that was not HTTP, came late, named an unknown host, or came from a page of another site; a client that "
+        "did not read its answer; unread answers of all clients above their limit; an answer that failed.",
         ("event",),
         (
             *(("connection_refused",), ("request_broken",), ("request_late",), ("request_refused",)),
-            *(("host_refused",), ("stream_refused",), ("slow_reader",), ("answer_failed",)),
+            *(("host_refused",), ("cross_site_refused",), ("stream_refused",), ("slow_reader",), ("unread",)),
+            ("answer_failed",),
         ),
     ),
     "rocketmq_namesrv_why_total": Metric(

@@ -19,6 +19,8 @@ _END_MS: Final = 253_402_214_400_000
 #: Names that differ in at most this many characters are near misses; a short name has too many such neighbours.
 _MOST_DIFFERENT: Final = 2
 _SHORT_CHARS: Final = 4
+#: Brokers accept topics of 127 characters. The comparison takes time in proportion to the square of the length.
+_LONG_CHARS: Final = 255
 _AT_ONCE: Final = 8_192  # strings: about a millisecond
 #: Subject → the kind of the rows that say that a broker has registered the name.
 _KEY_OF: Final = {"topic": ChangeKind.QUEUE_DATA, "broker": ChangeKind.BROKER_LIVE}
@@ -101,6 +103,8 @@ def _default_topic(database: Database, question: Question, at_ms: int) -> list[R
 
 
 def _near(database: Database, names: pa.Table, name: str) -> list[str]:
+    if len(name) > _LONG_CHARS:
+        return []
     database.register("names", names)
     most = _MOST_DIFFERENT if len(name) > _SHORT_CHARS else 1
     return [row["name"] for row in database.rows("near_names", name=name, most=most)]

@@ -6,13 +6,14 @@ them to groups. A test checks that applying ``diff(old, new)`` to ``old`` gives 
 """
 
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from enum import StrEnum
 from typing import Any, NamedTuple
 
 import orjson
 
 from namesrv_stream.route.group import BrokerGroup
-from namesrv_stream.route.model import LeaseKey, LiveKey
+from namesrv_stream.route.model import LeaseKey, LiveKey, QueueData, TopicQueueMappingInfo
 from namesrv_stream.route.registration_json import encode_mapping
 
 
@@ -160,18 +161,14 @@ def diff(old: BrokerGroup, new: BrokerGroup) -> Iterator[Difference]:
         yield from _diff_live_brokers(name, old, new)
     if old.topics is not new.topics:
         for topic in sorted(_changed_keys(old.topics, new.topics)):
-            q = new.topics.get(topic)
-            columns: dict[str, Any] = {"topic": topic, "broker_name": name, "cluster": new.cluster or old.cluster}
-            yield Difference(ChangeKind.QUEUE_DATA, q is None, columns | (q._asdict() if q else {}))
+            yield _queue_row(name, new.cluster or old.cluster, topic, new.topics.get(topic))
     if old.topic_mappings is not new.topic_mappings:
         for topic in sorted(_changed_keys(old.topic_mappings, new.topic_mappings)):
-            info = new.topic_mappings.get(topic)
-            value = {"value": encode_mapping(info)} if info else {}
-            yield Difference(ChangeKind.TOPIC_MAPPING, info is None, {"topic": topic, "broker_name": name} | value)
+            yield _mapping_row(name, topic, new.topic_mappings.get(topic))
     if old.registrations is not new.registrations:
         for key in sorted(_changed_keys(old.registrations, new.registrations)):
             registration = new.registrations.get(key)
-            columns = {"broker_name": name, **key._asdict()}
+            columns: dict[str, Any] = {"broker_name": name, **key._asdict()}
             if registration is not None:
                 columns |= {
                     "broker_id": registration.broker_id,
@@ -179,6 +176,25 @@ def diff(old: BrokerGroup, new: BrokerGroup) -> Iterator[Difference]:
                     "value": registration.text,
                 }
             yield Difference(ChangeKind.REGISTRATION, registration is None, columns)
+
+
+def created(group: BrokerGroup) -> Iterator[Difference]:
+    """Yield the rows that create a group, as ``diff`` does, but each on demand: a broker can have 100,000 topics."""
+    yield from diff(BrokerGroup(group.broker_name), replace(group, topics={}, topic_mappings={}))
+    for topic, queues in group.topics.items():
+        yield _queue_row(group.broker_name, group.cluster, topic, queues)
+    for topic, info in group.topic_mappings.items():
+        yield _mapping_row(group.broker_name, topic, info)
+
+
+def _queue_row(name: str, cluster: str, topic: str, queues: QueueData | None) -> Difference:
+    columns = {"topic": topic, "broker_name": name, "cluster": cluster}
+    return Difference(ChangeKind.QUEUE_DATA, queues is None, columns | (queues._asdict() if queues else {}))
+
+
+def _mapping_row(name: str, topic: str, info: TopicQueueMappingInfo | None) -> Difference:
+    columns = {"topic": topic, "broker_name": name} | ({"value": encode_mapping(info)} if info else {})
+    return Difference(ChangeKind.TOPIC_MAPPING, info is None, columns)
 
 
 def _diff_live_brokers(name: str, old: BrokerGroup, new: BrokerGroup) -> Iterator[Difference]:

@@ -181,23 +181,27 @@ def content_of(table: RouteTable, partitions: int) -> TableContent:
         table: The caller must not change it during the call.
         partitions: Number of partitions of the event log.
     """
-    entries: dict[Part, tuple[tuple[Any, ...], ...]] = {
-        Part(partition_of(namespace, partitions), KV, namespace): tuple(sorted(values.items()))
-        for namespace, values in table.kv.items()
+    entries: dict[Part, list[tuple[Any, ...]]] = {
+        Part(partition_of(namespace, partitions), KV, namespace): [] for namespace in table.kv
     }
-    lists: dict[Part, list[tuple[Any, ...]]] = {}
-    for (partition, server_id), status in table.servers.items():
-        lists.setdefault(Part(partition, SERVERS, ""), []).append((server_id, *status))
-    for (name, key), hold in table.held.items():
-        row = (name, *key, encode_hold(hold))
-        lists.setdefault(Part(partition_of(name, partitions), GUARD, ""), []).append(row)
-    for partition in range(partitions):
-        settings = [(*key, text) for key, text in table.settings_of(partition).items()]
-        if settings:
-            lists[Part(partition, SETTINGS, "")] = settings
-    entries |= {part: tuple(sorted(rows)) for part, rows in lists.items()}
+    for part, values in entries_of(table, partitions):
+        entries.setdefault(part, []).append(values)
     groups = {Part(partition_of(name, partitions), BROKER, name): group for name, group in table.groups.items()}
-    return TableContent(groups, entries)
+    return TableContent(groups, {part: tuple(sorted(values)) for part, values in entries.items()})
+
+
+def entries_of(table: RouteTable, partitions: int) -> Iterator[tuple[Part, tuple[Any, ...]]]:
+    """Yield the (key, …, value) tuples of all parts except broker groups, each on demand."""
+    for namespace, values in table.kv.items():
+        part = Part(partition_of(namespace, partitions), KV, namespace)
+        yield from ((part, item) for item in values.items())
+    for partition in range(partitions):
+        for key, text in table.settings_of(partition).items():
+            yield Part(partition, SETTINGS, ""), (*key, text)
+    for (partition, server_id), status in table.servers.items():
+        yield Part(partition, SERVERS, ""), (server_id, *status)
+    for (name, key), hold in table.held.items():
+        yield Part(partition_of(name, partitions), GUARD, ""), (name, *key, encode_hold(hold))
 
 
 def digest_of(table: RouteTable, partitions: int) -> TableDigest:
@@ -237,10 +241,14 @@ def part_rows(content: TableContent, part: Part) -> Iterator[Difference]:
     if part in content.entries:
         if part.kind == KV:
             yield Difference(ChangeKind.KV, False, {"namespace": part.name})
-        kind, columns = _ROWS[part.kind]
-        own = {"namespace": part.name} if part.kind == KV else {}
-        for values in content.entries[part]:
-            yield Difference(kind, False, own | dict(zip(columns, values, strict=True)))
+        yield from (entry_row(part, values) for values in content.entries[part])
+
+
+def entry_row(part: Part, values: tuple[Any, ...]) -> Difference:
+    """Return the row that would create an entry of a part."""
+    kind, columns = _ROWS[part.kind]
+    own = {"namespace": part.name} if part.kind == KV else {}
+    return Difference(kind, False, own | dict(zip(columns, values, strict=True)))
 
 
 def total_of(partitions: Mapping[int, str]) -> str:

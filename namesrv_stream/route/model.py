@@ -222,14 +222,16 @@ class DrainRecord:
 
     def writable_again(self, queues: Mapping[str, QueueData]) -> int:
         """Return how many topics of the record are writable again, given topic → queues of the broker name."""
-        return sum(topic in queues and bool(queues[topic].perm & PERM_WRITE) for topic in self.perms)
+        return sum(queue is not None and queue.perm & PERM_WRITE != 0 for queue in map(queues.get, self.perms))
 
 
 def decode_drain(value: str) -> DrainRecord | None:
     """Return the record in a KV entry; None if the entry is not a record."""
     try:
         fields = orjson.loads(value)
-        perms = {str(topic): int(perm) for perm, topics in fields["topics"].items() for topic in topics}
+        perms: dict[str, int] = {}
+        for perm, topics in fields["topics"].items():
+            perms |= dict.fromkeys(map(str, topics), int(perm))
         return DrainRecord(str(fields["at"]), str(fields["by"]), perms)
     except (AttributeError, KeyError, TypeError, ValueError):
         return None

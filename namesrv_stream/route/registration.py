@@ -223,13 +223,14 @@ def differing_topics(
         mappings: The static mappings of the table.
     """
     new_mappings = registration.topic_mappings or {}
-    names = set(known)
-    if last is not None and (last.registration_hash != registration.registration_hash or not last.registration_hash):
-        before = last.read()
-        names |= _changed(before.topics, registration.topics) | _changed(before.topic_mappings or {}, new_mappings)
-    if not names:
-        return ()
-    return tuple(sorted(names & (_changed(topics, payload) | _changed(mappings, new_mappings))))
+    differing = _changed(topics, payload) | _changed(mappings, new_mappings)
+    counted, others = set(known), differing.difference(known)
+    if others and last is not None and not (registration.registration_hash == last.registration_hash != ""):
+        # Only what differs is read, because the last registration can be megabytes.
+        counted |= _changed(last.queues_of(others), registration.topics)
+        if new_mappings:
+            counted |= _changed(last.topic_mappings(), new_mappings)
+    return tuple(sorted(counted & differing))
 
 
 def contradiction_text(data_version: DataVersion, topics: tuple[str, ...], *, is_taken_over: bool) -> str:

@@ -50,6 +50,7 @@ class RouteTable:
         held: Broker process → hold of the mass-expiry guard. The brokers are in ``groups`` as well.
         brokers_version: Number of changes of brokerAddrTable and clusterAddrTable.
         topics_version: Number of changes of topics, their queues, and the clusters of their brokers.
+        address_count: Number of addresses in brokerAddrTable.
         on_changed: Called with a broker name whose group was replaced, and with the topics whose routes have changed or
             may have changed. None as name or topics means any.
     """
@@ -60,7 +61,7 @@ class RouteTable:
         self.settings: dict[tuple[str, str], str] = {}
         self.servers: dict[tuple[int, str], tuple[int, str]] = {}
         self.held: dict[LeaseKey, Hold] = {}
-        self.brokers_version = self.topics_version = 0
+        self.brokers_version = self.topics_version = self.address_count = 0
         self.on_changed: OnChanged | None = None
         self._settings_of: dict[int, dict[tuple[str, str], str]] = {}
         self._names_of_topic: dict[str, tuple[str, ...]] = {}
@@ -90,6 +91,16 @@ class RouteTable:
         """Yield the groups with a share of the static topic, registered or not."""
         for name in sorted(self._names_with_mapping.get(topic, ())):
             yield self.groups[name]
+
+    def part_of(self, topics: Collection[str], namespaces: Iterable[str] = ()) -> "RouteTable":
+        """Return a copy for another thread, which only reads it: all groups, these topics and these KV namespaces."""
+        part = RouteTable()
+        part.groups, part.held = self.groups.copy(), self.held.copy()
+        part.kv = {namespace: self.kv[namespace].copy() for namespace in namespaces if namespace in self.kv}
+        part._names_of_topic = {topic: self.names_offering(topic) for topic in topics}
+        part._names_with_mapping = {topic: set(self._names_with_mapping.get(topic, ())) for topic in topics}
+        part._filtering_names = self._filtering_names.copy()
+        return part
 
     def topics(self) -> Iterator[str]:
         return iter(self._names_of_topic)
@@ -179,6 +190,7 @@ class RouteTable:
     def _replace(self, old: BrokerGroup, new: BrokerGroup) -> None:
         """Replace a group, and update all indexes except the one of topics."""
         name = new.broker_name
+        self.address_count += len(new.broker_addrs) - len(old.broker_addrs)
         if is_nothing(new):
             self.groups.pop(name, None)
         else:

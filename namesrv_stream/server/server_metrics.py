@@ -33,6 +33,10 @@ _LAG_BOUNDS_MS: Final = (1, 5, 10, 25, 50, 100, 250, 500, 1_000, 2_000)
 _Silence = tuple[int, float]
 
 
+def _worse(one: _Silence | None, other: _Silence) -> _Silence:
+    return other if one is None else (max(one[0], other[0]), max(one[1], other[1]))
+
+
 @dataclass(slots=True)
 class HttpLoad:
     """The current load of the HTTP port: requests that are being answered, followers of /changes, open connections."""
@@ -78,6 +82,7 @@ class ServerMetrics:
 
     async def text(self) -> bytes:
         counts, silences, contradicting = await self._count_brokers()
+        unread_bytes = sum(await self._steps.all(connection.unread_bytes for connection in list(self.connections)))
         samples = Samples()
         self._sample_brokers(samples, counts, silences)
         samples.add("rocketmq_namesrv_contradicting_brokers", contradicting)
@@ -86,7 +91,7 @@ class ServerMetrics:
         self._tls.sample(samples)
         self.tables.sample(samples)
         self._history_age.sample(samples)
-        self._sample_remoting(samples)
+        self._sample_remoting(samples, unread_bytes)
         for name, brokers in sorted(self.unmapped.by_view.items()):
             samples.add("rocketmq_namesrv_view_unmapped_addresses", len(brokers), name)
         self._sample_gateway(samples)
@@ -98,9 +103,10 @@ class ServerMetrics:
     async def _count_brokers(self) -> tuple[Counter[tuple[str, str]], Mapping[str, "_Silence"], int]:
         """Count brokers by cluster and state, and those with contradictions; find each cluster's oldest heartbeat.
 
-        It works in steps.
+        Clusters beyond the largest ones count as one. It works in steps.
         """
         counts: Counter[tuple[str, str]] = Counter()
+        sizes: Counter[str] = Counter()
         silences: dict[str, _Silence] = {}
         contradicting = 0
         groups = list(self.view.table.groups.values())
@@ -108,35 +114,35 @@ class ServerMetrics:
             for broker in some:
                 cluster = broker.key.live_key.cluster
                 counts[cluster, broker.state] += 1
+                sizes[cluster] += 1
                 contradicting += bool(broker.contradictions)
                 # A broker that now uses another server is still known here, but its age here means nothing.
                 if broker.age_ms is not None and self._identity.server_id in broker.servers:
                     share = broker.age_ms / broker.expires_after_ms
-                    age_ms, most = silences.get(cluster, (0, 0.0))
-                    silences[cluster] = max(age_ms, broker.age_ms), max(most, share)
+                    silences[cluster] = _worse(silences.get(cluster), (broker.age_ms, share))
         ended = (live_key for group in groups for live_key in group.registrations if live_key not in group.live_brokers)
         async for keys in self._steps.lists(ended):
             counts.update((live_key.cluster, _ENDED) for live_key in keys)
-        return counts, silences, contradicting
+            sizes.update(live_key.cluster for live_key in keys)
+        largest = await self._steps.sorted(sizes.items(), key=lambda item: -item[1])
+        shown = {cluster for cluster, _ in largest[:_MAX_CLUSTERS]}
+        by_state = Counter({(cluster, state): 0 for cluster in shown for state in _STATES})
+        async for several in self._steps.lists(counts.items()):
+            for (cluster, state), count in several:
+                by_state[cluster if cluster in shown else _OTHER_CLUSTERS, state] += count
+        oldest: dict[str, _Silence] = {}
+        async for heard in self._steps.lists(silences.items()):
+            for cluster, silence in heard:
+                name = cluster if cluster in shown else _OTHER_CLUSTERS
+                oldest[name] = _worse(oldest.get(name), silence)
+        return by_state, oldest, contradicting
 
     def _sample_brokers(
         self, samples: Samples, counts: Counter[tuple[str, str]], silences: Mapping[str, "_Silence"]
     ) -> None:
-        sizes: Counter[str] = Counter()
-        for (cluster, _), count in counts.items():
-            sizes[cluster] += count
-        shown = {cluster for cluster, _ in sizes.most_common(_MAX_CLUSTERS)}
-        by_state = Counter({(cluster, state): 0 for cluster in shown for state in _STATES})
-        for (cluster, state), count in counts.items():
-            by_state[cluster if cluster in shown else _OTHER_CLUSTERS, state] += count
-        for (cluster, state), count in sorted(by_state.items()):
+        for (cluster, state), count in sorted(counts.items()):
             samples.add("rocketmq_namesrv_brokers", count, cluster, state)
-        oldest: dict[str, _Silence] = {}
-        for cluster, silence in silences.items():
-            name = cluster if cluster in shown else _OTHER_CLUSTERS
-            age_ms, share = oldest.get(name, (0, 0.0))
-            oldest[name] = max(age_ms, silence[0]), max(share, silence[1])
-        for cluster, (age_ms, share) in sorted(oldest.items()):
+        for cluster, (age_ms, share) in sorted(silences.items()):
             samples.add("rocketmq_namesrv_oldest_heartbeat_age_seconds", age_ms / 1000, cluster)
             samples.add("rocketmq_namesrv_oldest_heartbeat_timeout_ratio", share, cluster)
         active = sum(count for (_, state), count in counts.items() if state != _ENDED)
@@ -146,14 +152,14 @@ class ServerMetrics:
         listed = sum(server.is_listed for server in self.fleet.name_servers())
         samples.add("rocketmq_namesrv_listed_servers", listed)
 
-    def _sample_remoting(self, samples: Samples) -> None:
+    def _sample_remoting(self, samples: Samples, unread_bytes: int) -> None:
         samples.add("rocketmq_namesrv_asked_topics", len(self._server.asked))
         connections = self.connections
         samples.add("rocketmq_namesrv_active_connections", len(connections))
         closed = self.counters.value(CONNECTION_EVENTS, "admitted") - len(connections)
         samples.add(CONNECTION_EVENTS, max(0, closed), "closed")
         samples.add("rocketmq_namesrv_partial_frames_bytes", connections.partial_frames.size)
-        samples.add("rocketmq_namesrv_unread_answers_bytes", connections.unread_bytes())
+        samples.add("rocketmq_namesrv_unread_answers_bytes", unread_bytes)
         if connections.lane is not None:
             for lane in ("native_lane", "express"):  # the second name is deprecated
                 samples.add(f"rocketmq_namesrv_{lane}_connections", connections.lane.connections)

@@ -26,7 +26,7 @@ _SECRET_NAME: Final = re.compile(
 #: Suffix of an option whose value is the path of a file that contains the secret: sasl_plain_password_file.
 _FILE: Final = "_file"
 #: A user's password in a URL: proxy_url, spark.hadoop.fs.defaultFS, …
-_URL_WITH_PASSWORD: Final = re.compile(r"://[^/@\s]*:[^/@\s]*@")
+_URL_WITH_PASSWORD: Final = re.compile(r"://[^/@\s:]*+:[^/@\s]*+@")
 #: Part of the text of a private key, whatever its option is called.
 _PRIVATE_KEY: Final = "PRIVATE KEY-----"
 _TABLES: Final = (("kafka", "extra"), ("streaming", "extra"), ("data", "extra"))

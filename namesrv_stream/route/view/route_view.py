@@ -80,8 +80,11 @@ class RouteView:
     def committed_table(self) -> RouteTable:
         """Return a table of the committed rows only. It has no indexes, so it is for iteration only."""
         table, shown = RouteTable(), self.table
-        groups = self._groups.with_committed(shown.groups)
-        table.groups = {name: group for name, group in groups.items() if not is_nothing(group)}
+        table.groups = dict(shown.groups)
+        for name in self._groups:
+            table.groups[name] = self._groups[name].committed
+            if is_nothing(table.groups[name]):
+                del table.groups[name]
         for namespace in {**shown.kv, **dict.fromkeys(self._namespaces)}:
             entries = self._namespaces.committed(shown, namespace)
             if entries is not None:

@@ -63,10 +63,6 @@ class Overlay(Generic[Key, State]):
     def __getitem__(self, key: Key) -> Layer[State]:
         return self._layers[key]
 
-    def with_committed(self, shown: Mapping[Key, State]) -> Mapping[Key, State]:
-        """Return ``shown`` with the committed state of every key that has pending events."""
-        return {**shown, **{key: layer.committed for key, layer in self._layers.items()}}
-
     def add(self, key: Key, committed: State, pending: Iterable[Pending]) -> None:
         """Add pending events to a key. ``committed`` is used only if the key has no layer yet."""
         layer = self._layers.get(key)

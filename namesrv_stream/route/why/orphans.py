@@ -1,8 +1,9 @@
 """Orphans: routes that lead to no live broker of the topic; and topics and brokers that no client requests."""
 
-from collections.abc import Iterator, Sequence, Set
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from operator import itemgetter
 from typing import Final
 
 from namesrv_stream.route.group import BrokerGroup
@@ -60,51 +61,75 @@ class OrphanReport:
     orphans: Sequence[Orphan]
 
 
-def find_orphans(table: RouteTable, asked: Set[str]) -> Iterator[Orphan | None]:
-    """Yield all orphans, and None between them, so that the caller can pause.
+class OrphanSearch:
+    """Finds the orphans of a table, which may change while the caller pauses.
 
-    Args:
-        table: The routes, which may change while the caller pauses.
-        asked: Topics that clients have asked for recently.
+    Every method yields the orphans of some kinds, and None between them, so that the caller can pause.
     """
-    clusters, groups, held = set(table.clusters()), dict(table.groups), frozenset(table.held)
-    wanted: set[str] = set()  # broker names
-    for topic in list(table.topics()):
-        offering = [group for group, _ in table.queue_data_of(topic)]
-        if offering and all(_is_held(group, held) for group in offering):
-            yield Orphan(OrphanKind.HELD, topic, "")
-        if is_system_topic(topic, clusters, groups):
-            yield None
-        elif topic in asked:
-            wanted.update(group.broker_name for group in offering)
-            yield None
-        else:
-            yield Orphan(OrphanKind.TOPIC_NOT_ASKED, topic, "")
-    for name, group in groups.items():
-        yield from _of_group(group)
-        if group.is_registered and name not in wanted:
-            yield Orphan(OrphanKind.BROKER_NOT_ASKED, "", name)
-    for topic, order in list(table.kv.get(ORDER_NAMESPACE, {}).items()):
-        offering_names = table.names_offering(topic)
-        for name in ordered_brokers(order):
-            yield None if name in offering_names else Orphan(OrphanKind.ORDER, topic, name)
 
+    def __init__(self, table: RouteTable, topics: Sequence[str], is_asked: Callable[[str], bool]) -> None:
+        """Search these topics of a table. ``is_asked`` tells whether clients have asked for a topic recently."""
+        self._table = table
+        self._topics = topics
+        self._is_asked = is_asked
+        self._clusters, self._groups = set(table.clusters()), dict(table.groups)
+        self._held = frozenset(table.held)
 
-def _is_held(group: BrokerGroup, held: Set[LeaseKey]) -> bool:
-    return bool(group.live_brokers) and all(LeaseKey(group.broker_name, key) in held for key in group.live_brokers)
+    def brokers_not_asked(self) -> Iterator[Orphan | None]:
+        """Yield the brokers of which clients asked for no topic, in the order of names."""
+        wanted: set[str] = set()
+        for topic in self._topics:
+            yield None
+            if self._is_asked(topic) and not self._is_system(topic):
+                wanted.update(self._table.names_offering(topic))
+        for name, group in sorted(self._groups.items(), key=itemgetter(0)):
+            is_orphan = group.is_registered and name not in wanted
+            yield Orphan(OrphanKind.BROKER_NOT_ASKED, "", name) if is_orphan else None
+
+    def held(self) -> Iterator[Orphan | None]:
+        """Yield the topics that only brokers have that the guard holds, in the order of topics."""
+        for topic in self._topics if self._held else ():
+            names = self._table.names_offering(topic)
+            is_held = bool(names) and all(map(self._is_held, names))
+            yield Orphan(OrphanKind.HELD, topic, "") if is_held else None
+
+    def topics_not_asked(self) -> Iterator[Orphan | None]:
+        """Yield the topics for which clients did not ask, in the order of topics."""
+        for topic in self._topics:
+            is_orphan = not (self._is_asked(topic) or self._is_system(topic))
+            yield Orphan(OrphanKind.TOPIC_NOT_ASKED, topic, "") if is_orphan else None
+
+    def others(self) -> Iterator[Orphan | None]:
+        """Yield the orphans of all other kinds, in no particular order."""
+        for group in self._groups.values():
+            yield None
+            yield from _of_group(group)
+        for topic, order in self._table.kv.get(ORDER_NAMESPACE, {}).copy().items():
+            offering_names = self._table.names_offering(topic)
+            for name in ordered_brokers(order):
+                yield None if name in offering_names else Orphan(OrphanKind.ORDER, topic, name)
+
+    def _is_system(self, topic: str) -> bool:
+        return is_system_topic(topic, self._clusters, self._groups)
+
+    def _is_held(self, name: str) -> bool:
+        live = self._table.group(name).live_brokers
+        return bool(live) and all(LeaseKey(name, key) in self._held for key in live)
 
 
 def _of_group(group: BrokerGroup) -> Iterator[Orphan | None]:
     """Yield topics that no live process of a broker name has registered, and static mappings that have no broker."""
-    listed: set[str] = set()
-    for key, live in group.live_brokers.items():
-        yield None
-        full = group.registrations.get(key)
-        found = full.topics_under(live.data_version) if full else None
-        # A registration of single topics has come since. Until the next full one, the process may have all topics.
-        listed |= group.topics.keys() if found is None else found
-    for topic in group.topics.keys() - listed:
-        yield Orphan(OrphanKind.NOT_REGISTERED, topic, group.broker_name)
     if not group.is_registered:
         for topic in group.topic_mappings:
             yield Orphan(OrphanKind.STATIC_MAPPING, topic, group.broker_name)
+    listed: set[str] = set()
+    for key, live in group.live_brokers.items():
+        full = group.registrations.get(key)
+        if full is None or full.data_version != live.data_version:
+            # A registration of single topics has come since. Until the next full one, the process may have all topics.
+            return
+        for topic in full.topics():
+            listed.add(topic)
+            yield None
+    for topic in group.topics:
+        yield None if topic in listed else Orphan(OrphanKind.NOT_REGISTERED, topic, group.broker_name)

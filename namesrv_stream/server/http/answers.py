@@ -3,12 +3,13 @@
 Problems are JSON (RFC 9457) or HTML; conditional answers have an ETag.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from hashlib import blake2b
 from html import escape
 from http import HTTPStatus
 from typing import Annotated, Any, Final, Literal
 
+import orjson
 from pydantic import BaseModel, ConfigDict, Field, create_model
 from starlette.datastructures import Headers
 from starlette.requests import Request
@@ -300,3 +301,28 @@ def conditional(request: Request, body: bytes, media_type: str = "application/js
     if tag in known or known == ["*"]:
         return Response(status_code=304, headers=headers)
     return Response(body, headers=headers, media_type=media_type)
+
+
+def array(items: Iterable[Iterable[bytes]]) -> Iterator[bytes]:
+    """Yield a JSON array in pieces; each item is in pieces as well, and one without any is left out."""
+    between = b"["
+    for item in items:
+        is_empty = True
+        for piece in item:
+            yield between + piece if is_empty else piece
+            is_empty = False
+        if is_empty:
+            yield b""  # so that the caller can pause
+        else:
+            between = b","
+    yield b"[]" if between == b"[" else b"]"
+
+
+def json_object(members: Iterable[tuple[str, Iterable[bytes]]]) -> Iterator[bytes]:
+    """Yield a JSON object, piece by piece."""
+    between = b"{"
+    for name, value in members:
+        yield between + orjson.dumps(name) + b":"
+        yield from value
+        between = b","
+    yield b"{}" if between == b"{" else b"}"

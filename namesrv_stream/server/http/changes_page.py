@@ -22,6 +22,7 @@ from namesrv_stream.server.steps import Steps
 from namesrv_stream.server.view.feed import ChangeFeed, Piece
 from namesrv_stream.server.view.follower import CatchUp, Follower, PositionGone
 from namesrv_stream.server.view.rows import (
+    MAX_CHARS,
     USUAL_KINDS,
     BadToken,
     Position,
@@ -59,7 +60,9 @@ class RowsQuery(Query):
 
 
 class ChangesQuery(RowsQuery):
-    since: str | None = Field(None, description="A position from an answer, or `now`.", examples=["1.5f0c1b.91822"])
+    since: str | None = Field(
+        None, max_length=MAX_CHARS, description="A position from an answer, or `now`.", examples=["1.5f0c1b.91822"]
+    )
     wait: int = Field(25, ge=0, le=60, description="Seconds to wait for a change.", examples=[25])
 
 
@@ -76,7 +79,7 @@ class ChangesPage:
         self._counters = counters
         self._steps = steps
 
-    @answers("/changes", (JSON, Changes), (EVENT_STREAM, None), errors=(410, 503))
+    @answers("/changes", (JSON, Changes), (EVENT_STREAM, None), errors=(410, 503), load="stream")
     async def changes(self, request: Request, query: ChangesQuery) -> Response:
         """Return committed changes after a position, as soon as there are any; or stream them as events."""
         is_stream = EVENT_STREAM in request.headers.get("accept", "")
@@ -123,8 +126,7 @@ class ChangesPage:
                 state = self._state()
                 yield _event("reset", orjson.dumps({"reason": reason, "then": _THEN}))
                 async for rows in encoded_rows(state, choice, self._steps):
-                    if rows:
-                        yield _event("state", b'{"rows":[' + b",".join(rows) + b"]}")
+                    yield _event("state", b'{"rows":[' + b",".join(rows) + b"]}")
                 position = state.position
                 yield _event("position", _position_json(position), position)
             try:
@@ -164,9 +166,12 @@ class ChangesPage:
         if text == "now":
             return self._feed.end
         try:
-            return parse_token(text)
+            position = parse_token(text)
         except BadToken as error:
             raise Problem(400, f"since: {error}; use one from an answer, or `now`") from None
+        if len(position.places) > self._partitions:
+            raise Problem(400, f"since: a position with more than the {self._partitions} partitions of the log")
+        return position
 
     def _gone(self, error: PositionGone) -> Problem:
         self._counters.count("rocketmq_namesrv_change_resets_total", error.reason)
@@ -176,9 +181,8 @@ class ChangesPage:
     async def _state_json(self, state: StateAt, choice: RowFilter) -> AsyncIterator[bytes]:
         between = _position_json(state.position)[:-1] + b',"rows":['
         async for rows in encoded_rows(state, choice, self._steps):
-            if rows:
-                yield between + b",".join(rows)
-                between = b","
+            yield between + b",".join(rows)
+            between = b","
         yield (b"" if between == b"," else between) + b"]}"
 
 

@@ -5,8 +5,9 @@ import contextlib
 import logging
 import socket
 from collections.abc import Iterator
-from functools import partial
-from typing import Any
+from functools import cache, partial
+from importlib import import_module
+from typing import Any, Final
 
 import orjson
 import uvicorn
@@ -19,7 +20,7 @@ from starlette.types import Receive, Scope, Send
 from namesrv_stream.server.http.answers import NameServerList, NameServerOfList, Problem, Source, conditional
 from namesrv_stream.server.http.changes_page import ChangesPage
 from namesrv_stream.server.http.console.console_page import ConsolePage, Sources
-from namesrv_stream.server.http.limits import MISDIRECTED, AllowedHosts, Limits, only_for
+from namesrv_stream.server.http.limits import CROSS_SITE, MISDIRECTED, AllowedHosts, Limits, limited, only_for
 from namesrv_stream.server.http.operation import JSON, answers, openapi_document, operations, route
 from namesrv_stream.server.http.orphans_page import OrphansPage
 from namesrv_stream.server.http.protocol import HttpProtocol, Port, TlsProtocol
@@ -30,6 +31,7 @@ from namesrv_stream.server.start.process import NameServerAddrs, address
 from namesrv_stream.server.steps import Steps
 from namesrv_stream.server.view.fleet import Fleet
 from namesrv_stream.server.view.follower import CatchUp
+from namesrv_stream.server.view.sorted_topics import SortedTopics
 from namesrv_stream.tables.storage import tables_of
 
 logger = logging.getLogger(__name__)
@@ -46,23 +48,26 @@ class HttpServer:
         limits, tls = settings.http, sources.tls if settings.http.tls else None
         port = Port(limits, figures.counters, figures.http, sources.peer_log)
         fleet, catch_up = figures.fleet, CatchUp(tables_of(settings), limits.changes_catch_up_rows)
+        topics = SortedTopics(sources.server.view, steps, sources.clock)
         status = StatusPage(figures, sources.state, sources.clock)
-        why = WhyPage(sources.server, sources.past_routes, figures, status, sources.state, settings, sources.clock)
+        why = WhyPage(
+            sources.server, sources.past_routes, figures, status, sources.state, settings, topics, steps, sources.clock
+        )
         pages = (
-            ConsolePage(sources, fleet, status, why, steps),
+            ConsolePage(sources, fleet, status, why, topics, steps),
             status,
             why,
-            RoutesPage(sources.server, sources.past_routes, fleet, steps),
-            OrphansPage(sources.server, sources.state.server_id, steps, sources.clock),
+            RoutesPage(sources.server, sources.past_routes, fleet, topics, steps, sources.clock),
+            OrphansPage(sources.server, sources.state.server_id, topics, steps, sources.clock),
             ChangesPage(sources.server.view, sources.state.partitions, sources.feed, catch_up, figures.counters, steps),
             DirectoryPage(sources.name_server_addrs, fleet),
         )
-        self.routes = [route(*found) for page in pages for found in operations(page)]
+        found = [each for page in pages for each in operations(page)]
+        self.routes = [limited(route(operation, endpoint), operation.load, port) for operation, endpoint in found]
         hosts = AllowedHosts([limits.listen_host, *limits.allowed_hosts])
         router = Router(self.routes, default=_unknown_path)
         app = ExceptionMiddleware(only_for(hosts, router), handlers={Problem: partial(_problem, port)})
         templates = {route.endpoint: route.name for route in self.routes}
-        limited = Limits(app, port, streams=frozenset({"/changes"}), templates=templates)
         # uvicorn's messages do not help operators. Clients that break the protocol get an answer and are counted.
         logging.getLogger("uvicorn.error").setLevel(logging.CRITICAL)
 
@@ -71,7 +76,7 @@ class HttpServer:
             return connection if tls is None else TlsProtocol(connection, tls, port.peer_log)
 
         config = uvicorn.Config(
-            limited,
+            Limits(app, port, templates),
             http=new_connection,  # type: ignore[arg-type] # instead of a class
             ws="none",
             lifespan="off",
@@ -83,6 +88,8 @@ class HttpServer:
         figures.http.connections = lambda: len(self._uvicorn.server_state.connections)
 
     async def run(self) -> None:
+        # Otherwise the first answer that is streamed would load it, and all other requests would wait.
+        await asyncio.to_thread(import_module, "anyio._backends._asyncio")
         await self._uvicorn.serve(sockets=[self._bound])
 
     def stop(self) -> None:
@@ -95,6 +102,12 @@ def document() -> dict[str, Any]:
     return openapi_document(operation for page in pages for operation, _ in operations(page))
 
 
+@cache
+def _document_json() -> bytes:
+    """Return the document as JSON; the first call takes tens of milliseconds."""
+    return orjson.dumps(document())
+
+
 class DirectoryPage:
     """The endpoints from which programs learn the addresses of name servers, and the API of this port."""
 
@@ -102,7 +115,7 @@ class DirectoryPage:
         self._name_server_addrs = name_server_addrs
         self._fleet = fleet
 
-    @answers("/rocketmq/nsaddr", ("text/plain", None), any_query=True)
+    @answers("/rocketmq/nsaddr", ("text/plain", None), any_query=True, load="vital")
     async def name_servers(self, request: Request) -> Response:
         """Return the name servers' addresses, separated by `;`, for clients without a namesrvAddr.
 
@@ -115,7 +128,7 @@ class DirectoryPage:
         reached_host, _ = request.scope["server"]
         return self._name_server_addrs.reached_by(reached_host, self._fleet.listed_addresses())
 
-    @answers("/rocketmq/nsaddr-{unit}", ("text/plain", None), any_query=True)
+    @answers("/rocketmq/nsaddr-{unit}", ("text/plain", None), any_query=True, load="vital")
     async def name_servers_of_unit(self, request: Request) -> Response:
         """Return the name servers' addresses for clients with a unit name; all units have the same list."""
         return await self.name_servers(request)
@@ -137,13 +150,17 @@ class DirectoryPage:
     @answers("/openapi.json", (JSON, dict[str, Any]), statuses=(200, 304))
     async def openapi(self, request: Request) -> Response:
         """Return the description of this HTTP API, in OpenAPI 3.1."""
-        return conditional(request, orjson.dumps(document()))
+        return conditional(request, await asyncio.to_thread(_document_json))
+
+
+#: Status of a refusal that is logged and counted → event.
+_EVENTS: Final = {MISDIRECTED: "host_refused", CROSS_SITE: "cross_site_refused"}
 
 
 async def _problem(port: Port, request: Request, error: Exception) -> Response:
     assert isinstance(error, Problem)
-    if error.status == MISDIRECTED:
-        port.event("host_refused")
+    if event := _EVENTS.get(error.status):
+        port.event(event)
         port.peer_log.log(logger, logging.WARNING, "HTTP request refused: %s", error.detail)
     return error.response(request.headers)
 

@@ -6,7 +6,7 @@ The OpenAPI document is generated from the same declarations, so it always match
 import difflib
 import re
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
-from typing import Any, Final, NamedTuple, TypeVar
+from typing import Any, Final, Literal, NamedTuple, TypeVar
 
 from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError
 from starlette.datastructures import QueryParams
@@ -22,11 +22,19 @@ JSON: Final = "application/json"
 
 Endpoint = Callable[..., Awaitable[Response]]
 Statuses = tuple[int, ...]
+#: What requests of an operation count as. "request" and "stream" have limits of their own (``limits``). A "vital" one,
+#: which probes, Prometheus or clients without an address need, is never refused because of others.
+Load = Literal["request", "stream", "vital"]
 F = TypeVar("F", bound=Endpoint)
 
 
+#: Maximum length of every parameter of a path or query that declares no other ``max_length``. Brokers accept topics of
+#: 127 characters, and names of groups' topics are somewhat longer.
+_MOST_CHARS: Final = 1_024
+
+
 class Query(BaseModel):
-    """The query of a URL.
+    """The query of a URL. No parameter is longer than its ``max_length``, or than ``_MOST_CHARS`` without one.
 
     An unknown parameter is an error. If it were ignored, ``/routes/T?asof=-1h`` would return the present route instead
     of the past one.
@@ -43,6 +51,7 @@ class Operation(NamedTuple):
         content: Media type → type of the JSON body; None for text.
         statuses: HTTP statuses of answers that are not problems.
         errors: HTTP statuses of expected problems.
+        load: The limit that applies.
     """
 
     path: str
@@ -51,17 +60,23 @@ class Operation(NamedTuple):
     content: Mapping[str, Any]
     statuses: Statuses
     errors: Statuses
+    load: Load
 
 
 def answers(
-    path: str, *content: tuple[str, Any], statuses: Statuses = (200,), errors: Statuses = (), any_query: bool = False
+    path: str,
+    *content: tuple[str, Any],
+    statuses: Statuses = (200,),
+    errors: Statuses = (),
+    any_query: bool = False,
+    load: Load = "request",
 ) -> Callable[[F], F]:
     """Declare a method ``(request)`` or ``(request, query)`` as the endpoint of a path, summarised by its docstring."""
 
     def declare(function: F) -> F:
         query = None if any_query else function.__annotations__.get("query", Query)
         summary = (function.__doc__ or "").partition("\n")[0].removesuffix(".")
-        operation = Operation(path, summary, query, dict(content), statuses, errors)
+        operation = Operation(path, summary, query, dict(content), statuses, errors, load)
         function.operation = operation  # type: ignore[attr-defined] # read by `operations`
         return function
 
@@ -81,6 +96,8 @@ def route(operation: Operation, endpoint: Endpoint) -> Route:
     takes_query = "query" in endpoint.__annotations__
 
     async def checked(request: Request) -> Response:
+        for name, text in request.path_params.items():
+            _check_length(name, text, _MOST_CHARS)
         query = None if operation.query is None else parse_query(request.query_params, operation.query)
         return await (endpoint(request, query) if takes_query else endpoint(request))
 
@@ -95,13 +112,15 @@ def parse_query(given: QueryParams, model: type[Q]) -> Q:
     """Return the query as its model.
 
     Raises:
-        Problem: A parameter is unknown, is given twice, or has an invalid value.
+        Problem: A parameter is unknown, is given twice, is too long, or has an invalid value.
     """
-    for name in given:
+    for name, text in given.multi_items():
         if name not in model.model_fields:
-            raise Problem(400, f"{safe(name)}: unknown parameter{_suggestion(name, list(model.model_fields))}")
+            suggestion = _suggestion(name, list(model.model_fields)) if len(name) <= _MOST_CHARS else ""
+            raise Problem(400, f"{safe(name)}: unknown parameter{suggestion}")
         if len(given.getlist(name)) > 1:
             raise Problem(400, f"{name}: given more than once")
+        _check_length(name, text, _most_chars(model, name))
     try:
         return model.model_validate(dict(given))
     except ValidationError as error:
@@ -111,12 +130,26 @@ def parse_query(given: QueryParams, model: type[Q]) -> Q:
         raise Problem(400, f"{name}: {fault}") from None
 
 
+def _check_length(name: str, text: str, most: int) -> None:
+    if len(text) > most:
+        raise Problem(400, f"{name}: expected at most {most:,} characters, got {len(text):,}")
+
+
+def _most_chars(model: type[Query], name: str) -> int:
+    """Return the maximum length of a parameter's text, whatever its type is."""
+    return next(
+        (item.max_length for item in model.model_fields[name].metadata if hasattr(item, "max_length")), _MOST_CHARS
+    )
+
+
 def parameter_schema(model: type[Query], name: str) -> dict[str, Any]:
     schema: dict[str, Any] = dict(model.model_json_schema()["properties"][name])
     given: dict[str, Any] = next((each for each in schema.pop("anyOf", ()) if each != {"type": "null"}), {})
-    for name in ("title", "default"):
-        schema.pop(name, None)
-    return schema | given
+    for key in ("title", "default"):
+        schema.pop(key, None)
+    found = schema | given
+    is_free = found["type"] == "string" and "enum" not in found
+    return found | ({"maxLength": _most_chars(model, name)} if is_free else {})
 
 
 def _suggestion(name: str, known: list[str]) -> str:
@@ -132,9 +165,7 @@ def _suggestion(name: str, known: list[str]) -> str:
 def _expected(schema: Mapping[str, Any]) -> str:
     if "enum" in schema:
         return f"expected one of {', '.join(filter(None, schema['enum']))}"
-    if schema["type"] == "integer":
-        return f"expected a whole number from {schema['minimum']} to {schema['maximum']}"
-    return f"expected at most {schema['maxLength']} characters"
+    return f"expected a whole number from {schema['minimum']} to {schema['maximum']}"
 
 
 _REF = "#/components/schemas/{model}"
@@ -187,7 +218,8 @@ def _operation(operation: Operation, schemas: dict[str, Any]) -> dict[str, Any]:
 def _parameters(operation: Operation) -> Iterable[dict[str, Any]]:
     for name in re.findall(r"{(\w+)}", operation.path):
         text, example = _PATH_PARAMETERS[name]
-        yield _parameter(name, "path", {"type": "string", "description": text, "examples": [example]}, required=True)
+        schema = {"type": "string", "maxLength": _MOST_CHARS, "description": text, "examples": [example]}
+        yield _parameter(name, "path", schema, required=True)
     model = operation.query or Query  # `Query` itself has no parameters
     for name, field in model.model_fields.items():
         yield _parameter(name, "query", parameter_schema(model, name), required=field.is_required())

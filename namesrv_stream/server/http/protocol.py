@@ -12,7 +12,7 @@ from namesrv_stream.errors import TlsBroken
 from namesrv_stream.logs import safe
 from namesrv_stream.metrics import Counters
 from namesrv_stream.server.http.answers import Problem
-from namesrv_stream.server.net.connections import AddressCounts
+from namesrv_stream.server.net.connections import AddressCounts, _peer_of
 from namesrv_stream.server.peer_log import PeerLog
 from namesrv_stream.server.server_metrics import HttpLoad
 from namesrv_stream.server.tls import ServerTls, TlsTransport
@@ -20,21 +20,50 @@ from namesrv_stream.settings import HttpSettings
 
 #: Key of the connection in the state of the ASGI scope.
 CONNECTION: Final = "connection"
+#: Maximum size of a request's first line and headers, in bytes and in lines.
+_HEAD_BYTES: Final = 16 << 10
+_HEAD_LINES: Final = 200
+#: Bytes that are parsed at once; as chunks of a body of one byte each, they take a millisecond or two.
+_PARSED_BYTES: Final = 2 << 10
+#: Maximum memory of answers that peers have not read, of all connections.
+_UNREAD_BYTES: Final = 64 << 20
 
 
 @dataclass(frozen=True, slots=True)
 class Port:
-    """Objects that all connections of the HTTP port share."""
+    """Objects that all connections of the HTTP port share.
+
+    Attributes:
+        waiting: The connections without a request that is being answered, the longest wait first.
+        unread: Connection → bytes of answers that its peer had not read when the server last wrote.
+    """
 
     settings: HttpSettings
     counters: Counters
     load: HttpLoad
     peer_log: PeerLog
     addresses: AddressCounts = field(default_factory=AddressCounts)
+    waiting: dict["HttpProtocol", None] = field(default_factory=dict)
+    unread: dict["HttpProtocol", int] = field(default_factory=dict)
 
     def event(self, name: str) -> None:
         """Count an event of a connection, for example a refused client."""
         self.counters.count("rocketmq_namesrv_http_events_total", name)
+
+    def make_room(self, peer: str | None) -> None:
+        """Close the connection, of one peer or of any, that has waited longest: probes must always get one."""
+        for connection in self.waiting:
+            if peer in (None, connection.peer):
+                connection.abort("connection_refused")
+                return
+
+    def wrote(self, connection: "HttpProtocol") -> None:
+        """Bound the bytes that peers have not read: beyond the limit, close the connections with the most."""
+        self.unread[connection] = connection.unread_bytes
+        if sum(self.unread.values()) > _UNREAD_BYTES:  # of at most ``max_connections``
+            self.unread.update({each: each.unread_bytes for each in self.unread})
+            while sum(self.unread.values()) > _UNREAD_BYTES:
+                max(self.unread, key=self.unread.__getitem__).abort("unread")
 
 
 class HttpProtocol(H11Protocol):
@@ -48,7 +77,9 @@ class HttpProtocol(H11Protocol):
     def __init__(self, port: Port, **of_uvicorn: Any) -> None:
         super().__init__(**(of_uvicorn | {"app_state": {CONNECTION: self}}))
         self._port = port
-        self._host = ""
+        self._host = self.peer = ""
+        self._unparsed = b""
+        self._head_lines = 0
         self._request_timeout_s = port.settings.request_timeout_ms / 1000
         self._late: asyncio.TimerHandle | None = None
         self._unread: asyncio.TimerHandle | None = None
@@ -56,31 +87,57 @@ class HttpProtocol(H11Protocol):
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
         self._host = self.client[0] if self.client else ""
+        self.peer = _peer_of(self._host)
         of_address, limits = self._port.addresses.enter(self._host), self._port.settings
-        if len(self.connections) > limits.max_connections or of_address > limits.max_connections_per_address:
-            self._port.event("connection_refused")
-            transport.abort()
-            return
         self._expect_request()
+        if len(self.connections) > limits.max_connections:
+            self._port.make_room(None)
+        elif of_address > limits.max_connections_per_address:
+            self._port.make_room(self.peer)
 
     def data_received(self, data: bytes) -> None:
-        super().data_received(data)
+        self._unparsed += data
+        self._parse()
         self._expect_request()
 
     def on_response_complete(self) -> None:
         super().on_response_complete()
+        self._parse()
         self._expect_request()
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._late = _cancelled(self._late)
         self._unread = _cancelled(self._unread)
+        self._forget()
         self._port.addresses.leave(self._host)
         super().connection_lost(exc)
+
+    def _parse(self) -> None:
+        """Parse bytes, a few at a time, until a request is complete.
+
+        uvicorn would parse at once whatever it receives: thousands of headers, or of chunks of a body.
+        """
+        while self._unparsed and not self._is_answering and not self.transport.is_closing():
+            part, self._unparsed = self._unparsed[:_PARSED_BYTES], self._unparsed[_PARSED_BYTES:]
+            self._head_lines += part.partition(b"\r\n\r\n")[0].count(b"\n")
+            if self._head_lines > _HEAD_LINES:
+                self.send_400_response("")
+            else:
+                super().data_received(part)
+        if self._is_answering:
+            self._head_lines = 0
+        if self.conn.their_state is h11.SEND_BODY:
+            self._unparsed = b""  # the request is refused
+        if self._unparsed:
+            self.flow.pause_reading()
+            if len(self._unparsed) > _HEAD_BYTES:
+                self.abort("request_broken")  # no client sends so much before it gets an answer
 
     def send_400_response(self, msg: str) -> None:
         """Answer an invalid HTTP request with a ``Problem``, like all other errors. uvicorn calls this method."""
         self._port.event("request_broken")
-        answer = Problem(400, "this is not an HTTP request").response()
+        most = f"{_HEAD_BYTES >> 10} KiB or {_HEAD_LINES} lines"
+        answer = Problem(400, f"this is not an HTTP request, or its head has more than {most}").response()
         headers = [*answer.raw_headers, (b"connection", b"close")]
         for event in (
             h11.Response(status_code=400, headers=headers, reason=b"Bad Request"),
@@ -98,17 +155,37 @@ class HttpProtocol(H11Protocol):
         grow until the next answer has to wait for the client.
         """
         self._unread = _cancelled(self._unread)
-        if self.transport.get_write_buffer_size():
+        if self.unread_bytes:
             self._unread = self.loop.call_later(within_s, self._give_up_unread)
+
+    @property
+    def unread_bytes(self) -> int:
+        return self.transport.get_write_buffer_size()
+
+    def wrote(self) -> None:
+        """Count the bytes that the peer has not read yet."""
+        if self in self.connections:
+            self._port.wrote(self)
 
     def abort(self, event: str) -> None:
         self._port.event(event)
+        self._forget()
         self.transport.abort()
+
+    def _forget(self) -> None:
+        self._unparsed = b""
+        self._port.waiting.pop(self, None)
+        self._port.unread.pop(self, None)
 
     def _expect_request(self) -> None:
         """Limit the time from the first byte of a request, or the start of the connection, to its end."""
         is_idle = self.timeout_keep_alive_task is not None  # then uvicorn's timer runs
-        if self._is_answering or is_idle or self.transport.is_closing():
+        is_waiting = not (self._is_answering or self.transport.is_closing())
+        if is_waiting:
+            self._port.waiting.setdefault(self)
+        else:
+            self._port.waiting.pop(self, None)
+        if is_idle or not is_waiting:
             self._late = _cancelled(self._late)
         elif self._late is None:
             self._late = self.loop.call_later(self._request_timeout_s, self.abort, "request_late")
@@ -121,7 +198,7 @@ class HttpProtocol(H11Protocol):
     def _give_up_unread(self) -> None:
         self._unread = None
         # If another answer is being sent, the buffer may contain only its bytes, and its own limits apply.
-        if self.transport.get_write_buffer_size() and not self._is_answering:
+        if self.unread_bytes and not self._is_answering:
             self.abort("slow_reader")
 
 

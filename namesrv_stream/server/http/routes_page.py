@@ -5,10 +5,11 @@
 
 import asyncio
 import logging
-import re
-from collections.abc import Callable, Iterable, Iterator
+from bisect import bisect_left, bisect_right
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from itertools import chain
+from itertools import chain, groupby
+from operator import itemgetter
 from typing import TYPE_CHECKING, Final, Literal, TypeVar
 
 import orjson
@@ -20,24 +21,25 @@ from namesrv_stream.clock import Clock
 from namesrv_stream.errors import ConfigError, NamesrvStreamError, StoreUnreachable, SystemBusy
 from namesrv_stream.logs import safe
 from namesrv_stream.processor.name_server import NameServer
-from namesrv_stream.processor.route_body import RouteRequest
+from namesrv_stream.processor.route_body import RouteAnswers, RouteRequest
+from namesrv_stream.route.view.route_view import RouteView
 from namesrv_stream.server.http.answers import (
     BrokerProcess,
     Clusters,
-    DrainOfBroker,
-    EndOfBroker,
     Entries,
-    HoldOfGuard,
     Namespaces,
     PastRoute,
     Problem,
     TopicRoute,
     Topics,
+    array,
     conditional,
+    json_object,
 )
 from namesrv_stream.server.http.operation import JSON, Query, answers
-from namesrv_stream.server.steps import Steps
+from namesrv_stream.server.steps import Kept, Steps
 from namesrv_stream.server.view.fleet import Broker, Fleet
+from namesrv_stream.server.view.sorted_topics import SortedTopics
 from namesrv_stream.settings import Settings
 from namesrv_stream.table_errors import NotInHistory, TableSchemaMismatch
 
@@ -52,8 +54,12 @@ logger = logging.getLogger(__name__)
 #: Maximum number of queries that read the tables, and of queries that wait. Further ones are refused.
 _THREADS: Final = 2
 _WAITING: Final = 32
-#: ``2026-11-20T03:12:00+01:00`` in a URL without percent-encoding: its + arrives as a space.
-_UNQUOTED_ZONE: Final = re.compile(r"(.*\d:\d\d\S*) (\d\d:\d\d)")
+#: Names of a list that are encoded at once.
+_NAMES_AT_ONCE: Final = 1_000
+#: The event loop encodes a route with at most so many brokers itself, in a few milliseconds.
+_FEW_BROKERS: Final = 200
+#: How long the body of a route with more brokers is used, if they have not changed.
+_KEPT_MS: Final = 10_000
 #: Errors that ``ask`` raises → HTTP status.
 STATUS_OF: Final[dict[type[NamesrvStreamError], int]] = {
     ConfigError: 400,
@@ -123,8 +129,12 @@ class PastRoutes:
 
 
 def quoted_zone(as_of: str) -> str:
-    """Return an instant from a URL with the + of its zone restored; it arrives as a space if not percent-encoded."""
-    return _UNQUOTED_ZONE.sub(r"\1+\2", as_of)
+    """Return an instant from a URL with the + of its zone restored; it arrives as a space if not percent-encoded.
+
+    ``2026-11-20T03:12:00 01:00`` means ``2026-11-20T03:12:00+01:00``, and ``2026-11-20 03:12`` has no zone.
+    """
+    at, _, zone = as_of.rpartition(" ")
+    return f"{at}+{zone}" if ":" in at and zone[2:3] == ":" else as_of
 
 
 class RouteQuery(Query):
@@ -145,7 +155,8 @@ class ClusterQuery(Query):
 class TopicsQuery(ClusterQuery):
     prefix: str = Field("", description="Only names with this prefix.", examples=["Topic"])
     limit: int | None = Field(None, ge=1, le=999_999_999, description="Maximum number of names.", examples=[1000])
-    after: str = Field("", description="Only names after this one.", examples=["TopicTest"])
+    # The last name of a page, whatever brokers have registered; a URL has no room for a longer one.
+    after: str = Field("", max_length=8_192, description="Only names after this one.", examples=["TopicTest"])
 
 
 class BrokersQuery(ClusterQuery):
@@ -157,10 +168,21 @@ class BrokersQuery(ClusterQuery):
 class RoutesPage:
     """The endpoints for routes and lists. Only one event loop may use it."""
 
-    def __init__(self, server: NameServer, past_routes: PastRoutes, fleet: Fleet, steps: Steps) -> None:
+    def __init__(
+        self,
+        server: NameServer,
+        past_routes: PastRoutes,
+        fleet: Fleet,
+        topics: SortedTopics,
+        steps: Steps,
+        clock: Clock,
+    ) -> None:
         self._server = server
         self._past_routes = past_routes
         self._fleet = fleet
+        self._topics = topics
+        # By the identities of the groups, which are kept with the body, so that no other object has them.
+        self._bodies: Kept[tuple[object, ...], tuple[object, bytes | None]] = Kept(_KEPT_MS, clock)
         self._steps = steps
 
     @answers("/routes/{topic}", (JSON, TopicRoute | PastRoute), statuses=(200, 304), errors=(404, 503))
@@ -176,60 +198,75 @@ class RoutesPage:
         view = None if query.view is None else self._server.views.by_name.get(query.view)
         if query.view is not None and view is None:
             raise Problem(404, f"no address view {query.view}")
-        body = self._server.answers.route_body(RouteRequest(topic, address_view=view))
+        body = await self._body(RouteRequest(topic, address_view=view))
         if body is None:
             of_view = f" with an address in view {query.view}" if view else ""
             raise Problem(404, f"no route for topic {topic}: no known broker{of_view} offers it")
         return conditional(request, body)
 
+    async def _body(self, request: RouteRequest) -> bytes | None:
+        """Return the body of a route. If it has many brokers, a thread encodes it, once for the same brokers."""
+        server, table = self._server, self._server.table
+        names = table.names_offering(request.topic)
+        if len(names) <= _FEW_BROKERS:
+            return server.answers.route_body(request)
+        groups = [*map(table.group, names), *table.groups_mapping(request.topic)]
+
+        async def make() -> tuple[object, bytes | None]:
+            view = RouteView(table.part_of([request.topic]))
+            answers = RouteAnswers(view, support_acting_master=server.answers.support_acting_master)
+            return groups, await asyncio.to_thread(answers.route_body, request)
+
+        return (await self._bodies.get((request, *map(id, groups)), make))[1]
+
     @answers("/topics", (JSON, Topics))
     async def topics(self, _: Request, query: TopicsQuery) -> Response:
         """Return the names of all topics that brokers serve, sorted; the last name as `?after=` gives the next page."""
-        names: Iterable[str] = self._server.table.topics()
-        if query.cluster is not None:
-            groups = map(self._server.table.group, self._server.table.clusters().get(query.cluster, ()))
-            names = dict.fromkeys(chain.from_iterable(group.topics for group in groups))
-        wanted = (name for name in list(names) if name.startswith(query.prefix) and name > query.after)
-        found = await self._steps.sorted(wanted)
-        page = found[: query.limit]
-        following = page[-1] if page and len(page) < len(found) else None
-        body = orjson.dumps({"count": len(page), "next": following})[:-1] + b',"topics":'
-        return self._stream(chain([body], _array(map(orjson.dumps, page)), [b"}"]))
+        names = await self._topics.names(query.cluster)
+        begin = max(bisect_left(names, query.prefix), bisect_right(names, query.after))
+        end = max(begin, bisect_left(names, True, key=lambda name: name[: len(query.prefix)] > query.prefix))
+        last = end if query.limit is None else min(end, begin + query.limit)
+        body = orjson.dumps({"count": last - begin, "next": names[last - 1] if begin < last < end else None})
+        rows = array([piece] for piece in _pieces(names, begin, last))
+        return self._stream(chain([body[:-1] + b',"topics":'], rows, [b"}"]))
 
     @answers("/clusters", (JSON, Clusters))
     async def clusters(self, _: Request) -> Response:
         """Return the addresses of all brokers, by cluster, broker name and brokerId."""
         table = self._server.table
-        clusters = {name: sorted(names) for name, names in sorted(table.clusters().items())}
         groups = table.groups.copy()
+        named = [(cluster, name) for cluster, names in table.clusters().items() for name in names]
+        in_order = groupby(await self._steps.sorted(named), itemgetter(0))
 
-        def addrs(names: list[str]) -> Iterator[tuple[str, Iterable[bytes]]]:
-            for name in names:
+        def addrs(names: Iterable[tuple[str, str]]) -> Iterator[tuple[str, Iterable[bytes]]]:
+            for _, name in names:
                 of_name = {str(broker_id): addr for broker_id, addr in sorted(groups[name].broker_addrs.items())}
                 yield name, [orjson.dumps(of_name)]
 
-        return self._stream(_object((cluster, _object(addrs(names))) for cluster, names in clusters.items()))
+        return self._stream(json_object((cluster, json_object(addrs(names))) for cluster, names in in_order))
 
     @answers("/brokers", (JSON, list[BrokerProcess]))
     async def brokers(self, _: Request, query: BrokersQuery) -> Response:
         """Return all broker processes: who receives their heartbeats, heartbeat ages, why brokers are held or ended."""
+        await self._fleet.read_drains()
         ended = await self._fleet.ended() if query.state in ("ended", "any") else []
         groups = await self._steps.sorted(
             list(self._server.table.groups.values()) if query.state != "ended" else [],
             key=lambda group: (group.cluster, group.broker_name),
         )
-        wanted = (
-            _broker(broker).model_dump_json().encode()
-            for broker in chain(self._fleet.live(groups), ended)
+        found = (
+            _broker(broker)
             if query.cluster in (None, broker.key.live_key.cluster) and query.state in (None, "any", broker.state)
+            else ()
+            for broker in chain(self._fleet.live(groups), ended)
         )
-        return self._stream(_array(wanted))
+        return self._stream(array(found))
 
     @answers("/kv", (JSON, Namespaces))
     async def kv(self, _: Request) -> Response:
         """Return the KV table, by namespace and key."""
         namespaces = {namespace: entries.copy() for namespace, entries in sorted(self._server.table.kv.items())}
-        return self._stream(_object((namespace, _entries(entries)) for namespace, entries in namespaces.items()))
+        return self._stream(json_object((namespace, _entries(entries)) for namespace, entries in namespaces.items()))
 
     @answers("/kv/{namespace}", (JSON, Entries), errors=(404,))
     async def kv_namespace(self, request: Request) -> Response:
@@ -244,44 +281,38 @@ class RoutesPage:
         return StreamingResponse(self._steps.joined(pieces), media_type=JSON)
 
 
-def _broker(broker: Broker) -> BrokerProcess:
-    fields, key, end = broker._asdict(), broker.key, None
-    if broker.ended is not None:
-        of_end = {name: getattr(broker.ended, name) for name in ("at_ms", "cause", "detail", "partition", "offset")}
-        end = EndOfBroker(**of_end, replaced_by=broker.replaced_by)
-    hold = HoldOfGuard(**broker.held._asdict()) if broker.held else None
-    names = ("broker_id", "timeout_ms", "expires_after_ms", "age_ms", "since_ms", "is_older", "servers")
-    return BrokerProcess(
-        cluster=key.live_key.cluster,
-        broker_name=key.broker_name,
-        broker_addr=key.live_key.broker_addr,
-        state=broker.state,
-        drained=DrainOfBroker(**broker.drained._asdict()) if broker.drained else None,
-        held=hold,
-        ended=end,
-        contradictions=list(broker.contradictions),
-        **{name: fields[name] for name in names},
+def _broker(broker: Broker) -> Iterator[bytes]:
+    """Yield a broker as JSON of ``BrokerProcess``, in pieces; it can have 100,000 contradictions."""
+    key, end, of_end = broker.key, broker.ended, ("at_ms", "cause", "detail", "partition", "offset")
+    fields = orjson.dumps(
+        {
+            "cluster": key.live_key.cluster,
+            "broker_name": key.broker_name,
+            "broker_id": broker.broker_id,
+            "broker_addr": key.live_key.broker_addr,
+            "state": broker.state,
+            "timeout_ms": broker.timeout_ms,
+            "expires_after_ms": broker.expires_after_ms,
+            "age_ms": broker.age_ms,
+            "since_ms": broker.since_ms,
+            "is_older": broker.is_older,
+            "servers": broker.servers,
+            "drained": broker.drained._asdict() if broker.drained else None,
+            "held": broker.held._asdict() if broker.held else None,
+            "ended": {n: getattr(end, n) for n in of_end} | {"replaced_by": broker.replaced_by} if end else None,
+        }
     )
+    contradictions = array([piece] for piece in _pieces(broker.contradictions, 0, len(broker.contradictions)))
+    yield fields[:-1] + b',"contradictions":' + next(contradictions)
+    yield from contradictions
+    yield b"}"
 
 
-def _array(items: Iterable[bytes]) -> Iterator[bytes]:
-    """Yield a JSON array, piece by piece."""
-    between = b"["
-    for item in items:
-        yield between + item
-        between = b","
-    yield b"[]" if between == b"[" else b"]"
-
-
-def _object(members: Iterable[tuple[str, Iterable[bytes]]]) -> Iterator[bytes]:
-    """Yield a JSON object, piece by piece."""
-    between = b"{"
-    for name, value in members:
-        yield between + orjson.dumps(name) + b":"
-        yield from value
-        between = b","
-    yield b"{}" if between == b"{" else b"}"
+def _pieces(names: Sequence[str], begin: int, end: int) -> Iterator[bytes]:
+    """Yield a part of a list of names as JSON without brackets, in pieces without commas between them."""
+    for at in range(begin, end, _NAMES_AT_ONCE):
+        yield orjson.dumps(names[at : min(at + _NAMES_AT_ONCE, end)])[1:-1]
 
 
 def _entries(entries: dict[str, str]) -> Iterator[bytes]:
-    return _object((key, [orjson.dumps(value)]) for key, value in entries.items())
+    return json_object((key, [orjson.dumps(value)]) for key, value in entries.items())

@@ -23,6 +23,7 @@ from namesrv_stream.server.gateway.gateway import GatewayStatus
 from namesrv_stream.server.http.answers import Health, PartHealth, Problem, Readiness
 from namesrv_stream.server.http.operation import JSON, Query, answers
 from namesrv_stream.server.server_metrics import ServerMetrics
+from namesrv_stream.server.steps import Kept
 from namesrv_stream.server.view.client_views import UnmappedAddresses
 from namesrv_stream.server.view.commit_applier import TableStatus
 from namesrv_stream.server.view.served_state import ServedState
@@ -165,8 +166,9 @@ class StatusPage:
         self._state = state
         self._clock = clock
         self._started_ms = clock.now_ms()
+        self._metrics: Kept[None, bytes] = Kept(0, clock)
 
-    @answers("/healthz", (JSON, Health), _TEXT)
+    @answers("/healthz", (JSON, Health), _TEXT, load="vital")
     async def healthz(self, request: Request, query: FormatQuery) -> Response:
         """Return the server's health, by part; the status is 200 whenever the server answers."""
         parts = self.parts()
@@ -174,7 +176,7 @@ class StatusPage:
             return PlainTextResponse(f"{_COLOURS[worst(parts)]}\n{as_text(parts)}")
         return _json(Health(**self._health(parts)))
 
-    @answers("/readyz", (JSON, Readiness), _TEXT, statuses=(200, 503))
+    @answers("/readyz", (JSON, Readiness), _TEXT, statuses=(200, 503), load="vital")
     async def readyz(self, request: Request, query: FormatQuery) -> Response:
         """Return whether brokers can register and clients can query routes, with the reasons if not."""
         parts = self.parts()
@@ -185,10 +187,10 @@ class StatusPage:
         reasons = [f"{part.name}: {part.reason}" for part in parts if part.reason]
         return _json(Readiness(ready=is_ready, reasons=reasons, **self._health(parts)), status)
 
-    @answers("/metrics", _TEXT)
+    @answers("/metrics", _TEXT, load="vital")
     async def metrics(self, _: Request) -> Response:
         """Return metrics in Prometheus' text format 0.0.4."""
-        return Response(await self._figures.text(), media_type=CONTENT_TYPE)
+        return Response(await self._metrics.get(None, self._figures.text), media_type=CONTENT_TYPE)
 
     @answers("/state", (JSON, ServerState))
     async def state(self, _: Request) -> Response:
@@ -228,7 +230,7 @@ class StatusPage:
             "state": _COLOURS[worst(parts)],
             "parts": parts,
             "kafka": "up" if figures.gateway.is_connected else "down",
-            "brokers": sum(len(g.broker_addrs) for g in view.table.registered_groups()),
+            "brokers": view.table.address_count,
             "held_brokers": len(view.table.held),
             "connections": len(figures.connections),
             "pending_events": view.pending_count,

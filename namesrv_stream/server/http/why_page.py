@@ -25,8 +25,8 @@ from namesrv_stream.processor.name_server import NameServer
 from namesrv_stream.route.changes import ChangeKind
 from namesrv_stream.route.events import partition_of
 from namesrv_stream.route.group import BrokerGroup
-from namesrv_stream.route.model import MASTER_ID
-from namesrv_stream.route.why.explain import explain
+from namesrv_stream.route.model import DRAINED_BROKERS, MASTER_ID
+from namesrv_stream.route.why.explain import DEFAULT_TOPIC, ORDER_NAMESPACE, explain
 from namesrv_stream.route.why.facts import Facts, Known, Question, Refusal, is_address
 from namesrv_stream.route.why.findings import Explanation, Finding, Why, finding
 from namesrv_stream.server.http.answers import Problem
@@ -34,7 +34,9 @@ from namesrv_stream.server.http.operation import JSON, Query, answers
 from namesrv_stream.server.http.routes_page import REFUSALS, STATUS_OF, PastRoutes, quoted_zone
 from namesrv_stream.server.http.status_page import StatusPage
 from namesrv_stream.server.server_metrics import ServerMetrics
+from namesrv_stream.server.steps import Steps
 from namesrv_stream.server.view.served_state import ServedState
+from namesrv_stream.server.view.sorted_topics import SortedTopics
 from namesrv_stream.settings import Settings
 from namesrv_stream.table_errors import NotInHistory, TableSchemaMismatch
 
@@ -44,8 +46,6 @@ _MOST_BYTES: Final = 1 << 20
 _MOST_SERVERS_AT_ONCE: Final = 16
 #: Rows that were read before the routes changed do not explain the change, so they are read again.
 _MOST_READS: Final = 3
-#: Brokers accept topics of 127 characters, and names of groups' topics are somewhat longer.
-_MOST_CHARS: Final = 1_024
 
 
 class WhyQuery(Query):
@@ -72,9 +72,13 @@ class WhyPage:
         status: StatusPage,
         state: ServedState,
         settings: Settings,
+        topics: SortedTopics,
+        steps: Steps,
         clock: Clock,
     ) -> None:
         self._server = server
+        self._topics = topics
+        self._steps = steps
         self._past_routes = past_routes
         self._figures = figures
         self._status = status
@@ -95,8 +99,8 @@ class WhyPage:
 
     async def _answer(self, question: Question, at: str | None) -> Response:
         name = question.name
-        if not name.strip() or len(name) > _MOST_CHARS:
-            raise Problem(400, f"{question.subject}: expected a name of 1 to {_MOST_CHARS} characters")
+        if not name.strip():
+            raise Problem(400, f"{question.subject}: expected a name")
         for parameter, value in (("cluster", question.cluster), ("zone", question.zone)):
             if value is not None and not value.strip():
                 raise Problem(400, f"{parameter}: is empty")
@@ -118,7 +122,10 @@ class WhyPage:
             SystemBusy: Too many queries of the tables are waiting.
         """
         (known, failure), elsewhere = await asyncio.gather(self._read(question), self._elsewhere(question))
-        table = self._server.table  # only now, because the tables may be opened again meanwhile
+        late = await self._late(question)
+        # Only now, because the tables may be opened again meanwhile. For a thread, because a topic can be at 10,000
+        # brokers.
+        table = self._server.table.part_of((question.name, DEFAULT_TOPIC), (ORDER_NAMESPACE, DRAINED_BROKERS))
         facts = Facts(
             question,
             replace(known, has_brokers=next(table.registered_groups(), None) is not None),
@@ -127,15 +134,15 @@ class WhyPage:
             elsewhere=elsewhere,
             refusals=self._refusals(),
             of_server=[*self._server_findings(failure)],
-            late=self._late(question),
+            late=late,
             with_order=self._server.options.order_message_enable,
             view=None if question.client is None else self._server.views.view_of("", question.client),
         )
-        return explain(facts, server_id=self._state.server_id)
+        return await self._past_routes.read(lambda: explain(facts, server_id=self._state.server_id))
 
     async def _read(self, question: Question) -> tuple[Known, str]:
         """Return what the tables say, and ""; if they cannot be read, return what is in memory, and the reason."""
-        names = [] if self._is_routed(question) else self._names(question.subject)
+        names = [] if self._is_routed(question) else await self._names(question.subject)
 
         # Imported by the first query, so that servers without such queries do not load it.
         def read() -> Known:
@@ -159,10 +166,11 @@ class WhyPage:
             return await self._past_routes.read(compare), str(error)
         return known, ""
 
-    def _names(self, subject: str) -> list[str]:
+    async def _names(self, subject: str) -> Sequence[str]:
         """Return all topics, or all broker names."""
-        table = self._server.table
-        return list(table.topics()) if subject == "topic" else [g.broker_name for g in table.registered_groups()]
+        if subject == "topic":
+            return await self._topics.names()
+        return [group.broker_name for group in self._server.table.registered_groups()]
 
     def _is_routed(self, question: Question) -> bool:
         return any(group and group.is_registered for group in self._groups(question))
@@ -205,14 +213,12 @@ class WhyPage:
             for name, refusal in self._server.refusals.items()
         }
 
-    def _late(self, question: Question) -> list[str]:
+    async def _late(self, question: Question) -> list[str]:
         """Return the processes of a broker that are late; those of a topic's masters only if all of these are late."""
         table, fleet, is_topic = self._server.table, self._figures.fleet, question.subject == "topic"
-        if is_topic:
-            groups = [group for group, _ in table.queue_data_of(question.name)]
-            processes = [broker for broker in fleet.live(groups) if broker.broker_id == MASTER_ID]
-        else:
-            processes = list(fleet.live([table.group(question.name)]))
+        names = table.names_offering(question.name) if is_topic else [question.name]
+        live = await self._steps.all(fleet.live(map(table.group, names)))
+        processes = [broker for broker in live if not is_topic or broker.broker_id == MASTER_ID]
         late = [broker for broker in processes if broker.is_late]
         if is_topic and len(late) < len(processes):
             return []

@@ -10,7 +10,6 @@ import asyncio
 from bisect import bisect_left
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
-from itertools import islice
 from typing import Final, NamedTuple
 
 from namesrv_stream.route.changes import RouteChange
@@ -76,12 +75,15 @@ class ChangeFeed:
     def committed(self, rows: Sequence[RouteChange], next_offsets: Mapping[int, int]) -> None:
         """Add one commit of the job, or a slice of it."""
         self.end = self.end.at_least(next_offsets)
+        if not rows and self._commits and not self._commits[-1].rows:
+            self._commits[-1].end = self.end  # there is one every second, forever
+            self._wake()
+            return
         commit = _Commit(self._number, rows, self.end)
         self._number += 1
         self._commits.append(commit)
         self._rows += len(rows)
         self._bytes += commit.size
-        # A commit without rows uses memory too: there is one every second, forever.
         while len(self._commits) > 1 and (
             self._rows + len(self._commits) > self._max_rows or self._bytes > self._max_bytes
         ):
@@ -128,14 +130,16 @@ class ChangeFeed:
     ) -> Piece:
         """Return the next rows after a position that the feed ``reaches``; few or none if few are wanted.
 
-        It examines about ``max_bytes`` of rows, wanted or not, but at least one row. ``mark``, from the piece that
-        ended at this position, saves a search within the commit.
+        It examines about ``max_bytes`` of rows and commits, wanted or not, but at least one row. ``mark``, from the
+        piece that ended at this position, saves a search within the commit.
         """
         found: list[bytes] = []
         seen = number = 0
+        end = position
         # The first commit whose end the follower has not reached.
         first = bisect_left(self._commits, True, key=lambda commit: not position.covers(commit.end))
-        for commit in islice(self._commits, first, None):
+        for at in range(first, len(self._commits)):
+            commit = self._commits[at]
             number = commit.number
             passed: list[tuple[int, int, int]] = []
             for index in range(mark[1] if mark[0] == number else 0, len(commit.rows)):
@@ -143,15 +147,16 @@ class ChangeFeed:
                 if position.has(row.partition, row.offset, row.seq):
                     continue
                 if seen >= max_bytes:
-                    return Piece(found, position.after(passed), False, (number, index))
+                    return Piece(found, position.joined(end).after(passed), False, (number, index))
                 seen += _ROW_BYTES + len(row.value or "")
                 passed.append((row.partition, row.offset, row.seq))
                 if wants(row):
                     found.append(commit.encoded(index))
-            position = position.joined(commit.end)
+            end = commit.end
+            seen += _COMMIT_BYTES
             if seen >= max_bytes:
                 break
-        return Piece(found, position, True, (number, 0))
+        return Piece(found, position.joined(end), True, (number, 0))
 
     def _wake(self) -> None:
         self._moved.set()

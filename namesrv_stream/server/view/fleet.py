@@ -3,13 +3,15 @@
 Also the name servers, and which of them are on the list for clients.
 """
 
-from collections.abc import Iterable, Iterator
+import asyncio
+from collections.abc import Iterable, Iterator, Mapping
+from operator import is_
 from typing import Final, Literal, NamedTuple
 
 from namesrv_stream.route.changes import RouteChange
 from namesrv_stream.route.group import BrokerGroup
 from namesrv_stream.route.liveness_settings import FoldSettings, fold_settings_of
-from namesrv_stream.route.model import DRAINED_BROKERS, Hold, LeaseKey, LiveKey, decode_drain
+from namesrv_stream.route.model import DRAINED_BROKERS, Hold, LeaseKey, LiveKey, QueueData, decode_drain
 from namesrv_stream.route.table import KnownServer
 from namesrv_stream.route.view.route_view import RouteView
 from namesrv_stream.server.gateway.gateway import Gateway
@@ -90,6 +92,8 @@ class Fleet:
         self.view = view
         self._gateway = gateway
         self._recent_events = recent_events
+        # Broker name → KV entry of its drain, its topics, and what they say.
+        self._drains: dict[str, tuple[str, Mapping[str, QueueData], Drain]] = {}
 
     def settings(self) -> FoldSettings:
         return fold_settings_of(self.view.table.settings)
@@ -144,11 +148,13 @@ class Fleet:
         last_heartbeats, observed_ms = self._gateway.last_heartbeats, self._gateway.observed_ms
         recent_events = self._recent_events
         for group in groups:
+            if not group.live_brokers:
+                continue
             folded = self.view.committed_group(group.broker_name).live_brokers
             drained = self._drain_of(group)
             ids = {addr: broker_id for broker_id, addr in sorted(group.broker_addrs.items(), reverse=True)}
-            for live_key, live in sorted(group.live_brokers.items()):
-                key = LeaseKey(group.broker_name, live_key)
+            for live_key in sorted(group.live_brokers):
+                key, live = LeaseKey(group.broker_name, live_key), group.live_brokers[live_key]
                 since_ms = recent_events.came_ms(key)
                 yield Broker(
                     key,
@@ -180,7 +186,7 @@ class Fleet:
             if key.live_key in group.live_brokers:
                 continue  # it has just returned, but the fold has not committed that yet
             registration = group.registrations.get(key.live_key)
-            asked_ms = registration.read().timeout_ms if registration else None
+            asked_ms = registration.timeout_ms if registration else None
             broker_id = registration.broker_id if registration and change.broker_id is None else change.broker_id
             expires_ms = settings.effective_timeout_ms(asked_ms)
             # Another cluster may use the same broker name, and even the same address.
@@ -194,10 +200,24 @@ class Fleet:
         """The number of broker names for which there is a record of a drain."""
         return len(self.view.table.kv.get(DRAINED_BROKERS, ()))
 
+    async def read_drains(self) -> None:
+        """Read the records of drains that ``live`` and ``ended`` show.
+
+        A thread reads them, because a record, and the topics with which it is compared, can be megabytes.
+        """
+        entries, known = self.view.table.kv.get(DRAINED_BROKERS, {}), self._drains
+        of_name = {name: (value, self.view.table.group(name).topics) for name, value in entries.items()}
+        new = {name: of for name, of in of_name.items() if name not in known or not all(map(is_, known[name], of))}
+        read = await asyncio.to_thread(lambda: {name: (*of, _drain(*of)) for name, of in new.items()}) if new else {}
+        self._drains = {name: read.get(name) or known[name] for name in of_name}
+
     def _drain_of(self, group: BrokerGroup) -> Drain | None:
-        value = self.view.table.kv.get(DRAINED_BROKERS, {}).get(group.broker_name)
-        if value is None:
-            return None
-        if (record := decode_drain(value)) is None:
-            return Drain(None, None, 0, 0)
-        return Drain(record.at, record.by, len(record.perms), record.writable_again(group.topics))
+        found = self._drains.get(group.broker_name)
+        return found[2] if found is not None else None
+
+
+def _drain(value: str, topics: Mapping[str, QueueData]) -> Drain:
+    record = decode_drain(value)
+    if record is None:
+        return Drain(None, None, 0, 0)
+    return Drain(record.at, record.by, len(record.perms), record.writable_again(topics))

@@ -8,6 +8,8 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Final
 
+import pyarrow.compute as pc
+
 from namesrv_stream.errors import StoreUnreachable
 from namesrv_stream.route.changes import RouteChange
 from namesrv_stream.server.steps import Steps
@@ -54,17 +56,17 @@ class CatchUp:
                     continue
                 rows = stored.rows(partition, begin.offset, place.offset)
                 # The follower may already have some rows of the first record.
-                missing = [row for row in decode_changes(rows[: _ROWS_AT_ONCE + begin.seq]) if row[1:3] >= begin]
-                seen = 0
-                for row in missing:
+                rows = rows.filter((pc.field("offset") > begin.offset) | (pc.field("seq") >= begin.seq))
+                seen, passed = 0, list[tuple[int, int, int]]()
+                for row in decode_changes(rows[:_ROWS_AT_ONCE]):
                     seen += len(row.value or "") + 1
-                    position = position.after([(row.partition, row.offset, row.seq)])
+                    passed.append((row.partition, row.offset, row.seq))
                     if wants(row):
                         found.append(encode_row(row))
                     if seen > max_bytes:
-                        return Piece(found, position, False, NO_MARK)
-                if rows.num_rows > _ROWS_AT_ONCE + begin.seq:
-                    return Piece(found, position, False, NO_MARK)
+                        break
+                if len(passed) < rows.num_rows:
+                    return Piece(found, position.after(passed), False, NO_MARK)
                 position = position.at_least({partition: place.offset})
             return Piece(found, position.joined(end), True, NO_MARK)
         except (TableSchemaMismatch, StoreUnreachable):

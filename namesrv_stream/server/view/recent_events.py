@@ -28,6 +28,8 @@ WINDOW_MS: Final = 86_400_000
 _KEPT: Final = 2_000
 #: Rows that are converted to objects at a time; this takes well below a millisecond.
 _ROWS_AT_ONCE: Final = 64
+#: Rows that arrived while the tables were read, and that are added at a time; this takes about a millisecond.
+_TAKEN_AT_ONCE: Final = 500
 _MOST_ENDED: Final = 20_000
 #: If every partition has a row about one event, the rows are at most this far apart.
 _SAME_EVENT_MS: Final = 3_000
@@ -106,8 +108,13 @@ class RecentEvents:
                 if self._waiting is waiting:
                     self.reloaded()  # the changes that arrived meanwhile are lost, so the next query reads again
                 raise
+            taken = 0
+            while self._waiting is waiting and taken < len(waiting):
+                async with self._steps.step():
+                    some = waiting[taken : taken + _TAKEN_AT_ONCE]
+                    self._take_in(known, some, covered)
+                    taken += len(some)
             if self._waiting is waiting:  # otherwise the tables were reopened meanwhile; the next query reads again
-                self._take_in(known, waiting, covered)
                 self._known, self._covered, self._waiting, self._is_begun = known, covered, None, True
 
     async def _read(self, next_offsets: Mapping[int, int]) -> tuple["_Known", Mapping[int, int]]:

@@ -1,8 +1,8 @@
 """A summary of what one server serves: table version and its age, covered offsets, and the digest.
 
 The digest covers the committed rows only. So two servers that cover the same offsets must have the same digest,
-whatever events they have accepted since. The event loop makes a copy in about a millisecond, and a thread computes the
-digest from it.
+whatever events they have accepted since. The event loop copies references in a few milliseconds, and a thread computes
+the digest from them.
 """
 
 import asyncio
@@ -59,9 +59,9 @@ class ServedState:
 
     async def keys(self, partition: int) -> PartitionParts:
         found = await self._digested()
-        parts = sorted(item for item in found.digest.parts.items() if item[0].partition == partition)
-        digests = [PartDigest(part.kind, part.name, digest) for part, digest in parts]
-        return PartitionParts(found.next_offsets.get(partition, 0), digests)
+        return PartitionParts(
+            found.next_offsets.get(partition, 0), await asyncio.to_thread(_digests, found.digest, partition)
+        )
 
     async def rows(self, part: Part) -> bytes:
         """Return the content of a part as JSON of ``PartRows``. A thread encodes it, because it may be megabytes."""
@@ -74,10 +74,15 @@ class ServedState:
         async with self._digesting:
             next_offsets = dict(self._view.next_offsets)
             if self._last is None or self._last.next_offsets != next_offsets:
-                content = content_of(self._view.committed_table(), self.partitions)
+                content = await asyncio.to_thread(content_of, self._view.committed_table(), self.partitions)
                 digest = await asyncio.to_thread(self._digester.digest, content)
                 self._last = _Digested(next_offsets, content, digest)
             return self._last
+
+
+def _digests(digest: TableDigest, partition: int) -> list[PartDigest]:
+    parts = sorted(item for item in digest.parts.items() if item[0].partition == partition)
+    return [PartDigest(part.kind, part.name, of_part) for part, of_part in parts]
 
 
 def _rows_json(found: _Digested, part: Part) -> bytes:

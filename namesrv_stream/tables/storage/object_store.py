@@ -41,11 +41,11 @@ _PARALLEL_COPIES: Final = 16
 #: The client's errors contain escape sequences for terminals.
 _COLOURS: Final = re.compile(r"\x1b\[[0-9;]*m")
 #: The duration and number of attempts are removed, so that the same failure always has the same text.
-_ATTEMPTS: Final = re.compile(r" in [\d.]+[nµm]?s\b.*? - ")
+_ATTEMPTS: Final = re.compile(r" in [\d.]+[nµm]?s\b.{,200}? - ")
 #: The user in a URL.
 _USER: Final = re.compile(r"://[^/@\s]*@")
 #: The store's response, which may repeat a key or a token; only its code is shown.
-_ANSWER: Final = re.compile(r"[\s:↳]*<(?:\?xml|Error>)(?:.*?<Code>(\w+)</Code>)?.*")
+_ANSWER: Final = re.compile(r"(?<![\s:↳])[\s:↳]*+<(?:\?xml|Error>)(?:.*?<Code>(\w+)</Code>)?.*")
 
 
 @dataclass(frozen=True, slots=True)

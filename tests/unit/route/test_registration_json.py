@@ -24,7 +24,7 @@ from namesrv_stream.route.registration_json import (
     retained,
 )
 from tests.support.builders import READ_ONLY, RW, a_mapping, a_registration
-from tests.support.strategies_route import mappings, registrations
+from tests.support.strategies_route import QUEUE_DATA, mappings, registrations
 
 
 @given(registrations())
@@ -102,6 +102,52 @@ def test_registrations_are_equal_exactly_when_their_content_is(pair: list[Regist
     for left in (retained(one), _unread(one)):
         for right in (retained(other), _unread(other)):
             assert (left == right) is (one == other)
+
+
+#: Names that look like parts of the text, if quotation marks and backslashes in names are not considered.
+_PARTS = (
+    '"',
+    "\\",
+    "{",
+    "}",
+    "[1]",
+    ",",
+    ":",
+    "t",
+    "topics",
+    "filter_servers",
+    "topic_mappings",
+    "data_version",
+    "null",
+)
+_ODD_NAMES = st.lists(st.sampled_from(_PARTS), min_size=1, max_size=6).map("".join)
+_ODD_REGISTRATIONS = st.builds(
+    replace,
+    registrations(),
+    cluster=_ODD_NAMES,
+    broker_name=_ODD_NAMES,
+    ha_server_addr=_ODD_NAMES,
+    zone_name=_ODD_NAMES,
+    filter_servers=st.none() | st.lists(_ODD_NAMES, max_size=2).map(tuple),
+    topics=st.dictionaries(_ODD_NAMES, QUEUE_DATA, max_size=12),
+    topic_mappings=st.none() | st.dictionaries(_ODD_NAMES, mappings(_ODD_NAMES), max_size=2),
+)
+
+
+@given(registrations() | _ODD_REGISTRATIONS, st.lists(_ODD_NAMES, max_size=8))
+def test_parts_of_an_undecoded_registration_are_those_of_the_registered_one(
+    registration: Registration, other_topics: list[str]
+) -> None:
+    asked = {*other_topics, *list(registration.topics)[:8]}
+    for kept in (_unread(registration), retained(registration)):
+        assert (kept.data_version, kept.timeout_ms) == (registration.data_version, registration.timeout_ms)
+        assert list(kept.topics()) == list(registration.topics)
+        assert kept.topic_mappings() == (registration.topic_mappings or {})
+        for topics in ([topic] for topic in asked):
+            queues = kept.queues_of(topics)
+            assert [queues.get(topic) for topic in topics] == [registration.topics.get(topic) for topic in topics]
+        queues = kept.queues_of(asked)
+        assert [queues.get(topic) for topic in asked] == [registration.topics.get(topic) for topic in asked]
 
 
 def test_the_order_of_topics_has_no_meaning() -> None:

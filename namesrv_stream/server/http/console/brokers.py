@@ -3,9 +3,8 @@
 Live brokers appear with their heartbeat's age relative to their own timeout, removed ones with time and reason.
 """
 
-import heapq
 import shlex
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
@@ -55,16 +54,17 @@ def status_of(broker: Broker) -> str:
 
 @dataclass(frozen=True, slots=True)
 class FleetSnapshot:
-    """All brokers with their statuses; ``counts`` maps (cluster, status) to the number of brokers."""
+    """All brokers with their statuses; ``clusters`` maps each cluster to the number of its brokers by status."""
 
-    brokers: Sequence[tuple[str, Broker]]
-    counts: Counter[tuple[str, str]]
+    brokers: list[tuple[str, Broker]]
+    counts: Counter[str]
+    clusters: Mapping[str, Counter[str]]
 
     def count(self, *statuses: str) -> int:
-        return sum(count for (_, status), count in self.counts.items() if status in statuses)
+        return sum(self.counts[status] for status in statuses)
 
     def count_in(self, cluster: str, *statuses: str) -> int:
-        return sum(self.counts[cluster, status] for status in statuses)
+        return sum(self.clusters[cluster][status] for status in statuses)
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,25 +94,27 @@ class FleetSnapshots:
         return await self._kept.get(None, self._take)
 
     async def _take(self) -> FleetSnapshot:
+        await self._fleet.read_drains()
         ended = await self._fleet.ended()
         live = self._fleet.live(list(self._view.table.groups.values()))
-        brokers: list[tuple[str, Broker]] = []
-        counts: Counter[tuple[str, str]] = Counter()
+        found = FleetSnapshot([], Counter(), defaultdict(Counter))
         async for some in self._steps.lists((status_of(broker), broker) for broker in chain(live, ended)):
-            brokers += some
-            counts.update((broker.key.live_key.cluster, status) for status, broker in some)
-        return FleetSnapshot(brokers, counts)
+            found.brokers.extend(some)
+            for status, broker in some:
+                found.counts[status] += 1
+                found.clusters[broker.key.live_key.cluster][status] += 1
+        return found
 
     async def pick(self, snapshot: FleetSnapshot, question: Question, most: int) -> Picked:
         """Return the brokers that a query asks for, and the counts for all states."""
         counts: Counter[str] = Counter()
-        kept: list[tuple[str, Broker]] = []
-        async for some in self._steps.lists(found for found in snapshot.brokers if _fits(found[1], question)):
-            counts.update(status for status, _ in some)
-            counts[_DRAINED] += sum(broker.drained is not None for _, broker in some)
-            wanted = [found for found in some if _is_wanted(*found, question.state)]
-            kept = heapq.nsmallest(most, [*kept, *wanted], key=_urgency)
-        return Picked(kept, counts)
+        wanted: list[tuple[str, Broker]] = []
+        async for some in self._steps.lists((found, _fits(found[1], question)) for found in snapshot.brokers):
+            fitting = [found for found, fits in some if fits]
+            counts.update(status for status, _ in fitting)
+            counts[_DRAINED] += sum(broker.drained is not None for _, broker in fitting)
+            wanted += (found for found in fitting if _is_wanted(*found, question.state))
+        return Picked((await self._steps.sorted(wanted, key=_urgency))[:most], counts)
 
 
 def _is_wanted(status: str, broker: Broker, state: str) -> bool:
@@ -132,7 +134,8 @@ def _fits(broker: Broker, question: Question) -> bool:
     """Return whether a broker matches search text and cluster, whatever its state is."""
     if question.cluster and broker.key.live_key.cluster != question.cluster:
         return False
-    return not question.find or any(question.find.casefold() in name.casefold() for name in _names(broker))
+    find = question.find.casefold()
+    return not find or any(find in name.casefold() for name in _names(broker))
 
 
 #: Status → label on the card, and tone.

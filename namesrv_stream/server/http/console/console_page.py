@@ -41,6 +41,7 @@ from namesrv_stream.server.view.feed import ChangeFeed
 from namesrv_stream.server.view.fleet import Fleet
 from namesrv_stream.server.view.recent_events import RecentEvents
 from namesrv_stream.server.view.served_state import ServedState
+from namesrv_stream.server.view.sorted_topics import SortedTopics
 from namesrv_stream.settings import Settings
 
 if TYPE_CHECKING:
@@ -85,12 +86,15 @@ HEADERS: Final = {
 class ConsolePage:
     """The endpoints of the console. Only one event loop may use it."""
 
-    def __init__(self, sources: Sources, fleet: Fleet, status: StatusPage, why: WhyPage, steps: Steps) -> None:
+    def __init__(
+        self, sources: Sources, fleet: Fleet, status: StatusPage, why: WhyPage, all_topics: SortedTopics, steps: Steps
+    ) -> None:
         self._from = sources
         self._fleet = fleet
         self._status = status
         self._why = why
         self._explanations: Kept[About, Explanation] = Kept(_EXPLAINED_MS, sources.clock)
+        self._topics = all_topics
         self._steps = steps
         self._fleets = FleetSnapshots(sources.server.view, fleet, steps, sources.clock)
         self._others = OtherServers(sources.settings.http.console_servers, sources.state, sources.clock)
@@ -148,14 +152,15 @@ class ConsolePage:
         recent_events, fleet = sources.recent_events, self._fleets.newest
         match name:
             case "summary":
-                return summary(sources.figures, await fleet(), self._status.parts())
+                return await summary(sources.figures, await fleet(), self._status.parts(), steps)
             case "brokers":
                 picked = await self._fleets.pick(await fleet(), question, SHOWN[question.shown])
                 found = await brokers(picked, question, recent_events=recent_events, clock=clock, steps=steps)
                 is_missed = bool(question.find) and not found["cards"]
                 return found | {"why": await self._explained(About("broker", question.find)) if is_missed else None}
             case "topics":
-                return await topics(sources.server, question, steps, sources.clock.monotonic_ms())
+                names = await self._topics.names(question.cluster or None)
+                return await topics(sources.server, names, question, steps, sources.clock.monotonic_ms())
             case "timeline":
                 await recent_events.begin(sources.server.view.next_offsets)
                 return await timeline(recent_events, question, clock, steps)

@@ -12,6 +12,7 @@ from namesrv_stream.server.http.console.brokers import LIVE, FleetSnapshot
 from namesrv_stream.server.http.console.query import Tone
 from namesrv_stream.server.http.status_page import has_refused, worst
 from namesrv_stream.server.server_metrics import ServerMetrics
+from namesrv_stream.server.steps import Steps
 from namesrv_stream.server.view.commit_applier import TableStatus
 from namesrv_stream.tables.job_commits import BATCH_BOUNDS_MS
 from namesrv_stream.text_table import counted, plural, times
@@ -88,13 +89,16 @@ _MOST_CLUSTERS: Final = 12
 _BAR: Final = ("alive", "unknown", "late", "held", "gone", "replaced", "left")
 
 
-def summary(figures: ServerMetrics, fleet: FleetSnapshot, parts: Sequence[PartHealth]) -> dict[str, Any]:
+async def summary(
+    figures: ServerMetrics, fleet: FleetSnapshot, parts: Sequence[PartHealth], steps: Steps
+) -> dict[str, Any]:
     state, attention = worst(parts), fleet.count("gone", "late")
-    names = sorted({cluster for cluster, _ in fleet.counts}, key=lambda name: (*_urgency(fleet, name), name))
+    names = await steps.sorted(fleet.clusters, key=lambda name: (*_urgency(fleet, name), name))
+    live_clusters = sum(await steps.all(fleet.count_in(name, *LIVE) > 0 for name in names))
     return {
         "tone": "warn" if state == "ok" and attention else TONES[state],
         "verdict": _verdict(state, attention),
-        "sentence": _sentence(figures, fleet, names),
+        "sentence": _sentence(figures, fleet, live_clusters),
         "reasons": [with_run_book(part.reason, part.run_book) for part in parts if part.reason],
         "tiles": _tiles(figures, fleet),
         "clusters": [_cluster(fleet, name) for name in names[:_MOST_CLUSTERS]],
@@ -112,9 +116,8 @@ def _verdict(state: str, attention: int) -> str:
     return "All is well"
 
 
-def _sentence(figures: ServerMetrics, fleet: FleetSnapshot, clusters: Sequence[str]) -> str:
+def _sentence(figures: ServerMetrics, fleet: FleetSnapshot, live_clusters: int) -> str:
     tables, view = figures.tables, figures.view
-    live_clusters = sum(fleet.count_in(name, *LIVE) > 0 for name in clusters)
     known = f"{counted(fleet.count(*LIVE), 'broker')} in {counted(live_clusters, 'cluster')}"
     if tables.version < 0:
         return f"There are no tables yet: this server itself has heard {known}."

@@ -1,7 +1,6 @@
 """The topics and the brokers that serve them; and a comparison of one topic's current route with a past one."""
 
-import heapq
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import chain, islice
 from typing import Any, Final, Literal, NamedTuple
 
@@ -17,16 +16,21 @@ _MOST_BROKERS: Final = 6
 _MOST_LINES: Final = 300
 
 
-async def topics(server: NameServer, question: Question, steps: Steps, monotonic_ms: int) -> dict[str, Any]:
-    """Return the variables of the template ``topics``: the first matches by name, and how many each set has."""
+async def topics(
+    server: NameServer, names: Sequence[str], question: Question, steps: Steps, monotonic_ms: int
+) -> dict[str, Any]:
+    """Return the variables of the template ``topics``: the first matches by name, and how many each set has.
+
+    ``names`` are the sorted topics of the cluster in question, or of all.
+    """
     counts = dict.fromkeys(TOPIC_SETS, 0)
     first: list[str] = []
-    async for some in steps.lists(_found(server, question)):
-        own = [name for name, is_system in some if not is_system]
-        counts["all"] += len(some)
-        counts[""] += len(own)
-        wanted = own if question.topics != "all" else [name for name, _ in some]
-        first = heapq.nsmallest(_MOST_TOPICS, [*first, *wanted])
+    async for some in steps.lists(_found(server, names, question)):
+        found = [each for each in some if each is not None]
+        counts["all"] += len(found)
+        counts[""] += sum(not is_system for _, is_system in found)
+        wanted = (name for name, is_system in found if question.topics == "all" or not is_system)
+        first += islice(wanted, _MOST_TOPICS - len(first))
     return {
         "lines": await steps.all(_topic(server, name, monotonic_ms) for name in first),
         "sets": [(name, text, counts[name]) for name, text in TOPIC_SETS.items()],
@@ -34,17 +38,12 @@ async def topics(server: NameServer, question: Question, steps: Steps, monotonic
     }
 
 
-def _found(server: NameServer, question: Question) -> Iterator[tuple[str, bool]]:
-    """Yield (name, whether it is a system topic) for every topic that matches search text and cluster."""
+def _found(server: NameServer, names: Sequence[str], question: Question) -> Iterator[tuple[str, bool] | None]:
+    """Yield (name, whether it is a system topic) for every topic that matches the search text, and None for others."""
     table, text = server.table, question.find_topic.casefold()
-    clusters = table.clusters()
-    of_cluster = clusters.get(question.cluster, set()) if question.cluster else None
-    for name in list(table.topics()):
-        if text and text not in name.casefold():
-            continue
-        if of_cluster is not None and of_cluster.isdisjoint(table.names_offering(name)):
-            continue
-        yield name, is_system_topic(name, clusters, table.groups)
+    for name in names:
+        is_match = not text or text in name.casefold()
+        yield (name, is_system_topic(name, table.clusters(), table.groups)) if is_match else None
 
 
 def _topic(server: NameServer, name: str, monotonic_ms: int) -> dict[str, Any]:

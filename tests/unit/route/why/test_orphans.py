@@ -1,11 +1,13 @@
 """Orphans of small logs, one test for every kind."""
 
+from itertools import chain
+
 from namesrv_stream.route import reducer
 from namesrv_stream.route.changes import Cause, ChangeKind
 from namesrv_stream.route.events import KvPut, TopicRegistered
 from namesrv_stream.route.model import DataVersion
 from namesrv_stream.route.table import RouteTable
-from namesrv_stream.route.why.orphans import Orphan, find_orphans
+from namesrv_stream.route.why.orphans import Orphan, OrphanSearch
 from tests.support.builders import BASE, NAME, RW, S1, Log, a_mapping, a_registration
 
 V2 = DataVersion(2, 2_000, 0)
@@ -15,7 +17,9 @@ ALL = {"TopicTest", "baseTopic"}
 def orphans(log: Log, asked: set[str] | None = None) -> list[Orphan]:
     table = RouteTable()
     reducer.apply(table, log.output.changes)
-    return [orphan for orphan in find_orphans(table, ALL if asked is None else asked) if orphan is not None]
+    search = OrphanSearch(table, sorted(table.topics()), (ALL if asked is None else asked).__contains__)
+    found = chain(search.held(), search.others(), search.topics_not_asked(), search.brokers_not_asked())
+    return [orphan for orphan in found if orphan is not None]
 
 
 def test_a_topic_that_its_broker_registers_is_not_an_orphan() -> None:

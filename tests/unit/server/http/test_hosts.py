@@ -57,3 +57,42 @@ async def test_a_request_without_a_host_header_is_answered() -> None:
     async with served.serving():
         answer = await served.send_raw(b"GET /kv HTTP/1.0\r\n\r\n")
     assert answer.startswith(b"HTTP/1.1 200 ")
+
+
+_LINK = {"Sec_Fetch_Mode": "navigate", "Sec_Fetch_Dest": "document"}
+_WITHOUT_NAVIGATION = [
+    {},
+    {"Sec_Fetch_Mode": "no-cors", "Sec_Fetch_Dest": "image"},
+    {"Sec_Fetch_Mode": "cors", "Sec_Fetch_Dest": "empty"},
+    {"Sec_Fetch_Mode": "navigate", "Sec_Fetch_Dest": "iframe"},
+]
+
+
+@pytest.mark.parametrize("path", ["/", "/kv", "/metrics", "/routes/T?as_of=-1h", "/changes", "/rocketmq/nsaddr"])
+@pytest.mark.parametrize("site", ["cross-site", "same-site"])
+async def test_pages_of_other_sites_cause_no_work(path: str, site: str, caplog: pytest.LogCaptureFixture) -> None:
+    served = HttpRig()
+    with caplog.at_level(logging.WARNING):
+        async with served.serving():
+            found = [await served.get(path, Sec_Fetch_Site=site, **others) for others in _WITHOUT_NAVIGATION]
+            found.append(await served.get(path, "HEAD", Sec_Fetch_Site=site, **_LINK))
+            events = (await served.samples())["rocketmq_namesrv_http_events_total", ("cross_site_refused",)]
+    assert [answer.status for answer in found] == [403] * len(found)
+    assert events == len(found)
+    assert "page of another site" in caplog.text
+
+
+@pytest.mark.parametrize("site", ["cross-site", "same-site"])
+async def test_links_of_other_sites_are_followed(site: str) -> None:
+    served = HttpRig()
+    async with served.serving():
+        for path in ("/", "/?find=broker-a", "/kv"):
+            assert (await served.get(path, Sec_Fetch_Site=site, **_LINK)).status == 200
+
+
+@pytest.mark.parametrize("site", ["none", "same-origin"])
+async def test_the_console_itself_and_typed_addresses_are_answered(site: str) -> None:
+    served = HttpRig()
+    async with served.serving():
+        answer = await served.get("/kv", Sec_Fetch_Site=site, Sec_Fetch_Mode="cors", Sec_Fetch_Dest="empty")
+    assert answer.status == 200

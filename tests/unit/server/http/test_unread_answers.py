@@ -34,7 +34,7 @@ class PortWithLargeAnswers:
             max_connections_per_address=10,
         )
         self._port = Port(settings, Counters(), HttpLoad(), PeerLog())
-        limited = Limits(_answer, self._port, streams=frozenset(), templates={})
+        limited = Limits(_answer, self._port, {})
         self._config = uvicorn.Config(limited, ws="none", lifespan="off", log_config=None)
         self._config.load()
 
