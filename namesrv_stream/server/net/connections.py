@@ -195,11 +195,17 @@ class Connections:
         """Set the incomplete bytes of a connection to ``size``; ``is_new`` if the frame or preamble has just begun."""
         for gone in self.partial_frames.hold(connection, size, connection.active_ms, is_new=is_new):
             self._abort(gone, _CROWDED, "crowded")
+        self._hold_readers()
 
     def large(self, added_bytes: int) -> None:
-        """Count the bytes of large requests that wait to be processed. Above a limit, no further ones are read."""
+        """Count the bytes of large requests that are being decoded."""
         self._large_bytes += added_bytes
-        self._turns.hold_readers(are_held=self._large_bytes >= self.limits.partial_frames_bytes // 2)
+        self._hold_readers()
+
+    def _hold_readers(self) -> None:
+        """Read no further parts of large requests if half of the limit is used, until those being decoded are done."""
+        is_half_used = self.partial_frames.size >= self.limits.partial_frames_bytes // 2
+        self._turns.hold_readers(are_held=is_half_used and self._large_bytes > 0)
 
     def stalled(self, connection: Connection) -> None:
         """Record that the peer does not read its answers, until ``flows`` is called."""

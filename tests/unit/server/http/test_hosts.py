@@ -74,8 +74,8 @@ async def test_pages_of_other_sites_cause_no_work(path: str, site: str, caplog: 
     served = HttpRig()
     with caplog.at_level(logging.WARNING):
         async with served.serving():
-            found = [await served.get(path, Sec_Fetch_Site=site, **others) for others in _WITHOUT_NAVIGATION]
-            found.append(await served.get(path, "HEAD", Sec_Fetch_Site=site, **_LINK))
+            found = [await served.get(path, "GET", b"", Sec_Fetch_Site=site, **others) for others in _WITHOUT_NAVIGATION]
+            found.append(await served.get(path, "HEAD", b"", Sec_Fetch_Site=site, **_LINK))
             events = (await served.samples())["rocketmq_namesrv_http_events_total", ("cross_site_refused",)]
     assert [answer.status for answer in found] == [403] * len(found)
     assert events == len(found)
@@ -87,7 +87,7 @@ async def test_links_of_other_sites_are_followed(site: str) -> None:
     served = HttpRig()
     async with served.serving():
         for path in ("/", "/?find=broker-a", "/kv"):
-            assert (await served.get(path, Sec_Fetch_Site=site, **_LINK)).status == 200
+            assert (await served.get(path, "GET", b"", Sec_Fetch_Site=site, **_LINK)).status == 200
 
 
 @pytest.mark.parametrize("site", ["none", "same-origin"])
