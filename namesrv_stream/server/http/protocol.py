@@ -26,7 +26,7 @@ _HEAD_LINES: Final = 200
 #: Bytes that are parsed at once; as chunks of a body of one byte each, they take a millisecond or two.
 _PARSED_BYTES: Final = 2 << 10
 #: Maximum memory of answers that peers have not read, of all connections.
-_UNREAD_BYTES: Final = 64 << 20
+_UNREAD_BYTES: Final = 32 << 20
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,7 +3,7 @@ import random
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from namesrv_stream.route.changes import KEY_COLUMNS, Cause, ChangeKind, RouteChange, diff
+from namesrv_stream.route.changes import KEY_COLUMNS, Cause, ChangeKind, RouteChange, created, diff
 from namesrv_stream.route.group import BrokerGroup, unregister
 from namesrv_stream.route.reducer import apply_to_group
 from namesrv_stream.route.registration import register
@@ -39,6 +39,15 @@ def test_rows_applied_twice_have_the_same_effect_as_once(old: BrokerGroup, new: 
 
     assert apply_to_group(apply_to_group(old, rows), rows) == new
     assert apply_to_group(old, rows + rows) == new
+
+
+@settings(max_examples=examples(60))
+@given(_OF_ONE_NAME)
+def test_rows_that_create_a_group_are_the_same_on_demand(group: BrokerGroup) -> None:
+    expected = list(diff(BrokerGroup(NAME), group))
+    found = list(created(group))
+    assert len(found) == len(expected)
+    assert all(row in expected for row in found)
 
 
 @settings(max_examples=examples(60))

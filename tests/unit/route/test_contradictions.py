@@ -1,14 +1,19 @@
 """Registrations with the DataVersion of the last one, but with other content."""
 
+from collections.abc import Mapping
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from namesrv_stream.route import reducer
 from namesrv_stream.route.changes import Cause, ChangeKind, RouteChange
 from namesrv_stream.route.digest import decode_group, encode_group
 from namesrv_stream.route.events import TopicDeleted, WritePermChanged
-from namesrv_stream.route.model import DataVersion, QueueData, Registration
+from namesrv_stream.route.model import DataVersion, QueueData, Registration, TopicQueueMappingInfo
+from namesrv_stream.route.registration import differing_topics
+from namesrv_stream.route.registration_json import RetainedRegistration, encode_registration
 from namesrv_stream.route.table import RouteTable
 from tests.support.builders import (
     BASE,
@@ -195,6 +200,49 @@ def test_ignored_content_takes_effect_with_the_next_heartbeat_after_the_setting_
     assert [row.cause for row in of_kind(rows, ChangeKind.QUEUE_DATA)] == [Cause.CONTRADICTION]
     assert log.group().topics["TopicTest"] == FOUR
     assert contradictions(log) == ()
+
+
+_TOPICS = st.dictionaries(st.sampled_from(["a", "b", "c"]), st.sampled_from([RW, READ_ONLY, FOUR]), max_size=3)
+_MAPPINGS = st.dictionaries(
+    st.sampled_from(["a", "b", "c"]), st.sampled_from([a_mapping("a"), a_mapping("a", epoch=8)]), max_size=2
+)
+
+
+@given(
+    known=st.lists(st.sampled_from(["a", "b", "c"]), max_size=2, unique=True),
+    last=st.none() | st.tuples(_TOPICS, st.none() | _MAPPINGS, st.sampled_from(["", "1", "2"])),
+    new=st.tuples(_TOPICS, st.none() | _MAPPINGS, st.sampled_from(["", "1", "2"])),
+    table=st.tuples(_TOPICS, _MAPPINGS),
+)
+def test_topics_differ_from_the_table_and_from_the_last_registration_or_counted_before(
+    known: list[str],
+    last: tuple[dict[str, QueueData], dict[str, TopicQueueMappingInfo] | None, str] | None,
+    new: tuple[dict[str, QueueData], dict[str, TopicQueueMappingInfo] | None, str],
+    table: tuple[dict[str, QueueData], dict[str, TopicQueueMappingInfo]],
+) -> None:
+    def made(content: tuple[dict[str, QueueData], dict[str, TopicQueueMappingInfo] | None, str]) -> Registration:
+        return a_registration(topics=content[0], topic_mappings=content[1], registration_hash=content[2])
+
+    def changed(before: Mapping[str, object], after: Mapping[str, object]) -> set[str]:
+        return {topic for topic in before.keys() & after.keys() if before[topic] != after[topic]}
+
+    registration, counted = made(new), set(known)
+    if last is not None and (last[2] != new[2] or not last[2]):
+        counted |= changed(last[0], new[0]) | changed(last[1] or {}, new[1] or {})
+    expected = sorted(counted & (changed(table[0], new[0]) | changed(table[1], new[1] or {})))
+    kept = None
+    if last is not None:
+        kept = RetainedRegistration(last[2], 0, encode_registration(made(last)))
+    found = differing_topics(tuple(known), kept, registration, registration.topics, *table)
+    assert found == tuple(expected)
+
+
+def test_a_small_registration_does_not_decode_the_last_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    before = a_registration(topics={f"t{number}": RW for number in range(1_000)}, registration_hash="1")
+    last = RetainedRegistration("1", 0, encode_registration(before))
+    monkeypatch.setattr(RetainedRegistration, "read", None)
+    registration = a_registration(topics={"t7": FOUR}, registration_hash="2")
+    assert differing_topics((), last, registration, registration.topics, before.topics, {}) == ("t7",)
 
 
 def test_tables_and_stored_groups_keep_contradictions() -> None:

@@ -6,6 +6,7 @@ from hypothesis import strategies as st
 
 from namesrv_stream.route.group import BrokerGroup, is_nothing
 from namesrv_stream.route.table import RouteTable
+from namesrv_stream.route.topic_route import pickup_topic_route
 from tests.support.builders import READ_ONLY, RW, a_mapping
 from tests.support.examples import examples
 from tests.support.strategies_route import groups
@@ -52,8 +53,23 @@ def test_indexes_equal_a_naive_recomputation(history: list[BrokerGroup]) -> None
         clusters = {c for g in newest.values() for c in g.clusters}
         assert table.clusters() == {c: {n for n, g in newest.items() if c in g.clusters} for c in clusters}
         assert {g.broker_name for g in table.registered_groups()} == {n for n, g in newest.items() if g.broker_addrs}
+        assert table.address_count == sum(len(group.broker_addrs) for group in newest.values())
         has_filters = any(live.filter_servers for group in newest.values() for live in group.live_brokers.values())
         assert table.is_plain(UNKNOWN) != has_filters
+
+
+@settings(max_examples=examples(50))
+@given(_HISTORIES)
+def test_a_part_for_another_thread_has_the_routes_of_its_topics(history: list[BrokerGroup]) -> None:
+    table = RouteTable()
+    for group in history:
+        table.replace_group(group)
+    for topic in all_topics(history):
+        part = table.part_of([topic])
+        assert part.groups == table.groups
+        for acting in (True, False):
+            expected = pickup_topic_route(table, topic, support_acting_master=acting)
+            assert pickup_topic_route(part, topic, support_acting_master=acting) == expected
 
 
 @given(_HISTORIES, _HISTORIES)

@@ -9,6 +9,8 @@ from namesrv_stream.processor.name_server import Accepted
 from namesrv_stream.route.events import BrokerRegistered, KvPut
 from namesrv_stream.route.liveness_settings import FoldSettings
 from namesrv_stream.route.model import DataVersion
+from namesrv_stream.route.registration_json import RetainedRegistration
+from namesrv_stream.server.http import routes_page
 from namesrv_stream.server.http.http_server import HttpServer, document
 from tests.support.builders import NAME, READ_ONLY, RW, S1, Log, a_registration, over
 from tests.support.http_rig import HttpRig
@@ -281,3 +283,57 @@ async def test_the_start_of_a_broker_is_unknown_until_the_job_has_folded_its_reg
     ]
     assert [(b["since_ms"], b["is_older"]) for b in after] == [(log.now_ms, False), (None, True)]
     assert "start not known yet; heartbeats at 1 server" in page
+
+
+async def test_no_look_at_brokers_decodes_a_registration(monkeypatch: pytest.MonkeyPatch) -> None:
+    log = _log()
+    ended = a_registration("10.0.0.3:1", broker_name="broker-c", timeout_ms=7_000)
+    log.register(ended)
+    log.unregister(ended)
+    served = HttpRig()
+    await served.recent_events.begin({})
+    served.commit(log.output.changes, {0: len(log.records)})
+    monkeypatch.setattr(RetainedRegistration, "read", None)
+    async with served.serving():
+        for path in ("/orphans", "/metrics", "/console/parts/brokers", "/console/parts/summary", "/"):
+            assert (await served.get(path)).status == 200, path
+        found = (await served.get("/brokers?state=ended")).json()
+    assert [(each["broker_name"], each["timeout_ms"], each["expires_after_ms"]) for each in found] == [
+        ("broker-c", 7_000, 7_000)
+    ]
+
+
+@pytest.mark.parametrize("path", ["/routes/{}", "/why/topics/{}", "/why/brokers/{}", "/kv/{}", "/topics?cluster={}"])
+async def test_a_parameter_that_is_too_long_is_refused_by_name_and_limit(path: str) -> None:
+    served = _committed()
+    async with served.serving():
+        allowed = await served.get(path.format("x" * 1_024))
+        refused = await served.get(path.format("x" * 1_025))
+    assert allowed.status in (200, 404)
+    assert refused.status == 400
+    assert refused.json()["detail"].endswith(": expected at most 1,024 characters, got 1,025")
+
+
+async def test_a_page_of_topics_may_follow_a_name_that_is_longer_than_usual() -> None:
+    served, log = HttpRig(), Log()
+    log.register(a_registration(topics={"t" * 5_000: RW, "u": RW}))
+    served.commit(log.output.changes, {0: 1})
+    async with served.serving():
+        first = (await served.get("/topics?limit=1")).json()
+        second = (await served.get(f"/topics?limit=1&after={first['next']}")).json()
+    assert (first["topics"], second["topics"], second["next"]) == (["t" * 5_000], ["u"], None)
+
+
+async def test_the_route_of_many_brokers_is_the_same_as_that_of_few(monkeypatch: pytest.MonkeyPatch) -> None:
+    served = _committed()
+    async with served.serving():
+        few = await served.get("/routes/TopicTest")
+        monkeypatch.setattr(routes_page, "_FEW_BROKERS", 0)
+        many = await served.get("/routes/TopicTest")
+        newer = a_registration(topics={"TopicTest": READ_ONLY, "Other": RW}, data_version=DataVersion(2, 2_000, 0))
+        served.rig.served.accept(BrokerRegistered(over(S1, 1), newer))
+        changed = await served.get("/routes/TopicTest")
+        none = await served.get("/routes/none")
+    assert (many.body, many.headers["etag"]) == (few.body, few.headers["etag"])
+    assert changed.json()["queueDatas"][0]["perm"] == READ_ONLY.perm
+    assert none.status == 404

@@ -23,9 +23,19 @@ from namesrv_stream.route.digest import digest_of
 from namesrv_stream.route.events import KvPut, TopicDeleted
 from namesrv_stream.route.table import RouteTable
 from namesrv_stream.server.steps import Steps
+from namesrv_stream.server.view import follower
 from namesrv_stream.server.view.feed import ChangeFeed, Piece
 from namesrv_stream.server.view.follower import CatchUp, Follower, PositionGone
-from namesrv_stream.server.view.rows import Position, RowFilter, generation_of, parse_kinds, parse_token, position_at
+from namesrv_stream.server.view.rows import (
+    Place,
+    Position,
+    RowFilter,
+    generation_of,
+    parse_kinds,
+    parse_token,
+    position_at,
+)
+from namesrv_stream.tables.change_rows import decode_changes
 from namesrv_stream.tables.storage import Folder
 from namesrv_stream.tables.stored_changes import StoredChanges
 from tests.support.builders import RW, S1, a_registration
@@ -238,6 +248,26 @@ async def test_a_position_is_invalid_if_the_rows_after_it_are_not_kept(tmp_path:
     with pytest.raises(PositionGone) as gone:
         await client.read()
     assert gone.value.reason == "too_old"
+
+
+async def test_a_position_beyond_the_rows_of_a_record_continues_with_the_next_record(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    server, decoded = Server(), []
+    server.reload(len(server.by_record))
+
+    def decode(rows: Any) -> list[RouteChange]:
+        decoded.append(rows.num_rows)
+        return decode_changes(rows)
+
+    monkeypatch.setattr(follower, "decode_changes", decode)
+    monkeypatch.setattr(follower, "_ROWS_AT_ONCE", 3)
+    client = Client(server)
+    client.token = Position(server.generation, (Place(0, 999_999_999),)).token()
+    client.connect(server)
+    await client.read_all()
+    assert client.places == [(row.offset, row.seq) for record in server.by_record[1:] for row in record]
+    assert max(decoded) == 3, "whatever the position says"
 
 
 async def test_a_position_is_invalid_while_the_tables_lack_rows_that_the_server_has() -> None:
