@@ -108,13 +108,12 @@ class RecentEvents:
                 if self._waiting is waiting:
                     self.reloaded()  # the changes that arrived meanwhile are lost, so the next query reads again
                 raise
-            taken = 0
-            while self._waiting is waiting and taken < len(waiting):
+            while self._waiting is waiting and len(waiting) > _TAKEN_AT_ONCE:
                 async with self._steps.step():
-                    some = waiting[taken : taken + _TAKEN_AT_ONCE]
-                    self._take_in(known, some, covered)
-                    taken += len(some)
+                    self._take_in(known, waiting[:_TAKEN_AT_ONCE], covered)
+                    del waiting[:_TAKEN_AT_ONCE]
             if self._waiting is waiting:  # otherwise the tables were reopened meanwhile; the next query reads again
+                self._take_in(known, waiting, covered)
                 self._known, self._covered, self._waiting, self._is_begun = known, covered, None, True
 
     async def _read(self, next_offsets: Mapping[int, int]) -> tuple["_Known", Mapping[int, int]]:
