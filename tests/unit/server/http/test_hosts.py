@@ -74,7 +74,9 @@ async def test_pages_of_other_sites_cause_no_work(path: str, site: str, caplog: 
     served = HttpRig()
     with caplog.at_level(logging.WARNING):
         async with served.serving():
-            found = [await served.get(path, "GET", b"", Sec_Fetch_Site=site, **others) for others in _WITHOUT_NAVIGATION]
+            found = [
+                await served.get(path, "GET", b"", Sec_Fetch_Site=site, **others) for others in _WITHOUT_NAVIGATION
+            ]
             found.append(await served.get(path, "HEAD", b"", Sec_Fetch_Site=site, **_LINK))
             events = (await served.samples())["rocketmq_namesrv_http_events_total", ("cross_site_refused",)]
     assert [answer.status for answer in found] == [403] * len(found)
