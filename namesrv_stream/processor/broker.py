@@ -106,7 +106,8 @@ def register_broker(server: NameServer, call: Call) -> Answer:
     if decoded is None:
         return Answer(response_to(call.request), undecoded=registering.body)
     if isinstance(decoded, BodyDecodeError):
-        raise decoded
+        # A new error: with a traceback, the one of the call would refer to this frame, which refers to the body.
+        raise BodyDecodeError(decoded.request_code, decoded.reason)
     registration = _registration(registering, decoded)
     registered = BrokerRegistered(call.origin, registration)
     server_id, holder = call.origin.server_id, call.origin.holder

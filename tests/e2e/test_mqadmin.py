@@ -32,6 +32,7 @@ _MASKS = (
 )
 # The width of columns depends on the numbers in them.
 _NUMBER_MASKS = (
+    (re.compile(r"(?m)(get\w+Tps +:).*$"), r"\1 <n>"),  # without a value until a broker has two samples
     (re.compile(r"\d+(\.\d+)?( [KMG]?i?B\b)?"), "<n>"),  # bytes that a broker has not flushed yet, in B or KiB
     (re.compile(r"[ \t]+"), " "),
 )

@@ -1,6 +1,7 @@
 """The parent process of a server: when it kills the server, and how both end."""
 
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -55,7 +56,7 @@ def _wait_started(process: ServeProcess, restarts: int) -> int:
     """Wait for the server after this number of restarts; returns its process id."""
 
     def found() -> int:
-        lines = [line.split() for line in process.log_text().splitlines() if line.startswith("server ")]
+        lines = [line.split() for line in process.log_text().splitlines(True) if re.match("server .*\n", line)]
         return next((int(line[1]) for line in lines if line[3] == str(restarts)), 0)
 
     return wait_until(found, _DEADLINE_S, f"the server after {restarts} restarts")

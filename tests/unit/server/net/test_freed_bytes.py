@@ -30,6 +30,7 @@ SENT = {
     "half of a large request": _HALF,
     "many requests": _UNKNOWN * 200,
     "requests behind a large one": _LARGE + _UNKNOWN * 200,
+    "large requests with answers": _LARGE,
     "a preamble that never ends": b"PROXY " + b"x" * 100,
     "rubbish instead of TLS": b"\x16" + bytes(SIZE),
 }
@@ -62,6 +63,8 @@ async def test_bytes_of_a_closed_connection_are_free(
                 peer.deliver(SENT[kind][at : at + (256 << 10)])
             peers.append(peer)
             await turn()
+            while kind == "large requests with answers" and not peer.received:  # noqa: ASYNC110
+                await asyncio.sleep(0.001)
         for peer in peers:
             peer.abort()
         for _ in range(3 * PEERS):
@@ -74,6 +77,6 @@ async def test_bytes_of_a_closed_connection_are_free(
     assert rig.connections.partial_frames.size == 0
     async with asyncio.timeout(30):
         # The threads of the decoder free their bytes later, and keep the few bodies that they sent last.
-        while without_collector() - before >= 4 * SIZE:  # noqa: ASYNC110
+        while without_collector() - before >= 2 * SIZE:  # noqa: ASYNC110
             await asyncio.sleep(0.01)
     rig.decoder.stop()
