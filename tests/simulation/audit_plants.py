@@ -119,8 +119,8 @@ AUDIT_PLANTS: Final = (
     Plant(
         "M3 a close by the server itself is evidence",
         "server.net.connection:RemotingConnection.connection_lost",
-        "if self.has_brokers and not self._reason:",
-        "if self.has_brokers:",
+        "if registered and not self._reason:",
+        "if registered:",
         ("brokers stall", "strangers"),
         plan=Plan(1, 1, {"remoting.idle_timeout_ms": "20000"}),
     ),

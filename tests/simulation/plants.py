@@ -79,7 +79,7 @@ PLANTS: Final = (
     # ---- the server ----
     Plant(
         "a blind server reports closed connections",
-        "server.gateway.gateway:Gateway.disconnected",
+        "server.gateway.gateway:Gateway._disconnected",
         "if self.is_blind_for(partition_of(key.broker_name, self.limits.partitions)):",
         "if False:",
         ("server frozen", "network cut"),

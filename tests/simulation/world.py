@@ -44,6 +44,7 @@ _SCALED: Final = {
     "liveness.tick_interval_ms": 505,
     "remoting.idle_timeout_ms": 120_000,
     "server.change_timeout_ms": 4_000,
+    "server.hang_timeout_ms": 5_000,
     "streaming.progress_commit_interval_ms": 1_000,
     "streaming.compaction_interval_ms": 60_000,
     "snapshot.stale_after_ms": 10_000,

@@ -204,7 +204,7 @@ async def test_processes_that_a_child_started_end_with_it(supervisor: Supervisor
     supervisor.start(_python("job", _LEAVES_A_GRANDCHILD))
     await _until(lambda: any("restarting it" in line for line in terminal.lines))
     grandchild = int(terminal.lines[0].removeprefix("job: "))
-    assert not is_running(grandchild)
+    await _until(lambda: not is_running(grandchild))
 
 
 async def test_output_goes_to_the_log_and_progress_to_the_terminal(
