@@ -118,9 +118,6 @@ class BodyDecodeError(RemotingError):
         self.request_code = request_code
         self.reason = reason
 
-    def __reduce__(self) -> tuple[type["BodyDecodeError"], tuple[int, str]]:
-        return type(self), (self.request_code, self.reason)  # it crosses a process boundary
-
 
 class RequestError(NamesrvStreamError):
     """A request that is answered with an error; ``processor.dispatch`` maps classes to response codes."""

@@ -102,12 +102,11 @@ def register_broker(server: NameServer, call: Call) -> Answer:
     heartbeat = BrokerHeartbeat(call.origin, key.broker_name, key.live_key, Proof.REGISTRATION, digest)
     if registering.is_unchanged:
         return Answer(_registered_response(server, call.request, header, group), (Accepted(heartbeat, None),))
-    decoded = call.decoded or decode_inline(registering.body)
+    decoded = decode_inline(registering.body) if call.decoded is None else call.decoded
     if decoded is None:
         return Answer(response_to(call.request), undecoded=registering.body)
-    if isinstance(decoded, BodyDecodeError):
-        # A new error: with a traceback, the one of the call would refer to this frame, which refers to the body.
-        raise BodyDecodeError(decoded.request_code, decoded.reason)
+    if isinstance(decoded, str):
+        raise BodyDecodeError(call.request.code, decoded)
     registration = _registration(registering, decoded)
     registered = BrokerRegistered(call.origin, registration)
     server_id, holder = call.origin.server_id, call.origin.holder

@@ -6,7 +6,6 @@ from ipaddress import IPv4Network, IPv6Network, ip_network
 from types import MappingProxyType
 from typing import Final, Literal, NamedTuple
 
-from namesrv_stream.errors import BodyDecodeError
 from namesrv_stream.processor.register_body import RegisterBrokerBody, RegistrationBody
 from namesrv_stream.processor.route_body import RouteAnswers
 from namesrv_stream.remoting.command import RemotingCommand, RequestCode
@@ -174,8 +173,8 @@ class NameServer:
         self.answers.support_acting_master = self.options.support_acting_master
 
 
-#: The body of a registration, or the reason why it cannot be read.
-DecodedBody = RegisterBrokerBody | BodyDecodeError
+#: The body of a registration, or the reason why it cannot be read: an error would keep frames, and so the body, alive.
+DecodedBody = RegisterBrokerBody | str
 
 
 class Call(NamedTuple):

@@ -93,7 +93,7 @@ def _decoded(body: RegistrationBody) -> DecodedBody:
     try:
         return decode_register_body(*body)
     except BodyDecodeError as error:
-        return error
+        return error.reason
 
 
 def _registered_key(event: AcceptedEvent) -> LeaseKey | None:

@@ -74,7 +74,7 @@ class RegistrationDecoder:
             on_decoded(_decode(body))
         else:
             decoded = done.result()
-            if isinstance(decoded, BodyDecodeError):
+            if isinstance(decoded, str):
                 on_decoded(decoded)
             else:
                 self._turns.run(_share(decoded, on_decoded), Queue.VITAL)
@@ -94,7 +94,7 @@ def _decode(body: RegistrationBody) -> DecodedBody:
     try:
         decoded = decode_register_body(*body)
     except BodyDecodeError as error:
-        return error
+        return error.reason
     return replace(decoded, topics_json=encode_topics(decoded.topics))
 
 

@@ -63,7 +63,7 @@ async def test_bytes_of_a_closed_connection_are_free(
                 peer.deliver(SENT[kind][at : at + (256 << 10)])
             peers.append(peer)
             await turn()
-            while kind == "large requests with answers" and not peer.received:  # noqa: ASYNC110
+            while SENT[kind] is _LARGE and not peer.received:  # noqa: ASYNC110
                 await asyncio.sleep(0.001)
         for peer in peers:
             peer.abort()
