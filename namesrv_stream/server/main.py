@@ -45,6 +45,7 @@ from namesrv_stream.server.start.process import (
     prepare_process,
     read_views,
     require_files,
+    return_free_memory,
 )
 from namesrv_stream.server.view.client_views import set_configured_views
 from namesrv_stream.server.view.commit_applier import (
@@ -146,6 +147,7 @@ class _Server:
             "rival": watch_for_rival(settings, identity),
             "certificate": core.services.tls.watch(),
             "unmapped": core.unmapped.watch(),
+            "memory": return_free_memory(),
             "views": set_configured_views(views, core.name_server, core.gateway, core.services.origin),
         }
         try:

@@ -4,6 +4,7 @@ The measurements used Python 3.11 on two cores: a server's modules, then 300 reg
 Turning the garbage collector off during imports had no effect, so it stays on then.
 """
 
+import asyncio
 import contextlib
 import ctypes
 import gc
@@ -28,9 +29,11 @@ logger = logging.getLogger(__name__)
 
 #: Parameters of glibc's mallopt. Source: glibc, malloc.h.
 _M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3
-#: Blocks up to ``_REUSED_BYTES`` reuse memory that the process already has; it keeps up to ``_KEPT_BYTES``.
+#: Blocks up to ``_REUSED_BYTES`` reuse memory that the process already has; it keeps up to ``_KEPT_BYTES`` for them.
 _REUSED_BYTES: Final = 32 << 20
 _KEPT_BYTES: Final = 128 << 20
+#: For so long the process keeps memory that nothing uses.
+_RETURN_EVERY_S: Final = 10.0
 #: Open files other than connections: listeners, Kafka, tables, logs, libraries.
 _OTHER_FILES: Final = 512
 
@@ -62,6 +65,18 @@ def prepare_process(max_connections: int) -> None:
         mallopt(_M_MMAP_THRESHOLD, _REUSED_BYTES)
         mallopt(_M_TRIM_THRESHOLD, _KEPT_BYTES)
     _allow_open_files(max_connections)
+
+
+async def return_free_memory() -> None:
+    """Return memory that nothing uses to the system, again and again: much of it lies between blocks in use.
+
+    After two floods of 100 peers that read no answers, a server has 206 MB, not 370. Each return takes 1 to 8 ms of a
+    thread that does not hold the interpreter's lock. Other allocators have no malloc_trim.
+    """
+    malloc_trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
+    while malloc_trim is not None:
+        await asyncio.sleep(_RETURN_EVERY_S)
+        await asyncio.to_thread(malloc_trim, 0)
 
 
 def _allow_open_files(connections: int) -> None:

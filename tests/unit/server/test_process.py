@@ -21,6 +21,30 @@ keep_all()
 print(gc.isenabled(), gc.get_freeze_count() > 0)
 """
 
+_RETURN = """
+import asyncio
+from pathlib import Path
+from namesrv_stream.server.start import process
+def resident_mb():
+    line = next(each for each in Path("/proc/self/status").read_text().splitlines() if each.startswith("VmRSS:"))
+    return int(line.split()[1]) / 1024
+async def main():
+    process.prepare_process(100)
+    process._RETURN_EVERY_S = 0.01
+    blocks = [bytes([1]) * 10_000 for _ in range(10_000)]
+    blocks = blocks[::1_000]  # 100 MB between blocks in use
+    most_mb = resident_mb()
+    returning = asyncio.create_task(process.return_free_memory())
+    while resident_mb() > most_mb - 50:
+        await asyncio.sleep(0.01)
+    returning.cancel()
+asyncio.run(main())
+"""
+
+
+def test_free_memory_between_blocks_in_use_is_returned() -> None:
+    subprocess.run([sys.executable, "-c", _RETURN], check=True, timeout=60)
+
 
 def test_a_server_starts_without_large_libraries_and_freezes_its_objects_for_the_gc() -> None:
     run = subprocess.run([sys.executable, "-c", _START], capture_output=True, text=True, check=True)
