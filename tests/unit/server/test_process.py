@@ -22,20 +22,17 @@ print(gc.isenabled(), gc.get_freeze_count() > 0)
 """
 
 _RETURN = """
-import asyncio
-from pathlib import Path
+import asyncio, os
 from namesrv_stream.server.start import process
-def resident_mb():
-    line = next(each for each in Path("/proc/self/status").read_text().splitlines() if each.startswith("VmRSS:"))
-    return int(line.split()[1]) / 1024
+from tests.bench.machine import memory_mb
 async def main():
     process.prepare_process(100)
     process._RETURN_EVERY_S = 0.01
     blocks = [bytes([1]) * 10_000 for _ in range(10_000)]
     blocks = blocks[::1_000]  # 100 MB between blocks in use
-    most_mb = resident_mb()
+    most_mb = memory_mb([os.getpid()])
     returning = asyncio.create_task(process.return_free_memory())
-    while resident_mb() > most_mb - 50:
+    while memory_mb([os.getpid()]) > most_mb - 50:
         await asyncio.sleep(0.01)
     returning.cancel()
 asyncio.run(main())
