@@ -11,7 +11,7 @@ from zlib_ng import zlib_ng
 
 from namesrv_stream.errors import BodyDecodeError, RequestRefused
 from namesrv_stream.processor.body_fields import require_short
-from namesrv_stream.processor.name_server import Accepted, Answer, Call, Dependency, NameServer, Settled
+from namesrv_stream.processor.name_server import Accepted, Answer, Call, Dependency, LoggedRegistration, NameServer
 from namesrv_stream.processor.register_body import (
     RegisterBrokerBody,
     RegistrationBody,
@@ -43,6 +43,9 @@ _STAMP: Final = re.compile(rb'"mappingDataVersion":\{("counter":[0-9]++,"stateVe
 #: The part of a body that is searched: brokers write the stamp before the topics. A stamp outside it is hashed like the
 #: rest, and then no registration of that broker counts as unchanged.
 _HEAD_BYTES: Final = 4 * 1024
+#: For so long in every interval, registrations are logged in full. RocketMQ's brokers register at least once a minute.
+#: Source: rocketmq 5.3.3, BrokerController.start.
+_FULL_FOR_MS: Final = 60_000
 
 
 def registration_hash(header: RegisterBrokerRequestHeader, body: bytes) -> str:
@@ -76,18 +79,21 @@ def registration_hash(header: RegisterBrokerRequestHeader, body: bytes) -> str:
 
 
 class _Registering(NamedTuple):
-    """A registration before its body is decoded; if it ``is_unchanged``, it need not be logged in full."""
+    """A registration before its body is decoded; ``logged`` is the same one, if it may be logged as its hash."""
 
     header: RegisterBrokerRequestHeader
     key: LeaseKey
     broker_id: int
     body: RegistrationBody
     digest: str
-    is_unchanged: bool
+    logged: LoggedRegistration | None
 
 
 def register_broker(server: NameServer, call: Call) -> Answer:
-    """Answer 103. An unchanged registration is not decoded, and a heartbeat with its hash is logged instead.
+    """Answer 103. An unchanged registration is not decoded again, and a heartbeat with its hash is logged instead.
+
+    A registration is unchanged if this server has logged the same one in full over the same connection, has heard the
+    broker without a pause since, and the view still contains it (ADR 0062).
 
     If decoding takes long, the answer contains the body, and the caller calls again with the decoded one.
 
@@ -100,7 +106,9 @@ def register_broker(server: NameServer, call: Call) -> Answer:
     header, key, digest = registering.header, registering.key, registering.digest
     group = server.table.group(key.broker_name)
     heartbeat = BrokerHeartbeat(call.origin, key.broker_name, key.live_key, Proof.REGISTRATION, digest)
-    if registering.is_unchanged:
+    logged, settings = registering.logged, settings_of_registrations(server.table.settings)
+    # Identity instead of equality: the cost of a comparison grows with the number of topics.
+    if logged is not None and logged.group is group and logged.settings == settings:
         return Answer(_registered_response(server, call.request, header, group), (Accepted(heartbeat, None),))
     decoded = decode_inline(registering.body) if call.decoded is None else call.decoded
     if decoded is None:
@@ -110,18 +118,16 @@ def register_broker(server: NameServer, call: Call) -> Answer:
     registration = _registration(registering, decoded)
     registered = BrokerRegistered(call.origin, registration)
     server_id, holder = call.origin.server_id, call.origin.holder
-    outcome = register(group, registration, server_id, holder, settings_of_registrations(server.table.settings))
+    outcome = register(group, registration, server_id, holder, settings)
     if outcome.refused:
         raise RequestRefused("register broker failed")
-    if outcome.group is group:
-        server.memory.settled[key] = Settled(group, digest, holder)  # until a setting changes
-    retained = group.registrations.get(key.live_key)
-    is_known = retained is not None and retained.registration_hash == digest and len(registration.topics) != 1
     response = _registered_response(server, call.request, header, outcome.group)
-    if is_known and not _is_due(server, key, call.now_ms):
-        return Answer(response, (Accepted(heartbeat, registered),))
-    server.memory.full_due_ms[key] = call.now_ms + server.options.full_registration_interval_ms
-    server.memory.wanted.discard(key)
+    if logged is not None and outcome.group is group:
+        server.logged[key] = logged._replace(group=group, settings=settings)
+        return Answer(response, (Accepted(heartbeat, None),))
+    # The fold does not retain a registration of one topic.
+    known_hash = digest if len(registration.topics) != 1 else ""
+    server.logged[key] = LoggedRegistration(known_hash, holder, call.now_ms)
     return Answer(response, (Accepted(registered, registered),))
 
 
@@ -153,9 +159,7 @@ def query_data_version(server: NameServer, call: Call) -> Answer:
     key = broker_of(header.broker_name, header.cluster_name, header.broker_addr)
     asked = decode_data_version(call.request.body)
     live = server.table.group(key.broker_name).live_brokers.get(key.live_key)
-    held = live.holders.get(call.origin.server_id) if live is not None else None
-    is_of_this_start = held is not None and held.server_epoch == call.origin.server_epoch
-    is_held = is_of_this_start and server.memory.closed.get(key) != held
+    is_held = live is not None and key in server.logged and call.origin.server_id in live.holders
     changed = live is None or not is_held or live.data_version != asked
     fields = QueryDataVersionResponseHeader(changed=changed).to_ext_fields()
     body = encode_data_version(live.data_version) if live is not None else None
@@ -211,16 +215,15 @@ def _begin_registration(server: NameServer, call: Call) -> _Registering:
     if call.request.version < 0:
         raise RequestRefused("version is negative")
     digest = registration_hash(header, body.body)
-    settled = server.memory.settled.get(key)
+    logged = server.logged.get(key)
     is_unchanged = (
-        settled is not None
-        # Identity instead of equality: the cost of a comparison grows with the number of topics.
-        and settled.group is server.table.group(key.broker_name)
-        and settled.holder == call.origin.holder
+        logged is not None
+        and logged.registration_hash == digest
+        and logged.holder == call.origin.holder
         and not _is_due(server, key, call.now_ms)
-        and settled.registration_hash == digest
+        and server.is_unbroken(key, logged.at_ms)
     )
-    return _Registering(header, key, header.broker_id, body, digest, is_unchanged)
+    return _Registering(header, key, header.broker_id, body, digest, logged if is_unchanged else None)
 
 
 def _body_of(call: Call, header: RegisterBrokerRequestHeader) -> RegistrationBody:
@@ -273,11 +276,6 @@ def _registered_response(
 
 
 def _is_due(server: NameServer, key: LeaseKey, now_ms: int) -> bool:
-    """Return whether this registration must be logged in full although it changes nothing."""
-    due_ms = server.memory.full_due_ms.get(key)
-    if due_ms is None:
-        # This broker is known from the tables only. Due times are spread over one interval to avoid a burst.
-        interval_ms = server.options.full_registration_interval_ms
-        due_ms = now_ms + murmur2(key.broker_name.encode()) % interval_ms
-        server.memory.full_due_ms[key] = due_ms
-    return now_ms >= due_ms or key in server.memory.wanted
+    """Return whether this registration must be logged in full although it changes nothing; names share no moment."""
+    interval_ms = server.options.full_registration_interval_ms
+    return (now_ms + murmur2(key.broker_name.encode())) % interval_ms < _FULL_FOR_MS

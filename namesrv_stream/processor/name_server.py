@@ -12,7 +12,7 @@ from namesrv_stream.remoting.command import RemotingCommand, RequestCode
 from namesrv_stream.route.address_views import VIEWS_NAMESPACE, AddressView, AddressViews
 from namesrv_stream.route.events import AcceptedEvent, Origin
 from namesrv_stream.route.group import BrokerGroup
-from namesrv_stream.route.model import Holder, LeaseKey
+from namesrv_stream.route.model import DEFAULT_REGISTRATION_SETTINGS, Holder, LeaseKey, RegistrationSettings
 from namesrv_stream.route.table import RouteTable
 from namesrv_stream.route.view.route_view import RouteView
 from namesrv_stream.route.why.facts import Refusal
@@ -43,37 +43,22 @@ OptionChanges = Mapping[str, int | bool]
 _NO_CHANGES: Final[OptionChanges] = MappingProxyType({})
 
 
-class Settled(NamedTuple):
-    """A registration that ``group`` already contains, so that the same registration would not change it."""
-
-    group: BrokerGroup
-    registration_hash: str
-    holder: Holder
-
-
-@dataclass(slots=True)
-class RegistrationMemory:
-    """One server's memory of registrations, so that it neither decodes nor logs an unchanged one in full.
+class LoggedRegistration(NamedTuple):
+    """A registration that this server has logged in full, over a connection that is still open (ADR 0062).
 
     Attributes:
-        settled: Broker process → its last registration; valid while the view still has the same group object.
-        full_due_ms: Broker process → monotonic time from which its next registration is logged in full.
-        wanted: Processes whose full body the fold requested.
-        closed: Broker process → its connection, closed after the process registered over it. The process stays in the
-            view until the fold removes it. Its heartbeats do not count until it registers over another connection.
+        registration_hash: "" if the same registration must be logged in full again.
+        holder: The connection.
+        at_ms: Monotonic time.
+        group: The group that contains it, so that the same registration would not change it; None if that is unknown.
+        settings: Those on which this depends.
     """
 
-    settled: dict[LeaseKey, Settled] = field(default_factory=dict)
-    full_due_ms: dict[LeaseKey, int] = field(default_factory=dict)
-    wanted: set[LeaseKey] = field(default_factory=set)
-    closed: dict[LeaseKey, Holder] = field(default_factory=dict)
-
-    def forget(self, key: LeaseKey) -> None:
-        """Remove a broker process that is no longer registered."""
-        self.settled.pop(key, None)
-        self.full_due_ms.pop(key, None)
-        self.wanted.discard(key)
-        self.closed.pop(key, None)
+    registration_hash: str
+    holder: Holder
+    at_ms: int
+    group: BrokerGroup | None = None
+    settings: RegistrationSettings = DEFAULT_REGISTRATION_SETTINGS
 
 
 class Peer(NamedTuple):
@@ -129,6 +114,9 @@ class NameServer:
     """The state from which one server answers. Only ``reconfigure`` changes the options.
 
     Attributes:
+        logged: Broker process → its registration.
+        is_unbroken: Returns whether, since a monotonic time, this server has heard a broker without a pause after which
+            the fold may have removed it.
         refusals: Name of a broker or topic → requests of brokers about it that were refused because of who sent them;
             monotonic times.
         asked: Topic → monotonic time of its last route query, except those that were answered from a cache.
@@ -140,7 +128,8 @@ class NameServer:
     view: RouteView
     answers: RouteAnswers
     options: Options
-    memory: RegistrationMemory = field(default_factory=RegistrationMemory)
+    logged: dict[LeaseKey, LoggedRegistration] = field(default_factory=dict)
+    is_unbroken: Callable[[LeaseKey, int], bool] = lambda key, since_ms: True
     refusals: dict[str, Refusal] = field(default_factory=dict)
     asked: dict[str, int] = field(default_factory=dict)
     access: Access = field(default_factory=Access)

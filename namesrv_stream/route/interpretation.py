@@ -89,7 +89,7 @@ def apply_event(
     """
     match event:
         case BrokerRegistered():
-            return _register(group, event.origin, event.registration, Cause.REGISTERED, settings)
+            return _register(group, event.origin, event.registration, settings)
         case BrokerHeartbeat():
             return _heartbeat(group, event, settings)
         case BrokerUnregistered():
@@ -179,12 +179,16 @@ def setting_differences(event: SettingsChanged) -> Iterator[Difference]:
 
 
 def _register(
-    group: BrokerGroup, origin: Origin, registration: Registration, cause: Cause, settings: RegistrationSettings
+    group: BrokerGroup, origin: Origin, registration: Registration, settings: RegistrationSettings
 ) -> Applied:
     key = registration.live_key
     held = holder_of(group, LeaseKey(registration.broker_name, key), origin.server_id)
     holder = later_holder(held, origin)
     outcome = register(group, registration, origin.server_id, holder, settings)
+    last = group.registrations.get(key)
+    is_unchanged = last is not None and last.registration_hash == registration.registration_hash != ""
+    restores = key not in group.live_brokers or outcome.group.topics is not group.topics
+    cause = Cause.RETURNED if is_unchanged and restores else Cause.REGISTERED
     if outcome.ignored is not None:
         return Applied(outcome.group, cause, outcome.ignored, outcome.ignored)
     detail = displaced(group, registration)
@@ -201,7 +205,7 @@ def _heartbeat(group: BrokerGroup, event: BrokerHeartbeat, settings: Registratio
         return Applied(group, Cause.HEARD, holder=held)
     retained = group.registrations.get(event.live_key)
     if retained is not None and retained.registration_hash == event.registration_hash:
-        return _register(group, origin, retained.read(), Cause.RETURNED, settings)
+        return _register(group, origin, retained.read(), settings)
     if held is None:
         return Applied(group, Cause.REGISTERED, is_unknown=True)
     holder = later_holder(held, origin)

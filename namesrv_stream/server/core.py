@@ -130,7 +130,7 @@ def build_core(settings: Settings, view: RouteView, ports: Ports) -> Core:
     )
     address, limits = advertised_address(settings.remoting, ports.listen_port), _gateway_limits(settings, ports)
     gateway = Gateway(served, ports.identity, limits, ports.clock, peer_log, address)
-    served.on_wanted = gateway.log_again
+    name_server.is_unbroken = gateway.is_unbroken
     services = Services(
         name_server=name_server,
         responses=responses,

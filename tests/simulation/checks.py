@@ -31,7 +31,6 @@ class Checks:
         self.world, self.fleet, self.operators, self.clients = world, fleet, operators, clients
         self.failures: list[tuple[str, str]] = []
         self.done: Counter[str] = Counter()
-        self._missing: dict[tuple[int, str], int] = {}
         self._reported: set[tuple[str, object]] = set()
 
     def fail(self, name: str, detail: str, once: object = None) -> None:
@@ -84,20 +83,18 @@ class Checks:
             if last is None or now - last > life.slot.known_timeout_ms * MS // 2:
                 continue
             self.done["living broker is routed"] += 1
-            place = (life.number, part.name)
             if view.live(life.key) is not None or not life.is_connected(part.name):
-                self._missing.pop(place, None)
                 continue
-            first = self._missing.setdefault(place, link.registered_at)
-            since = max(link.registered_at, self._resumed_at(part))
-            is_late = first == link.registered_at and now - since > 3 * SECOND
-            if is_late and not self._heard_an_older_connection(part, life.key) and not self._is_lost(life, link):
+            if link.registered_at <= self._resumed_at(part):
+                continue  # it returns with its next registration
+            if not self._heard_an_older_connection(part, life.key) and not self._is_lost(life, link):
+                place = (life.number, part.name)
                 self.fail("living broker is routed", f"{part.name} hears {life.addr} and does not route to it", place)
 
     def _resumed_at(self, part: Part) -> int:
         """Return when a server last went on after it had been frozen for so long that the fold called it silent.
 
-        The fold may have removed brokers meanwhile. They return with the commit that covers the server's next records.
+        The fold may have removed brokers meanwhile.
         """
         liveness = self.world.settings.liveness
         shortest = (liveness.server_silent_ms - liveness.tick_interval_ms) * MS  # its last record is that much older
@@ -304,8 +301,7 @@ class Checks:
         lost = b"".join(stored.value for stored in self.world.kafka.lost if b'"broker_registered"' in stored.value)
         for part in self.world.servers:
             assert part.core is not None
-            view, memory = part.core.view, part.core.name_server.memory
-            known = {*memory.settled, *memory.full_due_ms, *memory.wanted, *memory.closed}
+            view, known = part.core.view, part.core.name_server.logged
             self.done["a server forgets who is gone"] += len(known)
             gone = sorted(key for key in known if view.live(key) is None)
             surplus = [key for key in gone if key.live_key.broker_addr.encode() not in lost]

@@ -171,8 +171,8 @@ PLANTS: Final = (
     ),
     Plant(
         "a server remembers registrations of brokers that are gone",
-        "server.view.served_view:ServedView.committed",
-        "memory.forget(lease_key(change))",
+        "server.view.served_view:ServedView._forget",
+        "self._server.logged.pop(key, None)",
         "pass",
         _DEATHS,
     ),

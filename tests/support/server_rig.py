@@ -315,18 +315,19 @@ class Rig:
         transport.deliver(encode_frame(request))
         return transport.answers(before)[0]
 
-    def commit(self) -> list[RouteChange]:
-        """Acknowledge all published records, fold and commit them as the job does; returns the rows.
+    def commit(self, most: int | None = None) -> list[RouteChange]:
+        """Acknowledge all published records, fold and commit the next ones as the job does; returns the rows.
 
-        Kafka's stamps are the moments at which the records were published.
+        ``most`` limits the number of records; None means all of them. Kafka's stamps are the moments at which the
+        records were published.
         """
         self.publisher.ack()
         rows = []
-        for record in self.publisher.log[self._folded :]:
+        for record in self.publisher.log[self._folded :][:most]:
+            self._folded += 1
             log = self._logs[record.partition]
             rows += log.append(record.value, max(0, BEGIN_MS + record.at_ms - log.now_ms))
-        self._folded = len(self.publisher.log)
-        self.served.committed(rows, self.publisher.next_offsets)
+        self.served.committed(rows, {log.state.partition: len(log.records) for log in self._logs})
         return rows
 
     async def put_view(self, name: str, **document: Any) -> RemotingCommand:

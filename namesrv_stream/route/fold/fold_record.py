@@ -189,10 +189,6 @@ def _change_broker(step: FoldStep, event: BrokerRegistered | BrokerHeartbeat | B
     )
     if applied.ignored is not None:
         step.ignored(key, origin, applied.cause, applied.ignored)
-    is_registered = applied.registration is not None and lease is not None
-    if applied.cause is Cause.RETURNED and is_registered and applied.group.topics is old.topics:
-        # The broker had not been removed. Its connection changed, or another broker of the name did.
-        applied = applied._replace(cause=Cause.REGISTERED)
     changed = step.change(old, applied.group, applied.cause, applied.detail)
     if isinstance(event, BrokerUnregistered):
         if changed and lease is not None:

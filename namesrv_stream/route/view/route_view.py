@@ -16,7 +16,6 @@ from collections.abc import Callable, Iterable, Mapping
 from namesrv_stream.route.changes import ChangeKind, RouteChange
 from namesrv_stream.route.events import (
     AcceptedEvent,
-    BrokerRegistered,
     KvDeleted,
     KvPut,
     TopicDeleted,
@@ -24,7 +23,6 @@ from namesrv_stream.route.events import (
     routing_key,
 )
 from namesrv_stream.route.group import BrokerGroup, is_nothing
-from namesrv_stream.route.model import LeaseKey
 from namesrv_stream.route.reducer import CommitRows, apply, apply_to_group
 from namesrv_stream.route.table import OnChanged, RouteTable
 from namesrv_stream.route.view.view_layers import (
@@ -70,12 +68,6 @@ class RouteView:
     def committed_group(self, name: str) -> BrokerGroup:
         """Return a group without its pending events."""
         return self._groups[name].committed if name in self._groups else self.table.group(name)
-
-    def pending_registration(self, key: LeaseKey) -> BrokerRegistered | None:
-        """Return a broker process's last registration that the committed rows do not include; None if there is none."""
-        events = self._groups[key.broker_name].events if key.broker_name in self._groups else ()
-        found = [event for event in events if isinstance(event, BrokerRegistered) and event.lease_key == key]
-        return found[-1] if found else None
 
     def committed_table(self) -> RouteTable:
         """Return a table of the committed rows only. It has no indexes, so it is for iteration only."""

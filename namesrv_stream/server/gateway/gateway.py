@@ -19,12 +19,11 @@ from namesrv_stream.route.events import (
     AcceptedEvent,
     BrokerDisconnected,
     BrokerHeartbeat,
-    BrokerRegistered,
     Origin,
     partition_of,
     routing_key,
 )
-from namesrv_stream.route.model import LeaseKey
+from namesrv_stream.route.model import Holder, LeaseKey
 from namesrv_stream.server.gateway.observed_time import Backlog, LastHeartbeats, LoopWatch
 from namesrv_stream.server.gateway.operator_changes import NOT_TAKEN, Change, OperatorChanges, Outcome
 from namesrv_stream.server.gateway.partition_log import LogParts, PartitionLog
@@ -98,6 +97,7 @@ class Gateway:
         parts = LogParts(view, identity, limits, clock, peer_log, self._changes, self._linked, self._unlinked)
         self._logs = [PartitionLog(p, parts) for p in range(limits.partitions)]
         self._numbers = count(1)
+        self._blind_ms = [clock.monotonic_ms()] * limits.partitions  # when the server was last blind, by partition
         self.server_id = identity.server_id
         self.leaves_list = False
         self._address = address
@@ -120,15 +120,19 @@ class Gateway:
             self.last_heartbeats.received(logged, self.observed_ms)
         self._take_in(accepted, None)
 
-    def log_again(self, registered: BrokerRegistered) -> None:
-        """Log a registration in full that the log has as a heartbeat only, and show its broker again.
+    def is_unbroken(self, key: LeaseKey, since_ms: int) -> bool:
+        """Return whether, since a monotonic time, this server has heard a broker without a pause.
 
-        It is no sign of life, so nothing happens if the broker has been silent for its timeout.
+        After a pause, the log may contain that the broker expired, although no commit says so yet. So a pause is a time
+        without a sign of life that comes close to the broker's timeout, or in which the server was blind.
         """
-        age_ms = self.last_heartbeats.age_ms(registered.lease_key, self.observed_ms)
-        if self._is_stopping or age_ms is None or age_ms > self.view.timeout_ms(registered.registration):
-            return
-        self._take_in([Accepted(registered, registered)], None)
+        partition, live = partition_of(key.broker_name, self.limits.partitions), self.view.live(key)
+        if since_ms < self._blind_ms[partition] or self.is_blind_for(partition):
+            return False
+        if live is None:
+            return True  # it was refused; otherwise a registration changes the view, and is logged in full
+        longest_ms = self.last_heartbeats.longest_gap_ms(key, self.observed_ms)
+        return longest_ms is not None and longest_ms < self.view.timeout_ms(live) - self.limits.max_gap_ms
 
     def accept_heartbeat(self, heartbeat: BrokerHeartbeat) -> None:
         """Log a heartbeat that changes nothing in the view. Most events are such heartbeats, so this path is short."""
@@ -178,6 +182,7 @@ class Gateway:
         A disconnect takes effect when the job commits it. It is ignored while the server is blind for the broker.
         """
         for key in keys:
+            self.view.closed(key, Holder(self._identity.server_epoch, connection_id))
             self._disconnected(Origin(*self._identity, connection_id), key, reason)
             yield
 
@@ -189,13 +194,10 @@ class Gateway:
                 self._peer_log.log(logger, logging.WARNING, text, *broker)
             return
         live = self.view.live(key)
-        held = live.holders.get(origin.server_id) if live else None
-        if held is None:
+        if live is None or origin.server_id not in live.holders:
             return  # the broker has unregistered or expired
         # Closing a superseded connection removes no broker. It is logged so that a row documents it.
         self.accept([Accepted(BrokerDisconnected(origin, key.broker_name, key.live_key, reason), None)])
-        if held == origin.holder:
-            self.view.closed(key, held)
 
     def is_blind_for(self, partition: int) -> bool:
         """Return whether a closed connection currently proves nothing about a partition's brokers."""
@@ -238,7 +240,9 @@ class Gateway:
         """Advance observed time, request a tick, and retry lost sessions. Called every tick interval."""
         self._watch.beat()
         self._changes.expire(self._clock.monotonic_ms())
-        for log in self._logs:
+        for partition, log in enumerate(self._logs):
+            if self.is_blind_for(partition):
+                self._blind_ms[partition] = self._clock.monotonic_ms()
             log.beat()
         self._changes.proceed()
         self.backlog.when_worked_off(self._tick)
@@ -255,6 +259,7 @@ class Gateway:
 
     def _linked(self, partition: int) -> None:
         self.last_heartbeats.begin(partition, self.observed_ms)
+        self._blind_ms[partition] = self._clock.monotonic_ms()
         self.connected.set()
         self._changes.proceed()
 

@@ -63,12 +63,16 @@ class LastHeartbeats:
     def __init__(self, partitions: int) -> None:
         # Observed time at which Kafka last started to accept a partition's records; its brokers' ages start there.
         self._began_ms = [0] * partitions
-        self._received_ms: OrderedDict[LeaseKey, int] = OrderedDict()
+        # When the last one arrived, and the longest time between two of them since the last full registration.
+        self._received: OrderedDict[LeaseKey, tuple[int, int]] = OrderedDict()
 
     def received(self, event: AcceptedEvent, observed_ms: int) -> None:
         """Record an event that this server accepted. Only heartbeats and registrations count as signs of life."""
-        if isinstance(event, BrokerHeartbeat | BrokerRegistered):
-            self._received_ms[event.lease_key] = observed_ms
+        if isinstance(event, BrokerRegistered):
+            self._received[event.lease_key] = (observed_ms, 0)
+        elif isinstance(event, BrokerHeartbeat):
+            received_ms, longest_ms = self._received.get(event.lease_key, (observed_ms, 0))
+            self._received[event.lease_key] = (observed_ms, max(longest_ms, observed_ms - received_ms))
 
     def begin(self, partition: int, observed_ms: int) -> None:
         """Restart the ages of a partition's brokers at zero, because Kafka accepts its records again."""
@@ -82,22 +86,28 @@ class LastHeartbeats:
         for change in changes:
             if change.kind == _BROKER_LIVE and change.gone:
                 key = lease_key(change)
-                if key in self._received_ms and not is_live(key):
-                    del self._received_ms[key]
-        for _ in range(min(_CHECKED_AT_ONCE, len(self._received_ms))):
-            key = next(iter(self._received_ms))
+                if key in self._received and not is_live(key):
+                    del self._received[key]
+        for _ in range(min(_CHECKED_AT_ONCE, len(self._received))):
+            key = next(iter(self._received))
             if is_live(key):
-                self._received_ms.move_to_end(key)
+                self._received.move_to_end(key)
             else:
-                del self._received_ms[key]
+                del self._received[key]
 
     def age_ms(self, key: LeaseKey, observed_ms: int) -> int | None:
         """Return the observed time since the last heartbeat; None if this server has received none since its start."""
-        received_ms = self._received_ms.get(key)
-        if received_ms is None:
+        if key not in self._received:
             return None
         began_ms = self._began_ms[partition_of(key.broker_name, len(self._began_ms))]
-        return observed_ms - max(received_ms, began_ms)
+        return observed_ms - max(self._received[key][0], began_ms)
+
+    def longest_gap_ms(self, key: LeaseKey, observed_ms: int) -> int | None:
+        """Return the longest time without a heartbeat since the last full registration; None like ``age_ms``."""
+        if key not in self._received:
+            return None
+        received_ms, longest_ms = self._received[key]
+        return max(longest_ms, observed_ms - received_ms)
 
 
 class WaitingPeer(Protocol):

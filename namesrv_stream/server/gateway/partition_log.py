@@ -139,9 +139,8 @@ class PartitionLog:
     def put(self, item: Item) -> None:
         """Log an event, or keep it while Kafka does not accept records.
 
-        The event is published at the end of this iteration of the loop; a heartbeat that changes nothing in the view
-        waits for the next tick. Every publication wakes Kafka and the job, and such a heartbeat has no effect before
-        the tick that follows it.
+        The event is published at the end of this iteration of the loop; a heartbeat waits for the next tick. Every
+        publication wakes Kafka and the job, and a heartbeat has no effect before the tick that follows it.
         """
         # The first of the gathered items has already caused this check.
         if self.is_connected and self.publisher is not None and not self._items and self._fill >= 1:
@@ -150,8 +149,7 @@ class PartitionLog:
             self._remember(item)
             return
         self._items.append(item)
-        # The other servers need a heartbeat that changes the view without delay.
-        is_news = item.pending is not None or not isinstance(item.event, BrokerHeartbeat)
+        is_news = not isinstance(item.event, BrokerHeartbeat)
         if (is_news or len(self._items) >= self._parts.limits.gather_items) and not self._is_flush_due:
             self._is_flush_due = True
             asyncio.get_running_loop().call_soon(self._flush)

@@ -170,8 +170,6 @@ class OutageBuffer:
         if before and not is_closed and isinstance(event, BrokerHeartbeat) and event.proof is Proof.HEARTBEAT:
             # Such a heartbeat never creates a broker, so the previous event contains more information.
             return [item.pending] if item.pending else []
-        if before and item.pending is None:
-            item = item._replace(pending=_inherited_pending(before[-1], event))
         registration = before[:1] if before and isinstance(before[0].event, BrokerRegistered) else ()
         after = (item,) if isinstance(event, BrokerRegistered) else (*registration, item)
         self._latest[event.lease_key] = after
@@ -214,13 +212,3 @@ def _is_superseded(event: BrokerEvent, latest: Origin) -> bool:
     if isinstance(event, BrokerDisconnected):
         return event.origin != latest
     return isinstance(event, BrokerUnregistered) and event.origin.holder < latest.holder
-
-
-def _inherited_pending(before: Item, event: AcceptedEvent) -> Pending | None:
-    """Return the pending entry that a heartbeat inherits from an unchanged registration that it replaces; else None.
-
-    Only that entry keeps the broker in the view. Without it, an unregistration that the fold processes late would
-    remove the broker from the view. Its heartbeats would then be unknown until the fold has the registration.
-    """
-    is_same = isinstance(before.event, BrokerHeartbeat) and before.event.proof is Proof.REGISTRATION
-    return before.pending if is_same and isinstance(event, BrokerHeartbeat) else None

@@ -1,4 +1,4 @@
-"""Changes a server's view and what depends on it: caches, the memory of registrations, and notifications."""
+"""Changes a server's view and what depends on it: caches, logged registrations, and notifications."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
@@ -10,11 +10,10 @@ from namesrv_stream.route.events import (
     BrokerUnregistered,
     KvDeleted,
     KvPut,
-    SettingsChanged,
 )
 from namesrv_stream.route.group import BrokerGroup
 from namesrv_stream.route.liveness_settings import fold_settings_of
-from namesrv_stream.route.model import BrokerLive, Holder, LeaseKey, Registration
+from namesrv_stream.route.model import BrokerLive, Holder, LeaseKey
 from namesrv_stream.route.table import RouteTable
 from namesrv_stream.route.view.view_layers import Pending
 from namesrv_stream.server.net.response_cache import ResponseCache
@@ -22,12 +21,7 @@ from namesrv_stream.server.start.identity import Identity
 
 
 class ServedView:
-    """Changes a server's view. Nothing else may change it.
-
-    Attributes:
-        on_wanted: Called after a change of the view with a registration that the fold does not know, and that is not in
-            the view any more. It may change the view.
-    """
+    """Changes a server's view. Nothing else may change it."""
 
     def __init__(
         self,
@@ -48,7 +42,6 @@ class ServedView:
         self._responses = responses
         self._identity = identity
         self._on_expired = on_expired
-        self.on_wanted: Callable[[BrokerRegistered], None] = lambda registered: None
         server.view.on_group_changed = on_group_changed
         server.view.watch(responses.changed)
         server.refresh_views()
@@ -56,9 +49,9 @@ class ServedView:
     def live(self, key: LeaseKey) -> BrokerLive | None:
         return self._server.table.group(key.broker_name).live_brokers.get(key.live_key)
 
-    def timeout_ms(self, registration: Registration) -> int:
-        """Return the timeout of a broker with this registration, in milliseconds."""
-        return fold_settings_of(self._server.table.settings).effective_timeout_ms(registration.timeout_ms)
+    def timeout_ms(self, live: BrokerLive) -> int:
+        """Return a broker's timeout in milliseconds."""
+        return fold_settings_of(self._server.table.settings).effective_timeout_ms(live.timeout_ms)
 
     def next_offset(self, partition: int) -> int:
         """Return the first offset of a partition that the committed rows do not cover."""
@@ -77,17 +70,19 @@ class ServedView:
         return pendings
 
     def closed(self, key: LeaseKey, connection: Holder) -> None:
-        """Record that a broker's connection is closed, so that this server receives no heartbeats of the broker now."""
-        self._server.memory.closed[key] = connection
-        self._responses.changed(key.broker_name, ())
+        """Forget that a broker's registration is in the log, because the connection over which it came is closed."""
+        logged = self._server.logged.get(key)
+        if logged is not None and logged.holder == connection:
+            del self._server.logged[key]
+            self._responses.changed(key.broker_name, ())
 
     def drop(self, pending: Pending) -> None:
         """Remove an event that will never be in the log. Nothing else would ever remove it from the view."""
         self._server.view.drop(pending)
         event = pending.event
-        if isinstance(event, BrokerRegistered) and self.live(event.lease_key) is None:
+        if isinstance(event, BrokerRegistered):
             # No row reports it if the broker registered and disconnected before its registration was in the log.
-            self._server.memory.forget(event.lease_key)
+            self._forget([event.lease_key])
         self._follow(event)
 
     def settle(self, pending: Pending, position: tuple[int, int]) -> bool:
@@ -97,61 +92,33 @@ class ServedView:
 
     def sweep(self) -> None:
         """Remove from the view the accepted events that the committed rows already include."""
-        self._commit((), {}, self._pending(self._server.memory.wanted))
+        self._server.view.commit((), {})
+        self._refresh_views()
 
     def committed(self, changes: Sequence[RouteChange], next_offsets: Mapping[int, int]) -> None:
         """Apply the rows and offsets of one commit of the job, or of a slice of it."""
-        memory, server_id = self._server.memory, self._identity.server_id
+        server, server_id = self._server, self._identity.server_id
+        gone: list[LeaseKey] = []
         expired: list[tuple[LeaseKey, Holder]] = []
         holders: dict[LeaseKey, Holder | None] = {}
-        wanted, is_setting = _wanted_keys(changes, server_id), False
-        pending = self._pending(wanted)  # before this commit's rows change what is known about closed connections
         for change in changes:
-            if change.kind == ChangeKind.SETTING:
-                is_setting = True
+            if change.kind == ChangeKind.REGISTRATION_WANTED and change.server_id == server_id:
+                server.logged.pop(lease_key(change), None)
             elif change.kind == ChangeKind.BROKER_LIVE and change.gone:
-                memory.forget(lease_key(change))
+                gone.append(lease_key(change))
             elif change.kind == ChangeKind.HOLDER and change.server_id == server_id:
                 key = lease_key(change)
-                live = self._server.view.committed_group(key.broker_name).live_brokers.get(key.live_key)
+                live = server.view.committed_group(key.broker_name).live_brokers.get(key.live_key)
                 held = holders[key] if key in holders else live.holders.get(server_id) if live else None
                 if change.cause == Cause.EXPIRED and held is not None:
                     expired.append((key, held))
                 holders[key] = None if change.gone else Holder(change.server_epoch or 0, change.connection_id or 0)
-        memory.wanted |= wanted
-        self._commit(changes, next_offsets, pending)
-        if is_setting:
-            memory.settled.clear()
+        server.view.commit(changes, next_offsets)
+        self._refresh_views()
+        self._forget(gone)
         for key, holder in expired:
             if holder.server_epoch == self._identity.server_epoch and not self.is_held(key, holder):
                 self._on_expired(holder.connection_id, key)
-
-    def _pending(self, keys: Iterable[LeaseKey]) -> list[BrokerRegistered]:
-        """Return the registrations of some brokers that are in the view, but not committed, and still count."""
-        shown = [self._server.view.pending_registration(key) for key in keys if self.live(key) is not None]
-        return [
-            registered
-            for registered in shown
-            if registered is not None
-            and registered.origin[:2] == self._identity
-            and registered.origin.holder != self._server.memory.closed.get(registered.lease_key)
-        ]
-
-    def _commit(
-        self, changes: Sequence[RouteChange], next_offsets: Mapping[int, int], wanted: Iterable[BrokerRegistered]
-    ) -> None:
-        """Apply rows to the view. Pass on the ``wanted`` registrations whose brokers are not in the view any more.
-
-        Otherwise these brokers would be missing until they register again.
-        """
-        memory = self._server.memory
-        self._server.view.commit(changes, next_offsets)
-        self._refresh_views()
-        # The next registration of a broker that is not in the view is logged in full anyway.
-        memory.wanted = {key for key in memory.wanted if self.live(key) is not None}
-        for registered in wanted:
-            if self.live(registered.lease_key) is None:
-                self.on_wanted(registered)
 
     def is_held(self, key: LeaseKey, holder: Holder) -> bool:
         """Return whether this server receives the broker's heartbeats over exactly that connection."""
@@ -162,36 +129,26 @@ class ServedView:
         """Replace the committed rows, because the tables were reopened."""
         self._server.view.reload(table, next_offsets)
         self._refresh_views()
-        memory = self._server.memory
-        memory.settled.clear()  # valid only for group objects that no longer exist
-        for key in [k for k in {*memory.full_due_ms, *memory.wanted, *memory.closed} if self.live(k) is None]:
-            memory.forget(key)  # removed by rows that this server never received
+        self._forget(list(self._server.logged))  # rows that this server never received may have removed some
 
     def reconfigure(self, changes: OptionChanges) -> None:
         self._server.reconfigure(changes)
         self._responses.clear()
 
     def _follow(self, event: AcceptedEvent) -> None:
-        """Update what depends on an event that was applied or removed: memory of registrations, address views."""
-        if isinstance(event, SettingsChanged):
-            self._server.memory.settled.clear()  # an unchanged registration may change the view now
-        elif isinstance(event, KvPut | KvDeleted):
+        """Update what depends on an event that was applied or removed: logged registrations, address views."""
+        if isinstance(event, KvPut | KvDeleted):
             self._refresh_views()
-        elif isinstance(event, BrokerUnregistered) and self.live(event.lease_key) is None:
+        elif isinstance(event, BrokerUnregistered):
             # No row reports it if the broker registered and unregistered while Kafka was unavailable.
-            self._server.memory.forget(event.lease_key)
+            self._forget([event.lease_key])
+
+    def _forget(self, keys: Iterable[LeaseKey]) -> None:
+        """Forget the registrations of those brokers that are not in the view any more."""
+        for key in keys:
+            if self.live(key) is None:
+                self._server.logged.pop(key, None)
 
     def _refresh_views(self) -> None:
         if self._server.refresh_views():
             self._responses.clear()
-
-
-def _wanted_keys(changes: Iterable[RouteChange], server_id: str) -> set[LeaseKey]:
-    """Return the brokers whose registrations the fold wants from a server, except for those that it removes later."""
-    wanted = set[LeaseKey]()
-    for change in changes:
-        if change.kind == ChangeKind.REGISTRATION_WANTED and change.server_id == server_id:
-            wanted.add(lease_key(change))
-        elif change.kind == ChangeKind.BROKER_LIVE and change.gone:
-            wanted.discard(lease_key(change))
-    return wanted

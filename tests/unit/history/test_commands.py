@@ -147,7 +147,7 @@ def test_heartbeats_of_a_session_after_the_last_count_are_unknown(run: Run, tmp_
 
 def test_a_topics_changes_are_listed(ask: Run) -> None:
     changes = json.loads(ask("--topic", "TopicTest", "--json")[1])["changes"]
-    assert [c["cause"] for c in changes][-2:] == ["topic_deleted", "registered"]
+    assert [c["cause"] for c in changes][-2:] == ["topic_deleted", "returned"]
     assert changes[-2]["brokers"] == 0
 
 

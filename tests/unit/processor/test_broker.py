@@ -181,7 +181,7 @@ def test_refused_registration_is_answered_with_system_error_and_changes_nothing(
     assert answer.accepted == ()
     # Java refuses with an empty response header, except if it cannot decode the body.
     assert answer.response.ext_fields == (None if case == "malformed body" else {})
-    assert server.server.memory.settled == {}
+    assert server.server.logged == {}
 
 
 @pytest.mark.parametrize("case", REFUSALS)
@@ -239,34 +239,34 @@ def test_unchanged_registration_is_logged_as_a_heartbeat_with_its_hash() -> None
     assert server.view.table.group("broker-a") is group
 
 
-def test_settled_registration_is_not_decoded() -> None:
+def test_unchanged_registration_is_not_decoded_again() -> None:
     server = with_registered(a_registration_request(), a_registration_request())
-    # A body that cannot be read, settled by its hash: reading it would be a BodyDecodeError.
+    # A body that cannot be read, known by its hash: reading it would be a BodyDecodeError.
     request = a_registration_request(body=b"{")
     header = RegisterBrokerRequestHeader.from_ext_fields(request.ext_fields)
-    memory = server.server.memory
-    memory.settled[KEY] = memory.settled[KEY]._replace(registration_hash=registration_hash(header, b"{"))
+    logged = server.server.logged
+    logged[KEY] = logged[KEY]._replace(registration_hash=registration_hash(header, b"{"))
 
     answer = server.send(request)
 
     assert answer.response.code == ResponseCode.SUCCESS
-    assert (is_full(answer), was_decoded(answer)) == (False, False)
+    assert not is_full(answer)
 
 
 @pytest.mark.parametrize("drops", [True, False])
-def test_an_unchanged_registration_deletes_absent_topics_only_with_the_setting_in_the_log(drops: bool) -> None:
+def test_the_same_registration_deletes_absent_topics_only_with_the_setting_in_the_log(drops: bool) -> None:
     server = with_registered()
     setting = ("effective", "delete_topic_with_broker_registration")
     server.view.table.replace_settings(0, {setting: str(drops).lower()})
     server.accept(TopicRegistered(Origin("s1", 1), "broker-a", "other", QueueData(1, 1, 6, 0)))
 
-    server.send(a_registration_request())
+    answer = server.send(a_registration_request())
 
     assert ("other" in server.view.table.group("broker-a").topics) is not drops
-    assert (KEY in server.server.memory.settled) is not drops  # another registration finds nothing to delete
+    assert is_full(answer) is drops
 
 
-def test_wrong_crc_of_a_settled_registration_is_still_refused() -> None:
+def test_wrong_crc_of_an_unchanged_registration_is_still_refused() -> None:
     server = with_registered(a_registration_request(), a_registration_request())
 
     assert remark_of(server.send(a_registration_request(crc=1))) == "crc32 not match"
@@ -279,102 +279,80 @@ def test_changed_body_is_logged_in_full() -> None:
     assert not is_full(server.send(a_registration_request(body=a_body(counter=2))))
 
 
-def test_unchanged_registration_over_a_new_connection_is_applied_and_not_logged_in_full() -> None:
+def test_registration_over_a_new_connection_is_logged_in_full() -> None:
     server = with_registered(a_registration_request(), a_registration_request())
 
-    answer = server.send(a_registration_request(), connection=2)
+    answers = [server.send(a_registration_request(), connection=2) for _ in range(2)]
 
-    assert (is_full(answer), was_decoded(answer)) == (False, True)
+    assert [is_full(answer) for answer in answers] == [True, False]
     assert server.view.table.group("broker-a").live_brokers[KEY.live_key].holders["s1"].connection_id == 2
 
 
-def test_registration_is_decoded_again_after_a_change_of_its_group() -> None:
+def test_registration_that_changes_nothing_in_a_changed_group_is_unchanged() -> None:
     server = with_registered(a_registration_request(), a_registration_request())
     server.accept(WritePermChanged(ORIGIN, "broker-a", writable=False))
+    server.accept(TopicRegistered(ORIGIN, "broker-a", "side", QueueData(1, 1, 6)))
 
     answers = [server.send(a_registration_request()) for _ in range(2)]
 
-    assert [(is_full(a), was_decoded(a)) for a in answers] == [(False, True), (False, False)]
+    assert [is_full(answer) for answer in answers] == [False, False]
     # The same version does not rewrite what the operator wiped. Source: RouteInfoManager.registerBroker.
     assert server.view.table.group("broker-a").topics["TopicTest"].perm == 4
 
 
-def test_deleted_topic_comes_back_with_the_next_unchanged_registration() -> None:
+def test_deleted_topic_comes_back_with_the_next_registration_which_is_logged_in_full() -> None:
     server = with_registered(a_registration_request(), a_registration_request())
     server.view.table.replace_group(delete_topic(server.view.table.group("broker-a"), "TopicTest"))
 
-    answer = server.send(a_registration_request())
-
-    assert (is_full(answer), was_decoded(answer)) == (False, True)
+    assert is_full(server.send(a_registration_request()))
     assert "TopicTest" in server.view.table.group("broker-a").topics
 
 
-def test_a_removed_broker_returns_at_once_without_a_full_record() -> None:
+def test_a_removed_broker_returns_with_a_full_record() -> None:
     server = with_registered(a_registration_request(), a_registration_request())
     server.close(1)
     assert not server.view.table.group("broker-a").is_registered
 
-    answer = server.send(a_registration_request(), connection=2)
-
-    assert (is_full(answer), was_decoded(answer)) == (False, True)
+    assert is_full(server.send(a_registration_request(), connection=2))
     assert server.view.table.group("broker-a").broker_addrs == {0: MASTER}
 
 
-def test_separately_registered_topic_does_not_cause_a_full_record() -> None:
+def test_registration_after_a_pause_is_logged_in_full() -> None:
     server = with_registered(a_registration_request(), a_registration_request())
-    server.accept(TopicRegistered(ORIGIN, "broker-a", "side", QueueData(1, 1, 6)))
+    server.now_ms, paused_ms = 20, 10
+    server.server.is_unbroken = lambda key, since_ms: key == KEY and since_ms > paused_ms
 
-    answer = server.send(a_registration_request())
-
-    assert (is_full(answer), was_decoded(answer)) == (False, True)
-
-
-def test_registration_is_logged_in_full_at_least_once_per_interval() -> None:
-    server = with_registered(a_registration_request(), a_registration_request())
-
-    server.now_ms = DAY_MS - 1
-    assert not is_full(server.send(a_registration_request()))
-    server.now_ms = DAY_MS
     assert [is_full(server.send(a_registration_request())) for _ in range(2)] == [True, False]
-    server.now_ms = 2 * DAY_MS - 1
-    assert not is_full(server.send(a_registration_request()))
-    server.now_ms = 2 * DAY_MS
-    assert is_full(server.send(a_registration_request()))
 
 
-def test_full_records_of_brokers_from_the_tables_are_spread_over_one_interval() -> None:
-    server = Exchange(Options(full_registration_interval_ms=1_000))
+@pytest.mark.parametrize("period_ms", [10_000, 30_000, 60_000])
+def test_registrations_are_logged_in_full_at_least_once_per_interval(period_ms: int) -> None:
+    server, day_ms = Exchange(), 86_400_000
+
+    full_ms = []
+    for now_ms in range(0, 3 * day_ms, period_ms):
+        server.now_ms = now_ms
+        if is_full(server.send(a_registration_request())):
+            full_ms.append(now_ms)
+
+    first, *others = full_ms
+    assert first == 0
+    assert {each // day_ms for each in others} == {0, 1, 2}
+    assert len(others) == 3 * 60_000 // period_ms
+
+
+def test_brokers_log_their_registrations_in_full_at_different_moments() -> None:
+    server = Exchange(Options(full_registration_interval_ms=3_600_000))
     names = [f"broker-{n}" for n in range(40)]
-    for name in names:
-        server.send(a_registration_request(brokerName=name))
-    server.server.memory.full_due_ms.clear()  # as after a restart of the server
 
-    due_at_ms: list[int] = []
-    for name in names:
-        for now_ms in range(0, 1_001, 100):
-            server.now_ms = now_ms
+    full_at_ms = dict.fromkeys(names, 0)
+    for now_ms in range(0, 3_600_000, 60_000):
+        server.now_ms = now_ms
+        for name in names:
             if is_full(server.send(a_registration_request(brokerName=name))):
-                due_at_ms.append(now_ms)
-                break
+                full_at_ms[name] = now_ms
 
-    assert len(due_at_ms) == len(names)
-    assert len(set(due_at_ms)) > 5
-
-
-def test_registration_that_the_fold_wants_is_logged_in_full_once() -> None:
-    server = with_registered(a_registration_request(), a_registration_request())
-    server.server.memory.wanted.add(KEY)
-
-    assert [is_full(server.send(a_registration_request())) for _ in range(2)] == [True, False]
-    assert server.server.memory.wanted == set()
-
-
-def test_wanted_registration_of_another_broker_stays_wanted() -> None:
-    server = with_registered(a_registration_request(), a_registration_request())
-    server.server.memory.wanted.add(KEY._replace(broker_name="other"))
-
-    assert not is_full(server.send(a_registration_request()))
-    assert len(server.server.memory.wanted) == 1
+    assert len(set(full_at_ms.values())) > 20
 
 
 # ---- 103: what a slave and the order topics get ----

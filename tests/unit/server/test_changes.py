@@ -10,7 +10,7 @@ import pytest
 from namesrv_stream.processor.name_server import Accepted, Access, Options
 from namesrv_stream.remoting.command import ONEWAY_FLAG, RemotingCommand, RequestCode, ResponseCode
 from namesrv_stream.remoting.frame import encode_frame
-from namesrv_stream.route.changes import Cause, ChangeKind, RouteChange
+from namesrv_stream.route.changes import ChangeKind, RouteChange
 from namesrv_stream.route.events import Origin, TopicRegistered, partition_of
 from namesrv_stream.route.model import QueueData
 from tests.support.name_server import a_body, a_registration_request, a_route_request, a_topic
@@ -557,15 +557,18 @@ async def test_a_settled_registration_drops_absent_topics_after_the_setting_chan
     assert set(rig.view.table.group("broker-a").topics) == {"a", "b"}
 
 
-async def test_a_committed_setting_of_another_server_unsettles_registrations() -> None:
+async def test_after_a_committed_setting_a_registration_deletes_absent_topics() -> None:
     rig = a_talking_rig()
     broker = rig.connect()
-    for _ in range(2):
-        rig.ask(broker, a_registration_request())
-    assert rig.server.memory.settled
-    setting = RouteChange(0, 0, 0, 0, ChangeKind.SETTING, False, Cause.SETTINGS_CHANGED, namespace="effective", key="k")
+    rig.ask(broker, a_registration_request())
+    rig.server.view.accept(TopicRegistered(Origin("s1", 1), "broker-a", "other", QueueData(1, 1, 6, 0)))
+    rig.ask(broker, a_registration_request())
+    assert "other" in rig.view.table.group("broker-a").topics
+    name = "delete_topic_with_broker_registration"
+    setting = RouteChange(0, 0, 0, 0, ChangeKind.SETTING, False, "x", namespace="effective", key=name, value="true")
     rig.served.committed([setting], {0: 1})
-    assert not rig.server.memory.settled
+    rig.ask(broker, a_registration_request())
+    assert "other" not in rig.view.table.group("broker-a").topics
 
 
 async def test_prepared_answers_follow_changed_options() -> None:

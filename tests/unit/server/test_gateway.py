@@ -8,11 +8,9 @@ import pytest
 from namesrv_stream.remoting.command import RemotingCommand, RequestCode, ResponseCode
 from namesrv_stream.remoting.frame import encode_frame
 from namesrv_stream.route.changes import ChangeKind, RouteChange
-from namesrv_stream.route.events import BrokerRegistered, Origin, partition_of
-from namesrv_stream.route.liveness_settings import FoldSettings
+from namesrv_stream.route.events import partition_of
 from namesrv_stream.route.model import LeaseKey, LiveKey
 from namesrv_stream.route.table import RouteTable
-from tests.support.builders import a_registration
 from tests.support.name_server import MASTER, SLAVE, a_body, a_broker_header, a_registration_request, a_topic
 from tests.support.server_rig import MAX_GAP_MS, TICK_MS, MemoryTransport, Rig, turn
 
@@ -96,20 +94,6 @@ async def test_an_unchanged_registration_waits_for_the_next_tick() -> None:
     rig.beat()
     rig.publisher.ack()
     assert rig.publisher.kinds()[-2:] == ["broker_heartbeats", "tick"]
-
-
-async def test_an_unchanged_registration_that_restores_its_broker_is_logged_at_once() -> None:
-    rig = Rig()
-    rig.talk()
-    broker = rig.connect()
-    rig.ask(broker, a_registration_request())
-    await turn()
-    rig.ask(broker, an_unregistration())
-    await turn()
-    rig.ask(broker, a_registration_request())
-    await turn()
-    rig.publisher.ack()
-    assert rig.publisher.kinds()[1:] == ["broker_registered", "broker_unregistered", "broker_heartbeats"]
 
 
 async def test_an_unregistration_is_logged_at_once_and_after_earlier_heartbeats() -> None:
@@ -521,14 +505,16 @@ async def test_a_broker_that_returns_in_an_outage_stays_registered() -> None:
     assert rig.view.table.group("broker-a").is_registered
 
 
-async def test_a_broker_that_returned_and_left_while_kafka_failed_is_forgotten() -> None:
+async def test_a_broker_that_returned_and_left_while_kafka_failed_is_removed_when_kafka_is_back() -> None:
     rig = await _with_a_removed_broker()
-    _register_and_close(rig)  # an unchanged registration: its record is a heartbeat, which the close replaces
-    assert rig.view.table.group("broker-a").is_registered
+    _register_and_close(rig)
     rig.publisher.fail()
+    assert rig.view.table.group("broker-a").is_registered
+    rig.beat(3)
+    rig.publisher.open()
+    rig.commit()
     assert not rig.view.table.group("broker-a").is_registered
-    assert not rig.server.memory.full_due_ms
-    assert not rig.server.memory.closed
+    assert not rig.server.logged
 
 
 async def _with_a_removed_broker() -> Rig:
@@ -601,78 +587,18 @@ def _wanted(*servers: tuple[str, str]) -> list[RouteChange]:
     ]
 
 
-async def test_only_wanted_registrations_of_this_server_are_remembered() -> None:
+async def test_a_registration_that_the_fold_does_not_know_is_logged_in_full_again() -> None:
     rig = Rig()
     rig.talk()
-    for name in ("broker-a", "broker-b"):
-        rig.ask(rig.connect(), a_registration_request(broker_name=name))
-    rig.served.committed(_wanted(("broker-a", "s1"), ("broker-b", "s2")), {0: 1})
-    assert rig.server.memory.wanted == {KEY}
-
-
-async def test_wanted_registrations_of_removed_brokers_are_not_remembered() -> None:
-    rig = Rig()
-    rig.talk()
-    rig.served.committed(_wanted(("broker-b", "s1")), {0: 1})
-    assert not rig.server.memory.wanted  # the fold read an old heartbeat, and this broker does not exist any more
-    rig.ask(rig.connect(), a_registration_request())
-    rig.served.committed(_wanted(("broker-a", "s1")), {0: 2})
-    assert rig.server.memory.wanted == {KEY}
+    brokers = {name: rig.connect() for name in ("broker-a", "broker-b")}
+    for _ in range(2):
+        rig.served.committed(_wanted(("broker-a", "s1"), ("broker-b", "s2")), {0: 1})
+        for name, broker in brokers.items():
+            rig.ask(broker, a_registration_request(brokerName=name))
     await turn()
     rig.publisher.ack()
-    rig.served.reloaded(RouteTable(), {0: 99})
-    assert not rig.server.memory.wanted
-
-
-@pytest.mark.parametrize("is_committed_first", [False, True])
-async def test_a_registration_that_the_fold_has_forgotten_is_logged_in_full_at_once(is_committed_first: bool) -> None:
-    rig = await _after_the_retention()
-    rig.ask(rig.connect(), a_registration_request())
-    await turn()
-    if is_committed_first:  # the job commits the record before Kafka's acknowledgement arrives
-        rig.served.committed(_wanted(("broker-a", "s1")), {0: 99})
-        rig.publisher.ack()
-    else:
-        rig.commit()
-    assert rig.view.table.group("broker-a").is_registered
-    await turn()
-    assert rig.publisher.kinds(rig.publisher.unacked) == ["broker_registered"]
-    if not is_committed_first:
-        rig.commit()
-        assert rig.view.pending_count == 0
-        assert rig.view.table.group("broker-a").is_registered
-
-
-@pytest.mark.parametrize("how", ["unregistered", "closed", "removed", "closed and removed", "silent"])
-async def test_a_forgotten_registration_is_not_logged_again_after_its_broker_has_left(how: str) -> None:
-    rig = await _after_the_retention()
-    broker = rig.connect()
-    rig.ask(broker, a_registration_request())
-    await turn()
-    if how == "unregistered":
-        rig.ask(broker, an_unregistration())
-    elif how == "silent":
-        rig.beat(FoldSettings().default_timeout_ms // TICK_MS + 1)
-    elif how != "removed":
-        broker.close()
-    await turn()
-    rig.publisher.ack()
-    rows = _wanted(("broker-a", "s1"))
-    if "removed" in how:  # the row makes the server forget a closed connection, too
-        rows.append(rows[0]._replace(kind=ChangeKind.BROKER_LIVE, gone=True))
-    rig.served.committed(rows, {0: 99})
-    await turn()
-    assert not rig.view.table.group("broker-a").is_registered
-    assert not rig.publisher.unacked
-
-
-async def test_another_servers_registration_is_not_logged_again() -> None:
-    rig = await _after_the_retention()
-    registered = BrokerRegistered(Origin("s2", 1, 1), a_registration(MASTER, broker_name="broker-a"))
-    rig.view.accept_at(registered, 0, 50)
-    rig.served.committed(_wanted(("broker-a", "s1")), {0: 99})
-    await turn()
-    assert not rig.publisher.unacked
+    full = [orjson.loads(record.value) for record in rig.publisher.log if b"broker_registered" in record.value]
+    assert [each["broker_name"] for each in full] == ["broker-a", "broker-b", "broker-a"]
 
 
 async def test_a_refused_registration_is_logged_in_full_only_once() -> None:
@@ -690,27 +616,17 @@ async def test_a_refused_registration_is_logged_in_full_only_once() -> None:
     assert rig.publisher.kinds().count("broker_registered") == 2
 
 
-async def _after_the_retention() -> Rig:
-    """A server that still has the registration of a removed broker; the fold forgets it with the next record."""
-    rig = await _with_a_removed_broker()
-    rig.clock.advance(FoldSettings().registration_retention_ms + 1)
-    rig.beat(1 + MAX_GAP_MS // TICK_MS)  # until the server does not ignore closed connections any more
-    rig.publisher.ack()
-    return rig
-
-
 async def test_a_reload_forgets_what_was_remembered_of_removed_brokers() -> None:
     rig = Rig()
     rig.talk()
     broker = rig.connect()
     for _ in range(3):
         assert rig.ask(broker, a_registration_request()).code == ResponseCode.SUCCESS
-    assert rig.server.memory.settled
+    assert rig.server.logged
     await turn()
     rig.publisher.ack()
     rig.served.reloaded(RouteTable(), {0: 99})
-    assert not rig.server.memory.settled
-    assert not rig.server.memory.full_due_ms
+    assert not rig.server.logged
 
 
 async def test_a_reload_keeps_uncommitted_registrations() -> None:

@@ -78,14 +78,6 @@ def test_the_latest_event_of_a_broker_is_kept_with_its_registration(
     assert events(buffer_of(*came)) == list(kept)
 
 
-def test_an_unchanged_registration_keeps_the_pending_entry_of_the_previous_one() -> None:
-    buffer, first = OutageBuffer(), item(UNCHANGED)
-    buffer.add(first)
-    assert buffer.add(Item(UNCHANGED, None, 2)) == []
-    (last,) = buffer.to_publish()
-    assert (last.pending, last.number) == (first.pending, 2)
-
-
 def test_registrations_and_unregistrations_do_not_share_a_pending_entry() -> None:
     buffer, first, end = OutageBuffer(), item(UNCHANGED), item(END)
     buffer.add(first)

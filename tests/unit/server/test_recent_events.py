@@ -143,7 +143,7 @@ async def test_a_commit_in_several_parts_is_shown_once(tmp_path: Path, parts_whi
         recent_events.committed(part)
     assert _shown(recent_events) == shown
     assert [shown[1] for shown in _shown(recent_events) if shown[0] == ChangeKind.BROKER_LIVE] == [
-        *(Cause.REGISTERED, Cause.DISCONNECTED, Cause.REGISTERED)
+        *(Cause.REGISTERED, Cause.DISCONNECTED, Cause.RETURNED)
     ]
     assert recent_events.downs(KEY) == 1
 
@@ -169,7 +169,8 @@ async def test_topics_of_a_new_broker_are_shown_as_part_of_its_registration(tmp_
     recent_events.committed(log.register(a_registration(topics={f"T{n}": RW for n in range(50)})))
     shown = [one for one in _shown(recent_events) if one[0] in (ChangeKind.BROKER_LIVE, ChangeKind.QUEUE_DATA)]
     assert shown == [(ChangeKind.BROKER_LIVE, Cause.REGISTERED, False, 1)]
-    newer = a_registration(topics={f"T{n}": RW for n in range(53)}, data_version=DataVersion(2, 2_000, 0))
+    topics = {f"T{n}": RW for n in range(53)}
+    newer = a_registration(topics=topics, data_version=DataVersion(2, 2_000, 0), registration_hash="newer")
     recent_events.committed(log.register(newer))
     assert _shown(recent_events)[-1] == (ChangeKind.QUEUE_DATA, Cause.REGISTERED, False, 3)
 
