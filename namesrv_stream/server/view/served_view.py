@@ -1,6 +1,7 @@
 """Changes a server's view and what depends on it: caches, the memory of registrations, and notifications."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Final
 
 from namesrv_stream.processor.name_server import NameServer, OptionChanges
 from namesrv_stream.route.changes import Cause, ChangeKind, RouteChange, lease_key
@@ -15,10 +16,15 @@ from namesrv_stream.route.events import (
 from namesrv_stream.route.group import BrokerGroup
 from namesrv_stream.route.liveness_settings import fold_settings_of
 from namesrv_stream.route.model import BrokerLive, Holder, LeaseKey, Registration
+from namesrv_stream.route.reducer import CommitRows
+from namesrv_stream.route.steps import finish
 from namesrv_stream.route.table import RouteTable
 from namesrv_stream.route.view.view_layers import Pending
 from namesrv_stream.server.net.response_cache import ResponseCache
 from namesrv_stream.server.start.identity import Identity
+
+#: Rows that are examined in one step.
+_ROWS_AT_ONCE: Final = 500
 
 
 class ServedView:
@@ -35,12 +41,14 @@ class ServedView:
         responses: ResponseCache,
         identity: Identity,
         *,
+        later: Callable[[Iterator[None]], None] = finish,
         on_expired: Callable[[int, LeaseKey], None] = lambda connection_id, key: None,
         on_group_changed: Callable[[BrokerGroup, BrokerGroup], None] | None = None,
     ) -> None:
-        """Both callbacks run during a change of the view or directly after it. They must not change the view.
+        """The callbacks run during a change of the view or directly after it. They must not change the view.
 
         Args:
+            later: Runs steps that may follow a change of the view (``RouteTable.later``).
             on_expired: Called with the connection over which this server received an expired broker's heartbeats.
             on_group_changed: Called with a group before and after a change of its broker addresses.
         """
@@ -50,7 +58,7 @@ class ServedView:
         self._on_expired = on_expired
         self.on_wanted: Callable[[BrokerRegistered], None] = lambda registered: None
         server.view.on_group_changed = on_group_changed
-        server.view.watch(responses.changed)
+        server.view.watch(responses.changed, later)
         server.refresh_views()
 
     def live(self, key: LeaseKey) -> BrokerLive | None:
@@ -97,16 +105,20 @@ class ServedView:
 
     def sweep(self) -> None:
         """Remove from the view the accepted events that the committed rows already include."""
-        self._commit((), {}, self._pending(self._server.memory.wanted))
+        finish(self._commit(CommitRows(()), {}, self._pending(self._server.memory.wanted)))
 
     def committed(self, changes: Sequence[RouteChange], next_offsets: Mapping[int, int]) -> None:
         """Apply the rows and offsets of one commit of the job, or of a slice of it."""
+        finish(self.committing(CommitRows(changes), next_offsets))
+
+    def committing(self, rows: CommitRows, next_offsets: Mapping[int, int]) -> Iterator[None]:
+        """Apply the rows and offsets of one commit, or of a slice of it, in steps."""
         memory, server_id = self._server.memory, self._identity.server_id
         expired: list[tuple[LeaseKey, Holder]] = []
         holders: dict[LeaseKey, Holder | None] = {}
-        wanted, is_setting = _wanted_keys(changes, server_id), False
+        wanted, is_setting = _wanted_keys(rows.besides_queues, server_id), False
         pending = self._pending(wanted)  # before this commit's rows change what is known about closed connections
-        for change in changes:
+        for number, change in enumerate(rows.besides_queues, 1):
             if change.kind == ChangeKind.SETTING:
                 is_setting = True
             elif change.kind == ChangeKind.BROKER_LIVE and change.gone:
@@ -118,11 +130,14 @@ class ServedView:
                 if change.cause == Cause.EXPIRED and held is not None:
                     expired.append((key, held))
                 holders[key] = None if change.gone else Holder(change.server_epoch or 0, change.connection_id or 0)
+            if number % _ROWS_AT_ONCE == 0:
+                yield
         memory.wanted |= wanted
-        self._commit(changes, next_offsets, pending)
+        yield from self._commit(rows, next_offsets, pending)
         if is_setting:
             memory.settled.clear()
         for key, holder in expired:
+            yield
             if holder.server_epoch == self._identity.server_epoch and not self.is_held(key, holder):
                 self._on_expired(holder.connection_id, key)
 
@@ -138,14 +153,14 @@ class ServedView:
         ]
 
     def _commit(
-        self, changes: Sequence[RouteChange], next_offsets: Mapping[int, int], wanted: Iterable[BrokerRegistered]
-    ) -> None:
-        """Apply rows to the view. Pass on the ``wanted`` registrations whose brokers are not in the view any more.
+        self, rows: CommitRows, next_offsets: Mapping[int, int], wanted: Iterable[BrokerRegistered]
+    ) -> Iterator[None]:
+        """Apply rows in steps. Pass on the ``wanted`` registrations whose brokers are not in the view any more.
 
         Otherwise these brokers would be missing until they register again.
         """
         memory = self._server.memory
-        self._server.view.commit(changes, next_offsets)
+        yield from self._server.view.committing(rows, next_offsets)
         self._refresh_views()
         # The next registration of a broker that is not in the view is logged in full anyway.
         memory.wanted = {key for key in memory.wanted if self.live(key) is not None}
