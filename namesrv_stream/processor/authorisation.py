@@ -39,7 +39,7 @@ BROKER_CODES = frozenset(
 )
 
 #: Limit for the body of an admin request. Only 318 has a body; all of RocketMQ's keys with their values take 2 KiB.
-MAX_BODY_BYTES: Final = 64 * 1024
+MAX_BODY_BYTES: Final = 8 * 1024
 
 #: Limits of ``NameServer.refusals``, because peers choose the names.
 _MAX_NAME_CHARS: Final = 255

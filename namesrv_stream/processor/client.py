@@ -11,6 +11,7 @@ Source: rocketmq 5.3.3, ClientRequestProcessor, DefaultRequestProcessor, RouteIn
 
 from collections.abc import Callable, Collection, Hashable, Iterable
 from functools import partial
+from typing import Final
 
 from namesrv_stream.errors import RequestRefused, TopicNotExist
 from namesrv_stream.processor.long_bodies import cluster_info, system_topics, topic_list, topics_of, topics_with_flag
@@ -18,6 +19,9 @@ from namesrv_stream.processor.name_server import Answer, Call, Dependency, LongB
 from namesrv_stream.processor.route_body import RouteRequest, encode_topic_list
 from namesrv_stream.remoting.command import V4_9_4, response_to
 from namesrv_stream.remoting.headers import GetRouteInfoRequestHeader, GetTopicsByClusterRequestHeader
+
+#: The body of the route of a topic on more brokers is computed in pieces.
+_MANY_BROKERS: Final = 256
 
 
 def get_route_info_by_topic(server: NameServer, call: Call) -> Answer:
@@ -38,6 +42,11 @@ def get_route_info_by_topic(server: NameServer, call: Call) -> Answer:
     # RocketMQ's zone filter writes the legacy form, even if the client requested the strict one.
     strict = zone_name is None and (call.request.version >= V4_9_4 or header.accept_standard_json_only)
     query = RouteRequest(topic, strict, options.order_message_enable, zone_name, call.view)
+    if call.view is None and len(server.table.names_offering(topic)) > _MANY_BROKERS:
+        server.asked[topic] = call.now_ms
+        table = server.table
+        version = (table, table.topics_version, table.brokers_version, table.kv_version if query.with_order else 0)
+        return _long(call, LongBody((105, query), version, lambda: server.answers.pieces(query)))
     body = server.answers.route_body(query)
     if body is None:
         raise TopicNotExist(topic)

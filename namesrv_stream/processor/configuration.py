@@ -16,8 +16,8 @@ from typing import Final
 
 from namesrv_stream.errors import NoPermission, QueryNotFound, RequestRefused
 from namesrv_stream.processor.body_fields import is_too_long, require_short
-from namesrv_stream.processor.name_server import Answer, Call, NameServer, operator_change
-from namesrv_stream.processor.route_body import encode_kv_table
+from namesrv_stream.processor.long_bodies import kv_table
+from namesrv_stream.processor.name_server import Answer, Call, LongBody, NameServer, operator_change
 from namesrv_stream.remoting import java_properties
 from namesrv_stream.remoting.command import response_to
 from namesrv_stream.remoting.headers import (
@@ -217,12 +217,15 @@ def get_kv_list_by_namespace(server: NameServer, call: Call) -> Answer:
         QueryNotFound: No value was ever put into the namespace.
     """
     header = GetKVListByNamespaceRequestHeader.from_ext_fields(call.request.ext_fields)
-    entries = None if header.namespace is None else server.table.kv.get(header.namespace)
-    if header.namespace == HELD_NAMESPACE and (server.table.held or entries is None):
-        entries = held_entries(server.table)
+    table, response = server.table, response_to(call.request)
+    entries = None if header.namespace is None else table.kv.get(header.namespace)
+    if header.namespace == HELD_NAMESPACE and (table.held or entries is None):
+        # Held brokers have no version, so each computation is for the requests that arrive until it begins.
+        return Answer(response, long=LongBody((219, HELD_NAMESPACE), object(), lambda: kv_table(held_entries(table))))
     if entries is None:
         raise QueryNotFound(f"No config item, Namespace: {_java(header.namespace)}")
-    return Answer(response_to(call.request, body=encode_kv_table(entries)))
+    version = (table, table.kv_version)
+    return Answer(response, long=LongBody((219, header.namespace), version, lambda: kv_table(list(entries.items()))))
 
 
 def _java(text: str | None) -> str:

@@ -23,6 +23,7 @@ Item = TypeVar("Item")
 #: Names that are sorted, filtered or encoded at a time, and groups that are encoded at a time.
 _NAMES_AT_ONCE: Final = 4_096
 _GROUPS_AT_ONCE: Final = 64
+_ENTRIES_AT_ONCE: Final = 512
 
 
 def topic_list(
@@ -97,6 +98,15 @@ def system_topics(table: RouteTable, view: AddressView | None) -> Iterator[bytes
             yield ()
 
     return topic_list(names(), lambda: addrs[0] if addrs else None)
+
+
+def kv_table(entries: Iterable[tuple[str, str]]) -> Iterator[bytes]:
+    """Yield the pieces of a KVTable in the legacy form."""
+    between = b'{"table":{'
+    for some in _slices(entries, _ENTRIES_AT_ONCE):
+        yield between + dumps_legacy(JavaMap(some))[1:-1]
+        between = b","
+    yield (between if between != b"," else b"") + b"}}"
 
 
 def cluster_info(table: RouteTable, view: AddressView | None = None) -> Iterator[bytes]:

@@ -3,7 +3,7 @@
 The legacy and the strict form are those of ``remoting.fastjson.writer``.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
 
@@ -163,6 +163,10 @@ class RouteAnswers:
         """Return the encoded ``route``; None if there is none."""
         route = self.route(query)
         return None if route is None else encode_topic_route(route, strict=query.strict)
+
+    def pieces(self, query: RouteRequest) -> Iterator[bytes]:
+        """Yield the pieces of the body of a route that exists."""
+        yield self.route_body(query) or b""
 
     def forget_views(self) -> None:
         """Discard cached answers after a change of the address views. This class caches none."""

@@ -26,7 +26,7 @@ from namesrv_stream.route.events import TopicDeleted, TopicRegistered, WritePerm
 from namesrv_stream.route.model import QueueData, shared_queue_data
 
 #: Differs from RocketMQ: brokers send the queues of one name. Each name becomes an event, which changes its group.
-_MAX_QUEUE_DATAS: Final = 256
+_MAX_QUEUE_DATAS: Final = 100
 _MAX_BODY_BYTES: Final = 256 * 1024
 _MAX_LENIENT_BYTES: Final = 4 * 1024
 _NUMBERS: Final = ("readQueueNums", "writeQueueNums", "perm", "topicSysFlag")

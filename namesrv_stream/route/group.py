@@ -168,8 +168,11 @@ def without_write(q: QueueData) -> QueueData:
 
 
 def _with_perms(topics: Mapping[str, QueueData], change: Callable[[QueueData], QueueData]) -> Mapping[str, QueueData]:
-    changed = {t: change(q) for t, q in topics.items()}
-    return topics if changed == topics else changed
+    # Few of these values differ, and operations on whole dicts take a fraction of the time of a loop.
+    changed = {queues: change(queues) for queues in set(topics.values())}
+    if all(before is after for before, after in changed.items()):
+        return topics
+    return dict(zip(topics, map(changed.__getitem__, topics.values()), strict=True))
 
 
 def updated(old: Mapping[Any, Any], new: Mapping[Any, Any]) -> Mapping[Any, Any]:

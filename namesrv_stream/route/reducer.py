@@ -4,8 +4,9 @@ Rows of one key replace each other. A table may therefore be built from any pref
 record, or from the newest row of each key in any order.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from itertools import islice
 from sys import intern
 from types import MappingProxyType
 from typing import Any, Final
@@ -22,6 +23,7 @@ from namesrv_stream.route.model import (
     shared_queue_data,
 )
 from namesrv_stream.route.registration_json import RetainedRegistration, decode_mapping
+from namesrv_stream.route.steps import result
 from namesrv_stream.route.table import RouteTable
 
 #: Kinds of the rows that make up broker groups.
@@ -39,28 +41,57 @@ GROUP_KINDS = frozenset(
 #: Topic → a broker name's queues by the last row about it; None if that row says that they were deleted.
 QueuesOfTopics = Mapping[str, QueueData | None]
 _NO_QUEUE_DATA: Final[Mapping[str, QueuesOfTopics]] = MappingProxyType({})
+_TOPICS_AT_ONCE: Final = 2_000
 
 
 class CommitRows:
     """The rows of one or more commits, by what they change. Each list keeps the order of the rows.
 
     Attributes:
-        of_group: Broker name → rows about its group.
+        of_group: Broker name → rows about its group, except its queues.
+        queue_data: Broker name → its queues by the last rows about them.
         of_settings: Partition → rows of kind ``setting``.
         others: All other rows.
+        besides_queues: All rows except those about queues, which are by far the most.
     """
 
     def __init__(self, changes: Iterable[RouteChange]) -> None:
         self.of_group: dict[str, list[RouteChange]] = {}
+        self.queue_data: dict[str, dict[str, QueueData | None]] = {}
         self.of_settings: dict[int, list[RouteChange]] = {}
         self.others: list[RouteChange] = []
+        self.besides_queues: list[RouteChange] = []
         for row in changes:
+            if row.kind == ChangeKind.QUEUE_DATA:
+                # All groups share one string per topic.
+                self.queue_data.setdefault(row.broker_name or "", {})[intern(row.topic or "")] = _queue_data(row)
+                continue
+            self.besides_queues.append(row)
             if row.kind in GROUP_KINDS:
                 self.of_group.setdefault(row.broker_name or "", []).append(row)
             elif row.kind == ChangeKind.SETTING:
                 self.of_settings.setdefault(row.partition, []).append(row)
             else:
                 self.others.append(row)
+
+    def names(self) -> Iterable[str]:
+        """Return the names of the brokers whose groups change."""
+        return dict.fromkeys((*self.of_group, *self.queue_data))
+
+    def group_after(self, group: BrokerGroup) -> Generator[None, None, BrokerGroup]:
+        """Return a group after its rows, in steps. Each of its mappings is copied at most once."""
+        topics, rest = group.topics, self.queue_data.get(group.broker_name, {})
+        if rest:
+            if topics or None in rest.values():
+                topics, items = dict(topics), iter(rest.items())
+                while some := list(islice(items, _TOPICS_AT_ONCE)):
+                    for topic, queues in some:
+                        _put(topics, topic, queues)
+                    yield
+            else:
+                topics = rest  # type: ignore[assignment]  # no value is None
+            group = replace(group, topics=topics)
+        return _with_rows(group, self.of_group.get(group.broker_name, ()))
 
 
 def apply(
@@ -80,6 +111,7 @@ def apply(
             entries = apply_to_namespace(table.kv.get(namespace), row.gone, row.key, row.value)
             if entries is not None:
                 table.kv[namespace] = entries
+                table.kv_version += 1
         elif row.kind == ChangeKind.SERVER:
             table.servers[row.partition, row.server_id or ""] = (row.server_epoch or 0, row.value or "")
         elif row.kind == ChangeKind.GUARD:
@@ -87,8 +119,8 @@ def apply(
     for partition, of_partition in rows.of_settings.items():
         table.replace_settings(partition, apply_to_settings(table.settings_of(partition), of_partition))
     table.replace_groups(
-        _with_queue_data(apply_to_group(table.group(name), rows.of_group.get(name, ())), queue_data.get(name, {}))
-        for name in dict.fromkeys([*rows.of_group, *queue_data])
+        _with_queue_data(result(rows.group_after(table.group(name))), queue_data.get(name, {}))
+        for name in dict.fromkeys([*rows.names(), *queue_data])
     )
 
 
@@ -102,7 +134,11 @@ def _with_queue_data(group: BrokerGroup, later: QueuesOfTopics) -> BrokerGroup:
 
 
 def apply_to_group(group: BrokerGroup, rows: Iterable[RouteChange]) -> BrokerGroup:
-    """Return the group after its rows. Each of its mappings is copied at most once."""
+    """Return the group after its rows."""
+    return result(CommitRows(rows).group_after(group))
+
+
+def _with_rows(group: BrokerGroup, rows: Iterable[RouteChange]) -> BrokerGroup:
     drafts: dict[str, Any] = {}
 
     def draft(name: str) -> dict[Any, Any]:
@@ -114,9 +150,6 @@ def apply_to_group(group: BrokerGroup, rows: Iterable[RouteChange]) -> BrokerGro
     fields: dict[str, Any] = {}
     for row in rows:
         match row.kind:
-            case ChangeKind.QUEUE_DATA:
-                # All groups share one string per topic.
-                _put(draft("topics"), intern(row.topic or ""), _queue_data(row))
             case ChangeKind.BROKER_DATA:
                 fields |= _broker_data(row)
             case ChangeKind.BROKER_LIVE:
@@ -133,7 +166,7 @@ def apply_to_group(group: BrokerGroup, rows: Iterable[RouteChange]) -> BrokerGro
                 _put(draft("topic_mappings"), row.topic, None if row.gone else decode_mapping(row.value or ""))
             case ChangeKind.REGISTRATION:
                 _put(draft("registrations"), _live_key(row), None if row.gone else _registration(row))
-    return replace(group, **fields, **drafts)
+    return replace(group, **fields, **drafts) if fields or drafts else group
 
 
 def _put(mapping: dict[Any, Any], key: Any, value: Any) -> None:

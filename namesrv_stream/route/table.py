@@ -1,21 +1,28 @@
 """The route table: every broker group, KV entry and setting, with the indexes that queries need.
 
 A table has one owner, which changes it in place. ``replace_group`` updates the indexes in time proportional to the
-change. No method awaits anything, so a reader on the same event loop never sees a partial change.
+change. No method awaits anything, so a reader on the same event loop never sees a partial change. Only the index of
+topics may follow in steps (``later``); queries compensate for that.
 """
 
 from bisect import bisect_left
-from collections import defaultdict, deque
+from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Set
-from itertools import compress
+from itertools import chain, compress, islice
 from operator import is_, is_not
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from namesrv_stream.route.group import BrokerGroup, is_nothing
 from namesrv_stream.route.model import Hold, LeaseKey, QueueData, encode_hold
+from namesrv_stream.route.steps import finish
 
 #: Status of a server → severity. Of its statuses in several partitions, the most severe one is shown.
 _SEVERITY: Final = {"talking": 0, "silent": 1, "lost": 2, "stopped": 3}
+#: Topics that are indexed in one step.
+_INDEXED_AT_ONCE: Final = 2_000
+_FREED_AT_ONCE: Final = 200
+#: If the routes of more topics change at once, it is not determined which ones.
+_MOST_CHANGED: Final = 2_000
 
 
 class KnownServer(NamedTuple):
@@ -50,9 +57,12 @@ class RouteTable:
         held: Broker process → hold of the mass-expiry guard. The brokers are in ``groups`` as well.
         brokers_version: Number of changes of brokerAddrTable and clusterAddrTable.
         topics_version: Number of changes of topics, their queues, and the clusters of their brokers.
+        kv_version: Number of changes of KV entries.
         address_count: Number of addresses in brokerAddrTable.
         on_changed: Called with a broker name whose group was replaced, and with the topics whose routes have changed or
             may have changed. None as name or topics means any.
+        later: Runs the steps of an index that follows a large change. Until then, ``topics`` and ``topic_count`` show
+            the state before; all other methods show the new one.
     """
 
     def __init__(self) -> None:
@@ -61,10 +71,12 @@ class RouteTable:
         self.settings: dict[tuple[str, str], str] = {}
         self.servers: dict[tuple[int, str], tuple[int, str]] = {}
         self.held: dict[LeaseKey, Hold] = {}
-        self.brokers_version = self.topics_version = self.address_count = 0
+        self.brokers_version = self.topics_version = self.kv_version = self.address_count = 0
         self.on_changed: OnChanged | None = None
         self._settings_of: dict[int, dict[tuple[str, str], str]] = {}
+        self.later: Callable[[Iterator[None]], None] = finish
         self._names_of_topic: dict[str, tuple[str, ...]] = {}
+        self._unindexed: Counter[str] = Counter()  # broker name → its changes of topics that are not indexed yet
         self._names_of_cluster: dict[str, set[str]] = {}
         self._names_with_mapping: dict[str, set[str]] = {}
         self._filtering_names: set[str] = set()
@@ -75,7 +87,10 @@ class RouteTable:
 
     def names_offering(self, topic: str) -> tuple[str, ...]:
         """Return the broker names with queues of ``topic``, sorted, so that all servers answer with the same bytes."""
-        return self._names_of_topic.get(topic, ())
+        names = self._names_of_topic.get(topic, ())
+        for name in self._unindexed:
+            names = _with(names, name) if topic in self.group(name).topics else _without(names, name)
+        return names
 
     def queue_data_of(self, topic: str) -> Iterator[tuple[BrokerGroup, QueueData]]:
         """Yield each broker group with queues of ``topic``, and these queues, in the order of broker names."""
@@ -101,6 +116,15 @@ class RouteTable:
         part._names_with_mapping = {topic: set(self._names_with_mapping.get(topic, ())) for topic in topics}
         part._filtering_names = self._filtering_names.copy()
         return part
+
+    def freed(self) -> Iterator[None]:
+        """Free the content of a table that nobody uses any more, in steps: all at once would take long."""
+        contents: tuple[dict[str, Any], ...] = (self.groups, self._names_of_topic)
+        for content in contents:
+            while content:
+                for _ in range(min(_FREED_AT_ONCE, len(content))):
+                    content.popitem()
+                yield
 
     def topics(self) -> Iterator[str]:
         return iter(self._names_of_topic)
@@ -150,30 +174,47 @@ class RouteTable:
             return  # the old object stays, because caches compare groups by identity
         self._replace(old, new)
         if old.topics is not new.topics:
-            gone, added = _without(old.topics, new.topics), _without(new.topics, old.topics)
-            self._index_topics(gone, lambda names: tuple(other for other in names if other != name))
-            self._index_topics(added, lambda names: _with_name(names, name))
+            steps = self._index_topics(name, old.topics, new.topics)
+            if len(old.topics) + len(new.topics) <= _INDEXED_AT_ONCE:
+                finish(steps)
+            else:
+                self._unindexed[name] += 1
+                self.later(chain(steps, self._indexed(name)))
 
-    def _index_topics(self, topics: Collection[str], names_after: Callable[[tuple[str, ...]], tuple[str, ...]]) -> None:
-        """Update the broker names of topics: ``names_after`` returns those after the change."""
-        # Most of these topics have the same brokers. So they share one tuple of names, and are updated at once: a
-        # broker can have 100,000 topics.
-        index = self._names_of_topic
-        before = list(map(index.get, topics))
-        shared = {id(names): names or () for names in before}
-        after = {key: names_after(names) for key, names in shared.items()}
-        if len(after) == 1:
-            (names,) = after.values()
-            if names:
-                index.update(dict.fromkeys(topics, names))
+    def _index_topics(self, name: str, old: Mapping[str, QueueData], new: Mapping[str, QueueData]) -> Iterator[None]:
+        """Update the index for the topics of a broker name that are only in one of two mappings, in steps.
+
+        Each topic is indexed as it is then, so the order of several changes does not matter.
+        """
+        rest = iter(new)
+        while some := list(islice(rest, _INDEXED_AT_ONCE)):
+            self._index(name, [topic for topic in some if topic not in old])
+            yield
+        gone = list(old)
+        del old  # so that the names of its topics are freed in steps, too
+        while gone:
+            self._index(name, [topic for topic in gone[-_INDEXED_AT_ONCE:] if topic not in new])
+            del gone[-_INDEXED_AT_ONCE:]
+            yield
+
+    def _indexed(self, name: str) -> Iterator[None]:
+        self._unindexed -= Counter((name,))
+        yield
+
+    def _index(self, name: str, topics: Iterable[str]) -> None:
+        index, offered = self._names_of_topic, self.group(name).topics
+        # Most of these topics have the same brokers, and share one tuple of names.
+        known: dict[tuple[int, bool], tuple[tuple[str, ...], tuple[str, ...]]] = {}
+        for topic in topics:
+            before, is_offered = index.get(topic, ()), topic in offered
+            found = known.get((id(before), is_offered))
+            if found is None:
+                after = _with(before, name) if is_offered else _without(before, name)
+                found = known[id(before), is_offered] = before, after
+            if found[1]:
+                index[topic] = found[1]
             else:
-                deque(map(index.pop, topics), maxlen=0)
-            return
-        for topic, key in zip(topics, map(id, before), strict=True):
-            if after[key]:
-                index[topic] = after[key]
-            else:
-                del index[topic]
+                index.pop(topic, None)
 
     def replace_groups(self, groups: Iterable[BrokerGroup]) -> None:
         """Call ``replace_group`` for groups of different names. If the table is empty, all are indexed at once."""
@@ -215,23 +256,28 @@ class RouteTable:
             self.on_changed(name, None if is_any else _changed_topics(old, new, is_other_broker=is_other_broker))
 
 
-def _changed_topics(old: BrokerGroup, new: BrokerGroup, *, is_other_broker: bool) -> Collection[str]:
-    """Return the topics whose routes may have changed with a group."""
+def _changed_topics(old: BrokerGroup, new: BrokerGroup, *, is_other_broker: bool) -> Collection[str] | None:
+    """Return the topics whose routes may have changed with a group; None if they are too many."""
     changed: Collection[str]
     if is_other_broker:
+        if max(len(old.topics), len(new.topics)) > _MOST_CHANGED:
+            return None
         changed = _union(old.topics, new.topics)
     elif old.topics is new.topics:
         changed = ()
     elif len(old.topics) == len(new.topics) and all(map(is_, old.topics, new.topics)):
         # A new registration usually has the same topics in the same order, and few of them differ.
-        changed = set(compress(new.topics, map(is_not, old.topics.values(), new.topics.values())))
+        differ = map(is_not, old.topics.values(), new.topics.values())
+        changed = set(islice(compress(new.topics, differ), _MOST_CHANGED + 1))
     else:
-        before = old.topics.get
-        differing = {topic for topic, queue_data in new.topics.items() if before(topic) is not queue_data}
-        changed = differing | (old.topics.keys() - new.topics.keys())
+        differ = map(is_not, new.topics.values(), map(old.topics.get, new.topics))
+        changed = set(islice(compress(new.topics, differ), _MOST_CHANGED + 1))
+        added = sum(topic not in old.topics for topic in changed)
+        if len(changed) <= _MOST_CHANGED and len(old.topics) > len(new.topics) - added:
+            changed |= old.topics.keys() - new.topics.keys()
     if old.topic_mappings is not new.topic_mappings:
         changed = {*changed, *old.topic_mappings, *new.topic_mappings}
-    return changed
+    return None if len(changed) > _MOST_CHANGED else changed
 
 
 def _union(topics: Mapping[str, QueueData], others: Mapping[str, QueueData]) -> Collection[str]:
@@ -239,14 +285,14 @@ def _union(topics: Mapping[str, QueueData], others: Mapping[str, QueueData]) -> 
     return topics.keys() | others.keys() if topics and others else (topics or others).keys()
 
 
-def _without(topics: Mapping[str, QueueData], others: Mapping[str, QueueData]) -> Collection[str]:
-    """Return the topics that are not among the others."""
-    return topics.keys() - others.keys() if others else topics.keys()
-
-
-def _with_name(names: tuple[str, ...], name: str) -> tuple[str, ...]:
+def _with(names: tuple[str, ...], name: str) -> tuple[str, ...]:
     at = bisect_left(names, name)  # the names are sorted, and may be thousands
-    return (*names[:at], name, *names[at:])
+    return names if names[at : at + 1] == (name,) else (*names[:at], name, *names[at:])
+
+
+def _without(names: tuple[str, ...], name: str) -> tuple[str, ...]:
+    at = bisect_left(names, name)
+    return (*names[:at], *names[at + 1 :]) if names[at : at + 1] == (name,) else names
 
 
 def _broker_data(group: BrokerGroup) -> tuple[object, ...]:
@@ -264,7 +310,7 @@ def _names_by_topic(groups: Mapping[str, BrokerGroup]) -> dict[str, tuple[str, .
     for topics, names in sharing.values():
         for topic in topics:
             found[topic] += names
-    # Topics with the same brokers share one tuple, as in ``_index_topics``.
+    # Topics with the same brokers share one tuple, as in ``_index``.
     in_order: dict[tuple[str, ...], tuple[str, ...]] = {}
     return {
         topic: in_order.get(names) or in_order.setdefault(names, tuple(sorted(names)))
@@ -294,9 +340,7 @@ def held_key(cluster: str, broker_name: str, broker_addr: str) -> str:
     return "/".join((*names, broker_addr))
 
 
-def held_entries(table: RouteTable) -> dict[str, str]:
-    """Return the held brokers as KV entries: ``held_key`` → JSON of the hold."""
-    return {
-        held_key(key.live_key.cluster, key.broker_name, key.live_key.broker_addr): encode_hold(hold)
-        for key, hold in sorted(table.held.items())
-    }
+def held_entries(table: RouteTable) -> Iterator[tuple[str, str]]:
+    """Yield the held brokers as KV entries: ``held_key`` and the JSON of the hold."""
+    for key, hold in sorted(table.held.items()):
+        yield held_key(key.live_key.cluster, key.broker_name, key.live_key.broker_addr), encode_hold(hold)

@@ -31,7 +31,7 @@ from namesrv_stream.server.peer_log import PeerLog
 from namesrv_stream.server.start.identity import Identity
 from namesrv_stream.server.start.process import advertised_address
 from namesrv_stream.server.tls import ServerTls, calls_context
-from namesrv_stream.server.turns import Turns
+from namesrv_stream.server.turns import Queue, Turns
 from namesrv_stream.server.view.client_views import UnmappedAddresses
 from namesrv_stream.server.view.served_view import ServedView
 from namesrv_stream.settings import Settings, read_accounts, rocketmq_config
@@ -125,6 +125,7 @@ def build_core(settings: Settings, view: RouteView, ports: Ports) -> Core:
         name_server,
         responses,
         ports.identity,
+        later=lambda steps: turns.run(steps, Queue.VITAL),
         on_expired=connections.broker_expired,
         on_group_changed=notifier.group_changed,
     )

@@ -33,16 +33,11 @@ class Scale(NamedTuple):
 
 
 def a_large_server(scale: Scale) -> HttpRig:
-    """Return a server with such a fleet. Every topic was asked for, and many are in an order configuration."""
+    """Return a server with such a fleet. Every topic was asked for."""
     served = HttpRig(partitions=scale.partitions)
     served.rig.talk()
-    table = RouteTable()
-    table.replace_groups(_groups(scale))
-    table.kv[KV_NAMESPACE] = {f"key-{number:06d}": f"value {number}" for number in range(scale.kv_entries)}
+    table = a_large_table(scale)
     topics = list(table.topics())
-    table.kv["ORDER_TOPIC_CONFIG"] = {topic: f"{LARGEST}:8;nobody:8" for topic in topics[: scale.brokers]}
-    record = DrainRecord("2026-11-20T00:00:00Z", "me@here", dict.fromkeys(_topics_of_largest(scale), 6))
-    table.kv[DRAINED_BROKERS] = {LARGEST: record.encode()}
     offsets = dict.fromkeys(range(scale.partitions), 1)
     served.reload(table, offsets)
     for _ in range(scale.commits):
@@ -50,6 +45,18 @@ def a_large_server(scale: Scale) -> HttpRig:
         served.feed.committed((), offsets)
     served.rig.server.asked = dict.fromkeys(topics, served.rig.clock.monotonic_ms())
     return served
+
+
+def a_large_table(scale: Scale) -> RouteTable:
+    """Return the routes of such a fleet. Many topics are in an order configuration."""
+    table = RouteTable()
+    table.replace_groups(_groups(scale))
+    table.kv[KV_NAMESPACE] = {f"key-{number:06d}": f"value {number}" for number in range(scale.kv_entries)}
+    topics = list(table.topics())
+    table.kv["ORDER_TOPIC_CONFIG"] = {topic: f"{LARGEST}:8;nobody:8" for topic in topics[: scale.brokers]}
+    record = DrainRecord("2026-11-20T00:00:00Z", "me@here", dict.fromkeys(_topics_of_largest(scale), 6))
+    table.kv[DRAINED_BROKERS] = {LARGEST: record.encode()}
+    return table
 
 
 async def end_brokers(served: HttpRig, scale: Scale) -> None:

@@ -21,6 +21,8 @@ MAX_LENIENT_BYTES: Final = 512 * 1024
 #: Maximum number of values of one document. 115,000 topics, which fill the largest frame, have 1,200,000. A value of
 #: two bytes of text can take a hundred times as much memory.
 MAX_VALUES: Final = 2_000_000
+#: Bytes in which values are counted at a time.
+_COUNTED_AT_ONCE: Final = 128 * 1024
 _MAX_INTEGER_KEYS: Final = 300_000
 _MAX_NUMBER_CHARS: Final = 400  # the largest double has 309 digits; conversion takes quadratic time
 
@@ -97,8 +99,13 @@ def require_few_values(raw: bytes) -> None:
 
 def has_more_values(raw: bytes, most: int) -> bool:
     """Return whether a text may have more than ``most`` values."""
-    # Every value is the first of its container or follows a comma, so a shorter text cannot have too many.
-    return len(raw) > most and raw.count(b",") + raw.count(b"{") + raw.count(b"[") > most
+    # Every value is the first of its container or follows a comma. A long text is not counted to its end.
+    count = 0
+    for begin in range(0, len(raw), _COUNTED_AT_ONCE):
+        count += sum(raw.count(mark, begin, begin + _COUNTED_AT_ONCE) for mark in (b",", b"{", b"["))
+        if count > most:
+            return True
+    return False
 
 
 def loads_lenient(data: bytes | str, *, numbers_as_text: bool = False) -> Any:

@@ -11,7 +11,9 @@ pending on the groups that it changes, on groups with other pending events, and 
 because the log may contain events of such a group before and after it.
 """
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from itertools import islice
+from typing import Final
 
 from namesrv_stream.route.changes import ChangeKind, RouteChange
 from namesrv_stream.route.events import (
@@ -23,7 +25,8 @@ from namesrv_stream.route.events import (
     routing_key,
 )
 from namesrv_stream.route.group import BrokerGroup, is_nothing
-from namesrv_stream.route.reducer import CommitRows, apply, apply_to_group
+from namesrv_stream.route.reducer import CommitRows, apply
+from namesrv_stream.route.steps import finish
 from namesrv_stream.route.table import OnChanged, RouteTable
 from namesrv_stream.route.view.view_layers import (
     Overlay,
@@ -33,6 +36,9 @@ from namesrv_stream.route.view.view_layers import (
     namespace_layers,
     setting_layers,
 )
+
+#: Rows about no group that are applied in one step.
+_ROWS_AT_ONCE: Final = 500
 
 
 class RouteView:
@@ -50,6 +56,7 @@ class RouteView:
         self.table = table or RouteTable()
         self.next_offsets = dict(next_offsets or {})
         self.on_group_changed: Callable[[BrokerGroup, BrokerGroup], None] | None = None
+        self._commits = 0  # that are being applied
         self._partitions = partitions
         self._groups: Overlay[str, BrokerGroup] = Overlay()
         self._settings = setting_layers()
@@ -57,13 +64,18 @@ class RouteView:
         self._broadcasts = PendingBroadcasts()
 
     @property
+    def is_committing(self) -> bool:
+        """Whether a commit is applied in part."""
+        return self._commits > 0
+
+    @property
     def pending_count(self) -> int:
         parts = (self._groups, self._namespaces, self._settings, self._broadcasts)
         return len({p for part in parts for p in part.all_pending()})
 
-    def watch(self, on_changed: OnChanged) -> None:
-        """Set the callback for changes of the table (see ``RouteTable``), before the server answers requests."""
-        self.table.on_changed = on_changed
+    def watch(self, on_changed: OnChanged, later: Callable[[Iterator[None]], None] = finish) -> None:
+        """Set the callbacks of the table (see ``RouteTable``), before the server answers requests."""
+        self.table.on_changed, self.table.later = on_changed, later
 
     def committed_group(self, name: str) -> BrokerGroup:
         """Return a group without its pending events."""
@@ -137,16 +149,25 @@ class RouteView:
             changes: In the order of the log.
             next_offsets: Kafka partition → the first offset that the rows do not cover.
         """
-        rows = CommitRows(changes)
+        finish(self.committing(CommitRows(changes), next_offsets))
+
+    def committing(self, rows: CommitRows, next_offsets: Mapping[int, int]) -> Iterator[None]:
+        """Apply committed rows in steps. Meanwhile, events may be accepted, but no other rows be committed.
+
+        A group changes in one step, because routes must not show a part of a broker's topics.
+        """
+        self._commits += 1
         reached = {**self.next_offsets, **next_offsets}
-        for name, of_group in rows.of_group.items():
-            self._commit_group(apply_to_group(self.committed_group(name), of_group), reached)
-        self._commit_others(rows, next_offsets)
+        for name in rows.names():
+            self._commit_group((yield from rows.group_after(self.committed_group(name))), reached)
+            yield
+        yield from self._commit_others(rows, next_offsets)
+        self._commits -= 1
 
     def reload(self, table: RouteTable, next_offsets: Mapping[int, int]) -> None:
         """Replace all committed rows, and apply the pending events to the new ones."""
         on_changed, self.table.on_changed = self.table.on_changed, None
-        self.table = table
+        old, self.table = self.table, table
         self.next_offsets = dict(next_offsets)
         self._broadcasts.settle(self.next_offsets)
         self._settings.reload(table, self.next_offsets)
@@ -159,9 +180,11 @@ class RouteView:
         for name in self._groups:
             table.replace_group(self._rebuilt_group(name))
         self._namespaces.reload(table, self.next_offsets)
-        table.on_changed = on_changed
+        table.on_changed, table.later = on_changed, old.later
         if on_changed is not None:
             on_changed(None, None)
+        if old is not table:
+            table.later(old.freed())
 
     # ---- accepted events ----
 
@@ -183,10 +206,8 @@ class RouteView:
         for partition, pending in pending_in.items():
             self._broadcasts.add(partition, pending)
         if isinstance(event, TopicDeleted):
-            for group, _ in list(self.table.queue_data_of(event.topic)):
-                if self._partition_of(group.broker_name) in pending_in:
-                    self._add_broadcasts_to(group.broker_name)
-                    self._show_group(group_after(group, [event], {}))
+            offering = self.table.names_offering(event.topic)
+            self.table.later(self._shown_with(event, pending_in, offering))
         else:
             for partition, pending in pending_in.items():
                 self._settings.add(self.table, pending, partition)
@@ -199,6 +220,20 @@ class RouteView:
         for name in self._groups:
             if self._groups.remove(name, pending):
                 self._rebuild_group(name)
+
+    def _shown_with(
+        self, event: TopicDeleted, pending_in: Mapping[int, Pending], names: Iterable[str]
+    ) -> Iterator[None]:
+        """Show groups with a deletion that is pending in their partitions, a group in each step."""
+        for name in names:
+            pending = pending_in.get(self._partition_of(name))
+            if pending is not None:
+                self._add_broadcasts_to(name)
+                if name in self._groups and self._groups[name].pending[-1:] == [pending]:
+                    self._show_group(group_after(self.table.group(name), [event], {}))
+                elif name in self._groups:  # other events followed
+                    self._rebuild_group(name)
+            yield
 
     def _add_broadcasts_to(self, name: str) -> None:
         """If a group has no pending events, add those that are pending in its whole partition."""
@@ -218,23 +253,30 @@ class RouteView:
         self._groups.settle_key(name, next_offsets)
         self._rebuild_group(name)
 
-    def _commit_others(self, rows: CommitRows, next_offsets: Mapping[int, int]) -> None:
+    def _commit_others(self, rows: CommitRows, next_offsets: Mapping[int, int]) -> Iterator[None]:
         """Apply the rows that concern no group, and discard the events that the commit includes."""
         self.next_offsets.update(next_offsets)
-        direct = [
-            row
-            for row in rows.others
-            if not (row.kind == ChangeKind.KV and self._namespaces.commit(row.namespace or "", [row]))
-        ]
+        rest = iter(rows.others)
+        while some := list(islice(rest, _ROWS_AT_ONCE)):
+            apply(
+                self.table,
+                [
+                    row
+                    for row in some
+                    if not (row.kind == ChangeKind.KV and self._namespaces.commit(row.namespace or "", [row]))
+                ],
+            )
+            yield
         for partition, of_partition in rows.of_settings.items():
             if not self._settings.commit(partition, of_partition):
-                direct += of_partition
-        apply(self.table, direct)
+                apply(self.table, of_partition)
         self._broadcasts.settle(self.next_offsets)
         self._settings.settle(self.table, self.next_offsets)
         with_new_settings = [name for name in self._groups if self._partition_of(name) in rows.of_settings]
         for name in dict.fromkeys([*with_new_settings, *self._groups.settle(self.next_offsets)]):
-            self._rebuild_group(name)
+            if name in self._groups:  # it may have been settled since
+                self._rebuild_group(name)
+                yield
         self._namespaces.settle(self.table, self.next_offsets)
 
     # ---- shown groups ----

@@ -263,6 +263,7 @@ def setting_layers() -> ViewLayers[int, Settings]:
 
 
 def _show_namespace(table: RouteTable, namespace: str, entries: Entries) -> None:
+    table.kv_version += 1
     if entries is None:
         table.kv.pop(namespace, None)
     else:

@@ -6,7 +6,7 @@ object. ``route_body`` encodes the parts. Encoding the route of a topic on four 
 2 µs. While hundreds of brokers register, every query would pay the difference.
 """
 
-from collections.abc import Mapping
+from collections.abc import Generator, Iterator, Mapping
 from typing import Final, NamedTuple
 
 from namesrv_stream.processor.route_body import (
@@ -19,6 +19,7 @@ from namesrv_stream.processor.route_body import (
 from namesrv_stream.route.address_views import AddressView
 from namesrv_stream.route.group import BrokerGroup
 from namesrv_stream.route.model import PERM_WRITE, QueueData
+from namesrv_stream.route.steps import result
 from namesrv_stream.route.topic_route import (
     BrokerData,
     broker_data_of,
@@ -33,6 +34,8 @@ from namesrv_stream.route.view.route_view import RouteView
 _MAX_SHAPES: Final = 1_000
 #: Maximum number of cached brokers beyond those in the table; above it, all are dropped.
 _SPARE_BROKERS: Final = 100
+#: Brokers whose parts are joined in one step.
+_BROKERS_AT_ONCE: Final = 64
 
 
 class _BrokerPart(NamedTuple):
@@ -98,6 +101,13 @@ class CachedRouteAnswers(RouteAnswers):
         self._parts_in_view: dict[tuple[AddressView, bool], dict[str, _BrokerParts]] = {}
 
     def route_body(self, query: RouteRequest) -> bytes | None:
+        return result(self._joined(query))
+
+    def pieces(self, query: RouteRequest) -> Iterator[bytes]:
+        yield (yield from self._joined(query)) or b""
+
+    def _joined(self, query: RouteRequest) -> Generator[bytes, None, bytes | None]:
+        """Return the body of a route, in steps that yield nothing."""
         table = self._view.table
         topic, strict, _, zone_name, address_view = query
         if not table.is_plain(topic):
@@ -109,9 +119,11 @@ class CachedRouteAnswers(RouteAnswers):
         may_have_acting_master = self.support_acting_master and is_for_clients(topic)
         broker_datas, queue_datas = [], []
         is_registered = is_left_out = False
-        for name in table.names_offering(topic):
-            parts = self._parts_of(table.groups[name], of_form, strict, address_view)
-            queue_data = parts.group.topics[topic]
+        for number, (group, _) in enumerate(list(table.queue_data_of(topic)), 1):
+            if number % _BROKERS_AT_ONCE == 0:
+                yield b""
+            parts = self._parts_of(group, of_form, strict, address_view)
+            queue_data = group.topics[topic]
             part = parts.acting if may_have_acting_master and not queue_data.perm & PERM_WRITE else parts.as_is
             if part is not None:
                 is_registered = True

@@ -247,7 +247,8 @@ class RemotingConnection(asyncio.Protocol):
     def _proceed(self, began_ns: int) -> None:
         """Answer what waits at once, if there is room for that since ``began_ns``; then ``_continue``."""
         turns, may_answer = self._turns, self._inbound.has_frames and self._pauses.isdisjoint(_WAITING)
-        if may_answer and (turns.has_room(Queue.OTHERS) or turns.has_room(self._queue)):
+        is_early = perf_counter_ns() < began_ns + turns.piece_ns  # copying the bytes of a large request takes long, too
+        if may_answer and is_early and (turns.has_room(Queue.OTHERS) or turns.has_room(self._queue)):
             self._answer(began_ns + turns.piece_ns)
         self._continue()
         turns.spent(perf_counter_ns() - began_ns)

@@ -105,10 +105,12 @@ def _share(body: RegisterBrokerBody, on_decoded: OnDecoded) -> Iterator[None]:
     take three times the memory.
     """
     # Topics that shared one object in the other process also share one after unpickling.
-    shared = {key: shared_queue_data(*q) for key, q in {id(q): q for q in body.topics.values()}.items()}
+    shared: dict[int, QueueData] = {}
     topics: dict[str, QueueData] = {}
     rest = iter(body.topics.items())
     while some := list(islice(rest, _TOPICS_AT_ONCE)):
-        topics.update((intern(topic), shared[id(queues)]) for topic, queues in some)
+        for topic, queues in some:
+            key = id(queues)
+            topics[intern(topic)] = shared.get(key) or shared.setdefault(key, shared_queue_data(*queues))
         yield
     on_decoded(replace(body, topics=topics))

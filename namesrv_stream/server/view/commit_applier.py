@@ -9,7 +9,7 @@ the history tables, which a server reads only for metrics.
 import asyncio
 import logging
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Final, NamedTuple
 
 from namesrv_stream.clock import Clock
@@ -18,14 +18,15 @@ from namesrv_stream.kafka.inspection import log_shows_commits
 from namesrv_stream.metrics import Counters, Histogram, Samples
 from namesrv_stream.route.changes import ROUTE_KINDS, RouteChange
 from namesrv_stream.route.fold.folded_log import FoldedLog
-from namesrv_stream.route.reducer import slices_of
+from namesrv_stream.route.reducer import CommitRows, slices_of
 from namesrv_stream.server.core import Core
-from namesrv_stream.server.view.feed import ChangeFeed
+from namesrv_stream.server.turns import Queue
+from namesrv_stream.server.view.feed import ChangeFeed, bytes_of
 from namesrv_stream.server.view.recent_events import RecentEvents
 from namesrv_stream.server.view.rows import generation_of
 from namesrv_stream.settings import Settings
 from namesrv_stream.tables.history_files import read_mark
-from namesrv_stream.tables.job_commits import BATCH_BOUNDS_MS, LOGGED_KINDS, JobFigures, log_commit, log_held
+from namesrv_stream.tables.job_commits import BATCH_BOUNDS_MS, JobFigures, log_commit, log_held
 from namesrv_stream.tables.layout import HEARTBEAT_MINUTES
 from namesrv_stream.tables.snapshot import Snapshot
 from namesrv_stream.tables.snapshot_follower import SnapshotFollower
@@ -204,12 +205,21 @@ class HistoryAge:
 _STOP_S: Final = 1.0
 #: Maximum number of commits that are read but not applied yet.
 _READ_AHEAD: Final = 4
-#: Rows that are applied in one iteration of the event loop; they take a few milliseconds.
-_ROWS_A_TURN: Final = 1_000
+#: Rows of a slice of a commit; those of its last record may exceed it.
+_ROWS_OF_SLICE: Final = 1_000
+#: Rows that are processed in one step.
+_ROWS_AT_ONCE: Final = 500
+
+
+class _Slice(NamedTuple):
+    changes: Sequence[RouteChange]
+    next_offsets: Mapping[int, int]
+    rows: CommitRows
+    row_bytes: int
 
 
 class _Commit(NamedTuple):
-    slices: list[tuple[Sequence[RouteChange], Mapping[int, int]]]
+    slices: list[_Slice]
     version: int
     job: JobFigures | None
 
@@ -223,12 +233,13 @@ class CommitApplier:
         self.status = TableStatus(snapshot, core.services.counters, clock, settings.snapshot.stale_after_ms)
         self.recent_events = RecentEvents(tables_of(settings), clock)
         self._view = core.view
+        self._turns = core.services.turns
         self._last_heartbeats = core.gateway.last_heartbeats
         self._read: asyncio.Queue[_Commit | Snapshot] = asyncio.Queue()
         self._room = threading.Semaphore(_READ_AHEAD)  # free places in that queue
         self._loop: asyncio.AbstractEventLoop | None = None
         tables, interval_ms = tables_of(settings), settings.poll_interval_ms
-        self._follower = SnapshotFollower(tables, interval_ms, self._hand_over, self._on_commit, known=snapshot)
+        self._follower = SnapshotFollower(tables, interval_ms, self._on_reload, self._on_commit, known=snapshot)
         self.status.failure = lambda: self._follower.failure
 
     def folded_log(self) -> FoldedLog:
@@ -252,18 +263,19 @@ class CommitApplier:
         stopping.join(_STOP_S)
 
     async def run(self) -> None:
-        """Apply the commits that the follower reads, one slice in every iteration of the event loop."""
+        """Apply the commits that the follower reads, in turns."""
         while True:
             taken = await self._read.get()
             if isinstance(taken, Snapshot):
                 self._view.reloaded(taken.table, taken.next_offsets)
-                log_held(taken.table.held)
                 self.recent_events.reloaded()
                 self.status.reloaded(taken)
                 self.feed.reloaded(generation_of(taken.table_id), taken.next_offsets)
             else:
-                for changes, next_offsets in taken.slices:
-                    self._committed(changes, next_offsets)
+                for part in taken.slices:
+                    applied = asyncio.get_running_loop().create_future()
+                    self._turns.run(_until_done(self._committed(part), applied), Queue.VITAL)
+                    await applied
                     await asyncio.sleep(0)
                 self.status.committed(taken.version, taken.job)
             self._room.release()
@@ -271,8 +283,16 @@ class CommitApplier:
     # ---- on the follower's thread ----
 
     def _on_commit(self, changes: list[RouteChange], next_offsets: Mapping[int, int]) -> None:
-        slices = list(slices_of(changes, next_offsets, _ROWS_A_TURN))
+        log_commit(changes)
+        slices = [
+            _Slice(part, reached, CommitRows(part), bytes_of(part))
+            for part, reached in slices_of(changes, next_offsets, _ROWS_OF_SLICE)
+        ]
         self._hand_over(_Commit(slices, self._follower.version, self._follower.job))
+
+    def _on_reload(self, snapshot: Snapshot) -> None:
+        log_held(snapshot.table.held)
+        self._hand_over(snapshot)
 
     def _hand_over(self, read: "_Commit | Snapshot") -> None:
         if self._loop is not None:
@@ -281,10 +301,24 @@ class CommitApplier:
 
     # ---- on the event loop ----
 
-    def _committed(self, changes: Sequence[RouteChange], next_offsets: Mapping[int, int]) -> None:
-        self._view.committed(changes, next_offsets)
-        self.feed.committed(changes, next_offsets)
-        log_commit([change for change in changes if change.kind in LOGGED_KINDS])
-        self._last_heartbeats.committed(changes, lambda key: self._view.live(key) is not None)
-        self.recent_events.committed(changes)
-        self.status.count(changes)
+    def _committed(self, part: _Slice) -> Iterator[None]:
+        """Apply a slice in steps."""
+        yield from self._view.committing(part.rows, part.next_offsets)
+        yield from self.feed.committed(part.changes, part.next_offsets, part.row_bytes)
+        for at in range(0, len(part.changes), _ROWS_AT_ONCE):
+            changes = part.changes[at : at + _ROWS_AT_ONCE]
+            self._last_heartbeats.committed(changes, lambda key: self._view.live(key) is not None)
+            self.recent_events.committed(changes)
+            self.status.count(changes)
+            yield
+
+
+def _until_done(steps: Iterator[None], done: asyncio.Future[None]) -> Iterator[None]:
+    """Do the steps, and set the result: None, or the error that ended them."""
+    try:
+        yield from steps
+    except Exception as error:
+        done.set_exception(error)
+    else:
+        if not done.cancelled():
+            done.set_result(None)

@@ -9,7 +9,7 @@ reopened, because the rows in between are unknown.
 import asyncio
 from bisect import bisect_left
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Final, NamedTuple
 
 from namesrv_stream.route.changes import RouteChange
@@ -18,6 +18,8 @@ from namesrv_stream.server.view.rows import Position, encode_row, position_at
 #: Approximate memory of a row without its value, and of a commit without its rows.
 _ROW_BYTES: Final = 700
 _COMMIT_BYTES: Final = 300
+#: Rows that are freed in one step.
+_ROWS_AT_ONCE: Final = 2_000
 #: The mark of a piece that does not end in the buffer.
 NO_MARK: Final = (-1, 0)
 
@@ -27,11 +29,11 @@ class _Commit:
 
     __slots__ = ("_encoded", "end", "number", "rows", "size")
 
-    def __init__(self, number: int, rows: Sequence[RouteChange], end: Position) -> None:
+    def __init__(self, number: int, rows: Sequence[RouteChange], end: Position, row_bytes: int) -> None:
         self.number = number
         self.rows = rows
         self.end = end
-        self.size = len(end.places) * 8 + _COMMIT_BYTES + sum(_ROW_BYTES + len(row.value or "") for row in rows)
+        self.size = len(end.places) * 8 + _COMMIT_BYTES + row_bytes
         self._encoded: list[bytes | None] = [None] * len(rows)
 
     def encoded(self, index: int) -> bytes:
@@ -39,6 +41,18 @@ class _Commit:
         if found is None:
             found = self._encoded[index] = encode_row(self.rows[index])
         return found
+
+    def freed(self) -> Iterator[None]:
+        """Free the rows of a dropped commit in steps: a commit can have hundreds of thousands."""
+        rows, self.rows = list(self.rows), ()
+        while rows:
+            del rows[-_ROWS_AT_ONCE:], self._encoded[-_ROWS_AT_ONCE:]
+            yield
+
+
+def bytes_of(rows: Iterable[RouteChange]) -> int:
+    """Return the approximate memory of rows."""
+    return sum(_ROW_BYTES + len(row.value or "") for row in rows)
 
 
 class Piece(NamedTuple):
@@ -72,14 +86,20 @@ class ChangeFeed:
         self._number = 0
         self._moved = asyncio.Event()
 
-    def committed(self, rows: Sequence[RouteChange], next_offsets: Mapping[int, int]) -> None:
-        """Add one commit of the job, or a slice of it."""
+    def committed(
+        self, rows: Sequence[RouteChange], next_offsets: Mapping[int, int], row_bytes: int | None = None
+    ) -> Iterator[None]:
+        """Add one commit of the job, or a slice of it. Return steps that free what was dropped for it.
+
+        ``row_bytes`` is the result of ``bytes_of`` if it is known.
+        """
         self.end = self.end.at_least(next_offsets)
         if not rows and self._commits and not self._commits[-1].rows:
             self._commits[-1].end = self.end  # there is one every second, forever
             self._wake()
-            return
-        commit = _Commit(self._number, rows, self.end)
+            return iter(())
+        commit = _Commit(self._number, rows, self.end, bytes_of(rows) if row_bytes is None else row_bytes)
+        dropped: list[_Commit] = []
         self._number += 1
         self._commits.append(commit)
         self._rows += len(rows)
@@ -91,7 +111,9 @@ class ChangeFeed:
             self._rows -= len(oldest.rows)
             self._bytes -= oldest.size
             self.begin = oldest.end
+            dropped.append(oldest)
         self._wake()
+        return (step for commit in dropped for step in commit.freed())
 
     def reloaded(self, generation: str, next_offsets: Mapping[int, int]) -> None:
         """Start again at these offsets, because the tables were reopened."""

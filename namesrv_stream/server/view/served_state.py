@@ -72,6 +72,8 @@ class ServedState:
     async def _digested(self) -> _Digested:
         """Return the newest digest. Only one is computed at a time, and only once for the same offsets."""
         async with self._digesting:
+            while self._view.is_committing:  # noqa: ASYNC110 # it lasts some iterations of the event loop
+                await asyncio.sleep(0)
             next_offsets = dict(self._view.next_offsets)
             if self._last is None or self._last.next_offsets != next_offsets:
                 content = await asyncio.to_thread(content_of, self._view.committed_table(), self.partitions)

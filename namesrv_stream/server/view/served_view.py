@@ -1,6 +1,7 @@
 """Changes a server's view and what depends on it: caches, logged registrations, and notifications."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Final
 
 from namesrv_stream.processor.name_server import NameServer, OptionChanges
 from namesrv_stream.route.changes import Cause, ChangeKind, RouteChange, lease_key
@@ -14,10 +15,15 @@ from namesrv_stream.route.events import (
 from namesrv_stream.route.group import BrokerGroup
 from namesrv_stream.route.liveness_settings import fold_settings_of
 from namesrv_stream.route.model import BrokerLive, Holder, LeaseKey
+from namesrv_stream.route.reducer import CommitRows
+from namesrv_stream.route.steps import finish
 from namesrv_stream.route.table import RouteTable
 from namesrv_stream.route.view.view_layers import Pending
 from namesrv_stream.server.net.response_cache import ResponseCache
 from namesrv_stream.server.start.identity import Identity
+
+#: Rows that are examined in one step.
+_ROWS_AT_ONCE: Final = 500
 
 
 class ServedView:
@@ -29,12 +35,14 @@ class ServedView:
         responses: ResponseCache,
         identity: Identity,
         *,
+        later: Callable[[Iterator[None]], None] = finish,
         on_expired: Callable[[int, LeaseKey], None] = lambda connection_id, key: None,
         on_group_changed: Callable[[BrokerGroup, BrokerGroup], None] | None = None,
     ) -> None:
-        """Both callbacks run during a change of the view or directly after it. They must not change the view.
+        """The callbacks run during a change of the view or directly after it. They must not change the view.
 
         Args:
+            later: Runs steps that may follow a change of the view (``RouteTable.later``).
             on_expired: Called with the connection over which this server received an expired broker's heartbeats.
             on_group_changed: Called with a group before and after a change of its broker addresses.
         """
@@ -43,7 +51,7 @@ class ServedView:
         self._identity = identity
         self._on_expired = on_expired
         server.view.on_group_changed = on_group_changed
-        server.view.watch(responses.changed)
+        server.view.watch(responses.changed, later)
         server.refresh_views()
 
     def live(self, key: LeaseKey) -> BrokerLive | None:
@@ -97,11 +105,15 @@ class ServedView:
 
     def committed(self, changes: Sequence[RouteChange], next_offsets: Mapping[int, int]) -> None:
         """Apply the rows and offsets of one commit of the job, or of a slice of it."""
+        finish(self.committing(CommitRows(changes), next_offsets))
+
+    def committing(self, rows: CommitRows, next_offsets: Mapping[int, int]) -> Iterator[None]:
+        """Apply the rows and offsets of one commit, or of a slice of it, in steps."""
         server, server_id = self._server, self._identity.server_id
         gone: list[LeaseKey] = []
         expired: list[tuple[LeaseKey, Holder]] = []
         holders: dict[LeaseKey, Holder | None] = {}
-        for change in changes:
+        for number, change in enumerate(rows.besides_queues, 1):
             if change.kind == ChangeKind.REGISTRATION_WANTED and change.server_id == server_id:
                 server.logged.pop(lease_key(change), None)
             elif change.kind == ChangeKind.BROKER_LIVE and change.gone:
@@ -113,10 +125,13 @@ class ServedView:
                 if change.cause == Cause.EXPIRED and held is not None:
                     expired.append((key, held))
                 holders[key] = None if change.gone else Holder(change.server_epoch or 0, change.connection_id or 0)
-        server.view.commit(changes, next_offsets)
+            if number % _ROWS_AT_ONCE == 0:
+                yield
+        yield from server.view.committing(rows, next_offsets)
         self._refresh_views()
         self._forget(gone)
         for key, holder in expired:
+            yield
             if holder.server_epoch == self._identity.server_epoch and not self.is_held(key, holder):
                 self._on_expired(holder.connection_id, key)
 

@@ -206,7 +206,7 @@ def test_a_body_above_the_limit_for_admin_requests_is_refused(peer: Peer) -> Non
     response = ask(peer, signed(RemotingCommand(RequestCode.UPDATE_NAMESRV_CONFIG, body=body), OPERATOR))
 
     assert response.code == ResponseCode.SYSTEM_ERROR
-    assert response.remark == "a body of 65537 bytes exceeds 65536"
+    assert response.remark == "a body of 8193 bytes exceeds 8192"
 
 
 def test_a_signature_in_fields_with_lower_case_names_is_refused() -> None:

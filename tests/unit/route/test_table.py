@@ -179,6 +179,6 @@ def test_adding_a_broker_name_to_a_topic_does_not_sort_all_its_names_again() -> 
     _Name.compared = 0
     for number in range(count):
         name = _Name(f"broker-{number * 7_919 % count:04}")
-        table.replace_group(replace(BrokerGroup(name), topics={"TopicOfAll": RW}))
+        table.replace_group(BrokerGroup(name, broker_addrs={0: "a:1"}, topics={"TopicOfAll": RW}))
     assert _Name.compared <= count * 12  # a binary search for each name
     assert list(table.names_offering("TopicOfAll")) == [f"broker-{number:04}" for number in range(count)]

@@ -61,7 +61,14 @@ def ends(logs_: Iterable[Log]) -> dict[int, int]:
 def content(table: RouteTable) -> object:
     """Return what answers depend on, indexes included. Only the fold knows silent servers and held brokers."""
     routes = {topic: pickup_topic_route(table, topic, support_acting_master=True) for topic in TOPICS}
-    return (table.groups, table.kv, table.settings, routes, table.clusters(), set(table.topics()))
+    return (
+        dict(table.groups),
+        {name: dict(entries) for name, entries in table.kv.items()},
+        table.settings,
+        routes,
+        table.clusters(),
+        set(table.topics()),
+    )
 
 
 class Commit(NamedTuple):

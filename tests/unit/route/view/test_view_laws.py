@@ -6,7 +6,7 @@ and the guard, which only the fold has, are not included.
 """
 
 from collections import Counter, deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
@@ -32,9 +32,11 @@ from namesrv_stream.route.events import (
     partition_of,
     routing_key,
 )
+from namesrv_stream.route.group import BrokerGroup
 from namesrv_stream.route.liveness_settings import FoldSettings
 from namesrv_stream.route.model import DataVersion, LiveKey, QueueData, Registration
-from namesrv_stream.route.reducer import apply, slices_of
+from namesrv_stream.route.reducer import CommitRows, apply, slices_of
+from namesrv_stream.route.steps import finish
 from namesrv_stream.route.table import RouteTable
 from namesrv_stream.route.topic_route import TopicRoute, pickup_topic_route
 from namesrv_stream.route.view.route_view import RouteView
@@ -317,3 +319,38 @@ def test_applying_a_commit_in_slices_equals_applying_it_at_once(
         assert len(part) <= len(committed)
     assert content(sliced.view.table) == content(whole.view.table)
     assert sliced.view.next_offsets == whole.view.next_offsets
+
+
+@settings(max_examples=examples(150))
+@given(st.lists(EVENTS | FOREIGN | OUTAGES, max_size=12), COMMITS, st.lists(EVENTS, max_size=6))
+def test_events_may_be_accepted_between_the_steps_of_a_commit(
+    steps: list[Step], commit: Commit, events: list[Step]
+) -> None:
+    simulation = Simulation()
+    simulation.run([*REGISTERED, *steps])
+    rows, next_offsets = simulation.next_commit(*commit)
+    committing = simulation.view.committing(CommitRows(rows), next_offsets)
+    for event in events:
+        next(committing, None)
+        simulation.run([event])
+    finish(committing)
+
+    assert not simulation.view.is_committing
+    assert content(simulation.view.table) == content(simulation.expected())
+
+
+def test_the_index_of_topics_may_follow_in_steps() -> None:
+    table, later = RouteTable(), list[Iterator[None]]()
+    table.later = later.append
+    many = {f"t{number}": QueueData(8, 8, 6) for number in range(3_000)}
+    for name in ("b", "a"):
+        table.replace_group(BrokerGroup(name, broker_addrs={0: "a:1"}, topics=many))
+    table.replace_group(BrokerGroup("b", broker_addrs={0: "a:1"}, topics={"t0": QueueData(8, 8, 6)}))
+
+    expected = [("t0", ("a", "b")), ("t2999", ("a",)), ("other", ())]
+    assert [(topic, table.names_offering(topic)) for topic, _ in expected] == expected
+    for steps in later:
+        for _ in steps:
+            assert [(topic, table.names_offering(topic)) for topic, _ in expected] == expected
+    assert [(topic, table.names_offering(topic)) for topic, _ in expected] == expected
+    assert set(table.topics()) == set(many)
