@@ -18,7 +18,6 @@ from namesrv_stream.kafka.inspection import log_shows_commits
 from namesrv_stream.metrics import Counters, Histogram, Samples
 from namesrv_stream.route.changes import ROUTE_KINDS, RouteChange
 from namesrv_stream.route.fold.folded_log import FoldedLog
-from namesrv_stream.route.reducer import slices_of
 from namesrv_stream.server.core import Core
 from namesrv_stream.server.view.feed import ChangeFeed
 from namesrv_stream.server.view.recent_events import RecentEvents
@@ -202,14 +201,13 @@ class HistoryAge:
 
 #: Time for the follower to finish a read; as a daemon thread, it does not keep the process alive.
 _STOP_S: Final = 1.0
-#: Maximum number of commits that are read but not applied yet.
+#: Maximum number of commits, or slices of them, that are read but not applied yet.
 _READ_AHEAD: Final = 4
-#: Rows that are applied in one iteration of the event loop; they take a few milliseconds.
-_ROWS_A_TURN: Final = 1_000
 
 
 class _Commit(NamedTuple):
-    slices: list[tuple[Sequence[RouteChange], Mapping[int, int]]]
+    changes: Sequence[RouteChange]
+    next_offsets: Mapping[int, int]
     version: int
     job: JobFigures | None
 
@@ -246,6 +244,7 @@ class CommitApplier:
 
     def stop(self) -> None:
         """Stop the thread. A thread that hangs in a read of the tables is left behind, so that the server can stop."""
+        self._loop = None
         self._room.release()  # the thread may be waiting for a free place
         stopping = threading.Thread(target=self._follower.stop, name="stop-follower", daemon=True)
         stopping.start()
@@ -262,22 +261,22 @@ class CommitApplier:
                 self.status.reloaded(taken)
                 self.feed.reloaded(generation_of(taken.table_id), taken.next_offsets)
             else:
-                for changes, next_offsets in taken.slices:
-                    self._committed(changes, next_offsets)
-                    await asyncio.sleep(0)
-                self.status.committed(taken.version, taken.job)
+                self._committed(taken.changes, taken.next_offsets)
+                if taken.version != self.status.version:  # with the last slice
+                    self.status.committed(taken.version, taken.job)
             self._room.release()
+            await asyncio.sleep(0)
 
     # ---- on the follower's thread ----
 
     def _on_commit(self, changes: list[RouteChange], next_offsets: Mapping[int, int]) -> None:
-        slices = list(slices_of(changes, next_offsets, _ROWS_A_TURN))
-        self._hand_over(_Commit(slices, self._follower.version, self._follower.job))
+        self._hand_over(_Commit(changes, next_offsets, self._follower.version, self._follower.job))
 
     def _hand_over(self, read: "_Commit | Snapshot") -> None:
         if self._loop is not None:
             self._room.acquire()
-            self._loop.call_soon_threadsafe(self._read.put_nowait, read)
+        if (loop := self._loop) is not None:  # not stopped meanwhile
+            loop.call_soon_threadsafe(self._read.put_nowait, read)
 
     # ---- on the event loop ----
 
