@@ -4,7 +4,7 @@ Rows of one key replace each other. A table may therefore be built from any pref
 record, or from the newest row of each key in any order.
 """
 
-from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterable, Iterator, Mapping
 from dataclasses import replace
 from itertools import islice
 from sys import intern
@@ -249,29 +249,22 @@ def apply_to_settings(
 
 
 def slices_of(
-    changes: Sequence[RouteChange], next_offsets: Mapping[int, int], max_rows: int
-) -> Iterator[tuple[Sequence[RouteChange], Mapping[int, int]]]:
+    changes: Iterable[RouteChange], next_offsets: Mapping[int, int], max_rows: int
+) -> Iterator[tuple[list[RouteChange], Mapping[int, int]]]:
     """Split a commit between records of the log, so that each slice is a commit that the job could have made.
 
     Args:
-        changes: Rows of the commit.
+        changes: Rows of the commit, in log order; not all need be in memory at once.
         next_offsets: Kafka partition → the first offset that the commit does not cover.
         max_rows: Limit for the rows of a slice; the rows of its last record may exceed it.
 
     Yields:
         Rows, and Kafka partition → the first offset that they do not cover; with the last rows, ``next_offsets``.
     """
-    if len(changes) > max_rows:
-        changes = sorted(changes, key=lambda row: (row.partition, row.offset, row.seq))
-    begin = 0
-    while len(changes) - begin > max_rows:
-        end = begin + max_rows
-        last = changes[end - 1]
-        while end < len(changes) and (changes[end].partition, changes[end].offset) == (last.partition, last.offset):
-            end += 1
-        if end == len(changes):
-            break
-        part = changes[begin:end]
-        yield part, {row.partition: row.offset + 1 for row in part}
-        begin = end
-    yield changes[begin:], next_offsets
+    part: list[RouteChange] = []
+    for change in changes:
+        if len(part) >= max_rows and change[:2] != part[-1][:2]:  # of another record
+            yield part, {row.partition: row.offset + 1 for row in part}
+            part = []
+        part.append(change)
+    yield part, next_offsets

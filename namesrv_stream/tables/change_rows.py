@@ -81,12 +81,12 @@ STATE_SCHEMA: Final = _schema({"batch_id": _BATCH_ID, "state": _STATE})
 ROW_SCHEMA: Final = _schema({})
 
 #: Columns with few distinct values. Reading them as dictionaries saves most of the time and memory.
-_OF_FEW_VALUES: Final = ("kind", "cause", "cluster", "broker_name", "topic")
+OF_FEW_VALUES: Final = ("kind", "cause", "cluster", "broker_name", "topic")
 
 
 def as_read(schema: pa.Schema) -> pa.Schema:
     """Return the schema in which readers get the rows of a table: some columns are dictionary-encoded."""
-    for name in _OF_FEW_VALUES:
+    for name in OF_FEW_VALUES:
         field = schema.field(name)
         schema = schema.set(schema.names.index(name), field.with_type(pa.dictionary(pa.int32(), field.type)))
     return schema

@@ -12,14 +12,16 @@ so it reports nothing until the job has folded the log up to that time again.
 import logging
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from itertools import chain
 from typing import Final, NamedTuple
 
 from namesrv_stream.errors import StoreUnreachable
 from namesrv_stream.route.changes import RouteChange
 from namesrv_stream.route.fold.folded_log import Progress
+from namesrv_stream.route.reducer import slices_of
 from namesrv_stream.route.table import RouteTable
-from namesrv_stream.tables.change_rows import decode_changes
+from namesrv_stream.tables.change_rows import OF_FEW_VALUES, in_log_order, iter_changes
 from namesrv_stream.tables.delta.commit import LOG, Commit, checkpointed_version, commit_name, read_commit
 from namesrv_stream.tables.delta.data_file import read_rows
 from namesrv_stream.tables.delta.open_table import UNREADABLE
@@ -32,6 +34,9 @@ logger = logging.getLogger(__name__)
 
 _RETRY_S: Final = 1.0  # between attempts to load tables that cannot be read
 _DAMAGED_RETRY_S: Final = 5.0  # longer, because each attempt reads an older version completely
+
+#: Rows that are decoded and reported at once. A commit may have more than half a million, which would take 600 MB.
+_ROWS_AT_ONCE: Final = 1_000
 
 OnReload = Callable[[Snapshot], None]
 OnCommit = Callable[[list[RouteChange], Mapping[int, int]], None]
@@ -63,7 +68,8 @@ class SnapshotFollower:
         on_reload: Called with a snapshot, which the callee owns: at first unless ``known`` is given, and again whenever
             following is impossible. It is never called with an older state of the same topic.
         on_commit: Called with the changes of one commit (often none), and with partition → next offset that it reaches;
-            with neither for a commit of tables that were set back.
+            with neither for a commit of tables that were set back. A large commit comes in slices, each of which is a
+            commit that the job could have made; ``version``, ``progress`` and ``job`` change with the last one.
         known: A snapshot that the caller has loaded.
 
     Attributes:
@@ -195,7 +201,12 @@ class SnapshotFollower:
                     if not self._continues(commit):
                         return
                     files = commit.added if commit.changes_rows else []
-                    changes = [row for file in files for row in decode_changes(read_rows(self._table, file.path))]
+                    rows = (in_log_order(read_rows(self._table, file.path, OF_FEW_VALUES)) for file in files)
+                    changes = chain.from_iterable(map(iter_changes, rows))
+                    if was_set_back:
+                        self._catch_up(commit, changes)
+                    else:
+                        self._report(commit, changes)
                 except StoreUnreachable as error:
                     self._failed(error)
                     continue
@@ -203,10 +214,6 @@ class SnapshotFollower:
                     logger.warning("commit unreadable, reloading tables version=%d error=%r", self.version + 1, error)
                     self._stop.wait(self._poll_s)
                     return
-                if was_set_back:
-                    self._catch_up(commit, changes)
-                else:
-                    self._report(commit, changes)
                 checked_s = time.monotonic()
 
     def _has_lost_the_log(self) -> bool:
@@ -227,36 +234,41 @@ class SnapshotFollower:
             return False
         return identity.table_id == self.table_id and _is_same(identity.before, self._followed)
 
-    def _report(self, commit: Commit, changes: list[RouteChange]) -> None:
+    def _report(self, commit: Commit, changes: Iterable[RouteChange]) -> None:
         before, known = self._followed, self._reached
-        self._advance(commit, changes)
-        advanced = {p: place.next_offset for p, place in self._followed.items() if place != before.get(p)}
+        progress = before if commit.identity is None else commit.identity.progress
+        advanced = {p: place.next_offset for p, place in progress.items() if place != before.get(p)}
         reached = {p: offset for p, offset in advanced.items() if offset > known.get(p, _NOTHING).next_offset}
         if reached != advanced:
-            changes = [row for row in changes if row.offset >= known.get(row.partition, _NOTHING).next_offset]
-        self._rows_are_reported()
-        self._on_commit(changes, reached)
+            changes = (row for row in changes if row.offset >= known.get(row.partition, _NOTHING).next_offset)
+        times: dict[int, int] = {}
+        for rows, next_offsets in slices_of(changes, reached, _ROWS_AT_ONCE):
+            times.update((row.partition, row.at_ms) for row in rows)
+            if next_offsets is reached:  # the last ones
+                self._advance(commit, times)
+                self._rows_are_reported()
+            self._on_commit(rows, next_offsets)
 
-    def _catch_up(self, commit: Commit, changes: list[RouteChange]) -> None:
+    def _catch_up(self, commit: Commit, changes: Iterable[RouteChange]) -> None:
         """Read a commit of tables that were set back.
 
         They have caught up, too, if the job has folded a later record in every partition: after a loss of records, the
         log need not have as many again.
         """
-        job = self._advance(commit, changes)
+        job = self._advance(commit, {change.partition: change.at_ms for change in changes})
         if job is not None and job.at_ms > max((reached.at_ms for reached in self._reported.values()), default=0):
             self._reported = self._reached
         self._on_commit([], {})
 
-    def _advance(self, commit: Commit, changes: list[RouteChange]) -> JobFigures | None:
-        """Take over the progress of a commit. Return the job's figures in it, if any."""
+    def _advance(self, commit: Commit, times: Mapping[int, int]) -> JobFigures | None:
+        """Take over the progress of a commit, and its partitions' times. Return the job's figures in it, if any."""
         self._outage = self._damage = ""
         self.version += 1
         figures = decode_job_figures(commit.info)
         self.job = figures or self.job
         if commit.identity is not None:
             self._followed = commit.identity.progress
-        times, reached = {change.partition: change.at_ms for change in changes}, dict(self._reached)
+        reached = dict(self._reached)
         for partition, place in self._followed.items():
             known = reached.get(partition, _NOTHING)
             at_ms = max(times.get(partition, 0), known.at_ms)

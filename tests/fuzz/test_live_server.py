@@ -14,6 +14,7 @@ import pytest
 
 from namesrv_stream.remoting.frame import MAX_FRAME_BYTES
 from tests.fuzz.flood import Flood, waits_while
+from tests.fuzz.floods import KINDS
 from tests.fuzz.hostile import is_long
 from tests.support.name_server import a_body, a_broker_header, a_topic
 from tests.support.processes import wait_until
@@ -87,7 +88,7 @@ def test_flood_of_damaged_frames_does_not_affect_other_clients(
             # Send a heartbeat in every round: all rounds together exceed the timeouts of the broker and its connection.
             assert broker.ask(REGISTER, header("well-behaved", "10.1.0.1:10911", body), body).code == 0
             assert all(peer.ask(ROUTE, {"topic": TOPIC}).body == expected.body for peer in bystanders)
-            with Flood(stack.remoting, attackers=8, seed=seed) as flood:
+            with Flood(stack.remoting, KINDS["damaged frames of real peers"]) as flood:
                 until = monotonic() + _ROUND_S
                 waits = waits_while(ask, lambda until=until: monotonic() > until)  # type: ignore[misc]  # no inference
             assert flood.refused == []

@@ -18,7 +18,7 @@ from namesrv_stream.kafka.inspection import log_shows_commits
 from namesrv_stream.metrics import Counters, Histogram, Samples
 from namesrv_stream.route.changes import ROUTE_KINDS, RouteChange
 from namesrv_stream.route.fold.folded_log import FoldedLog
-from namesrv_stream.route.reducer import CommitRows, slices_of
+from namesrv_stream.route.reducer import CommitRows
 from namesrv_stream.server.core import Core
 from namesrv_stream.server.turns import Queue
 from namesrv_stream.server.view.feed import ChangeFeed, bytes_of
@@ -203,23 +203,19 @@ class HistoryAge:
 
 #: Time for the follower to finish a read; as a daemon thread, it does not keep the process alive.
 _STOP_S: Final = 1.0
-#: Maximum number of commits that are read but not applied yet.
+#: Maximum number of commits, or slices of them, that are read but not applied yet.
 _READ_AHEAD: Final = 4
-#: Rows of a slice of a commit; those of its last record may exceed it.
-_ROWS_OF_SLICE: Final = 1_000
 #: Rows that are processed in one step.
 _ROWS_AT_ONCE: Final = 500
 
 
-class _Slice(NamedTuple):
+class _Commit(NamedTuple):
+    """A commit, or a slice of it."""
+
     changes: Sequence[RouteChange]
     next_offsets: Mapping[int, int]
     rows: CommitRows
     row_bytes: int
-
-
-class _Commit(NamedTuple):
-    slices: list[_Slice]
     version: int
     job: JobFigures | None
 
@@ -257,6 +253,7 @@ class CommitApplier:
 
     def stop(self) -> None:
         """Stop the thread. A thread that hangs in a read of the tables is left behind, so that the server can stop."""
+        self._loop = None
         self._room.release()  # the thread may be waiting for a free place
         stopping = threading.Thread(target=self._follower.stop, name="stop-follower", daemon=True)
         stopping.start()
@@ -272,23 +269,20 @@ class CommitApplier:
                 self.status.reloaded(taken)
                 self.feed.reloaded(generation_of(taken.table_id), taken.next_offsets)
             else:
-                for part in taken.slices:
-                    applied = asyncio.get_running_loop().create_future()
-                    self._turns.run(_until_done(self._committed(part), applied), Queue.VITAL)
-                    await applied
-                    await asyncio.sleep(0)
-                self.status.committed(taken.version, taken.job)
+                applied = asyncio.get_running_loop().create_future()
+                self._turns.run(_until_done(self._committed(taken), applied), Queue.VITAL)
+                await applied
+                if taken.version != self.status.version:  # with the last slice
+                    self.status.committed(taken.version, taken.job)
             self._room.release()
+            await asyncio.sleep(0)
 
     # ---- on the follower's thread ----
 
     def _on_commit(self, changes: list[RouteChange], next_offsets: Mapping[int, int]) -> None:
         log_commit(changes)
-        slices = [
-            _Slice(part, reached, CommitRows(part), bytes_of(part))
-            for part, reached in slices_of(changes, next_offsets, _ROWS_OF_SLICE)
-        ]
-        self._hand_over(_Commit(slices, self._follower.version, self._follower.job))
+        follower, rows = self._follower, CommitRows(changes)
+        self._hand_over(_Commit(changes, next_offsets, rows, bytes_of(changes), follower.version, follower.job))
 
     def _on_reload(self, snapshot: Snapshot) -> None:
         log_held(snapshot.table.held)
@@ -297,12 +291,13 @@ class CommitApplier:
     def _hand_over(self, read: "_Commit | Snapshot") -> None:
         if self._loop is not None:
             self._room.acquire()
-            self._loop.call_soon_threadsafe(self._read.put_nowait, read)
+        if (loop := self._loop) is not None:  # not stopped meanwhile
+            loop.call_soon_threadsafe(self._read.put_nowait, read)
 
     # ---- on the event loop ----
 
-    def _committed(self, part: _Slice) -> Iterator[None]:
-        """Apply a slice in steps."""
+    def _committed(self, part: _Commit) -> Iterator[None]:
+        """Apply a commit in steps."""
         yield from self._view.committing(part.rows, part.next_offsets)
         yield from self.feed.committed(part.changes, part.next_offsets, part.row_bytes)
         for at in range(0, len(part.changes), _ROWS_AT_ONCE):

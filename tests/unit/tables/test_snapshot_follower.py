@@ -102,6 +102,29 @@ def test_each_commit_is_reported_with_its_progress(tmp_path: Path, follow: Follo
     assert received.reloads == 1
 
 
+def test_a_large_commit_is_reported_in_slices_and_its_version_with_the_last_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("namesrv_stream.tables.snapshot_follower._ROWS_AT_ONCE", 1)
+    tables = TablesOfLog(tmp_path)
+    known = load_snapshot(tables.storage)
+    records = [tables.log.register(a_registration(f"10.0.0.{n}:1", broker_name=f"b{n}")) for n in range(3)]
+    tables.commit()
+    slices: list[tuple[list[RouteChange], Mapping[int, int], int]] = []
+    follower = SnapshotFollower(
+        Folder(tables.dir),
+        3,
+        lambda _: None,
+        lambda rows, next_offsets: slices.append((rows, next_offsets, follower.version - known.version)),
+        known=known,
+    )
+    follower.start()
+    wait_until(lambda: len(slices) == 3, _DEADLINE_S, "three slices")
+    follower.stop()
+    offsets = [record[0].offset + 1 for record in records]
+    assert slices == [(records[n], {0: offsets[n]}, n == 2) for n in range(3)]
+
+
 def test_a_commit_of_this_machine_is_reported_at_once_at_any_interval(tmp_path: Path, follow: Follow) -> None:
     tables = TablesOfLog(tmp_path)
     interval_s = 60
