@@ -79,14 +79,18 @@ class CommitRows:
         return dict.fromkeys((*self.of_group, *self.queue_data))
 
     def group_after(self, group: BrokerGroup) -> Generator[None, None, BrokerGroup]:
-        """Return a group after its rows, in steps. Each of its mappings is copied at most once."""
-        topics, rest = group.topics, self.queue_data.get(group.broker_name, {})
+        """Return a group after its rows, in steps. It takes the rows about queues, so call it once for a group."""
+        topics, rest = group.topics, self.queue_data.pop(group.broker_name, {})
         if rest:
             if topics or None in rest.values():
                 topics, items = dict(topics), iter(rest.items())
                 while some := list(islice(items, _TOPICS_AT_ONCE)):
                     for topic, queues in some:
                         _put(topics, topic, queues)
+                    yield
+                while rest:  # names that nothing else uses any more are freed in steps, too
+                    for _ in range(min(_TOPICS_AT_ONCE, len(rest))):
+                        rest.popitem()
                     yield
             else:
                 topics = rest  # type: ignore[assignment]  # no value is None

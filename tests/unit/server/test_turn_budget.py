@@ -331,6 +331,7 @@ _MOST_TOPICS: Final = 70_000 if _IS_WHOLE else 10_000
 _FLEET: Final = (300, 2_000) if _IS_WHOLE else (20, 700)
 _OF_CONNECTION: Final = 10_000 if _IS_WHOLE else 500
 #: Transports without sockets, and connections with sockets.
+_BACKLOG: Final = 20
 _TRANSPORTS, _SOCKETS = (20_000, 5_000) if _IS_WHOLE else (1_000, 100)
 _names = count()
 
@@ -476,13 +477,16 @@ async def test_no_beat_over_many_connections_takes_long(server: Server, times: C
 
 @pytest.mark.asyncio(loop_scope="module")
 async def test_many_sockets_do_not_take_long(server: Server, times: CallbackTimes) -> None:
-    listener = await asyncio.get_running_loop().create_server(server.rig.new_connection, "127.0.0.1", 0, backlog=20)
+    listener = await asyncio.get_running_loop().create_server(
+        server.rig.new_connection, "127.0.0.1", 0, backlog=_BACKLOG
+    )
     port = listener.sockets[0].getsockname()[1]
 
     async def life() -> AsyncIterator[str]:
-        peers = await asyncio.to_thread(
-            lambda: [socket.create_connection(("127.0.0.1", port)) for _ in range(_SOCKETS)]
-        )
+        peers: list[socket.socket] = []
+        while len(peers) < _SOCKETS:
+            peers += await asyncio.to_thread(_connect, port)
+            await server.turns()
         yield "connect"
         await asyncio.to_thread(_talk, peers)
         yield "register at once"
@@ -500,7 +504,8 @@ async def test_many_sockets_do_not_take_long(server: Server, times: CallbackTime
 
 
 def _connect(port: int) -> list[socket.socket]:
-    return [socket.create_connection(("127.0.0.1", port)) for _ in range(_SOCKETS)]
+    """Open as many connections as wait to be accepted."""
+    return [socket.create_connection(("127.0.0.1", port)) for _ in range(_BACKLOG)]
 
 
 def _talk(peers: list[socket.socket]) -> None:
