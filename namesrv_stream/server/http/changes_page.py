@@ -165,13 +165,12 @@ class ChangesPage:
             return None
         if text == "now":
             return self._feed.end
+        if text.count("-") >= self._partitions:  # each place is parsed
+            raise Problem(400, f"since: a position with more than the {self._partitions} partitions of the log")
         try:
-            position = parse_token(text)
+            return parse_token(text)
         except BadToken as error:
             raise Problem(400, f"since: {error}; use one from an answer, or `now`") from None
-        if len(position.places) > self._partitions:
-            raise Problem(400, f"since: a position with more than the {self._partitions} partitions of the log")
-        return position
 
     def _gone(self, error: PositionGone) -> Problem:
         self._counters.count("rocketmq_namesrv_change_resets_total", error.reason)
