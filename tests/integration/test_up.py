@@ -89,12 +89,12 @@ class Up:
             if not entry.name.isdecimal():
                 continue
             try:
-                command = (entry / "cmdline").read_bytes()
+                command, session = (entry / "cmdline").read_bytes(), os.getsid(int(entry.name))
             except OSError:
-                continue
+                continue  # it has ended
             if mark in command and is_running(int(entry.name)) and int(entry.name) != os.getpid():
                 found.append(int(entry.name))
-                sessions.add(os.getsid(int(entry.name)))
+                sessions.add(session)
         for entry in Path("/proc").iterdir():
             if entry.name.isdecimal() and int(entry.name) not in found and is_running(int(entry.name)):
                 try:
