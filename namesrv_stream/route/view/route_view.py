@@ -158,6 +158,10 @@ class RouteView:
         """
         self._commits += 1
         reached = {**self.next_offsets, **next_offsets}
+        # First, because groups with pending events depend on them in every step.
+        for partition, of_partition in rows.of_settings.items():
+            if not self._settings.commit(partition, of_partition):
+                apply(self.table, of_partition)
         for name in rows.names():
             self._commit_group((yield from rows.group_after(self.committed_group(name))), reached)
             yield
@@ -267,9 +271,6 @@ class RouteView:
                 ],
             )
             yield
-        for partition, of_partition in rows.of_settings.items():
-            if not self._settings.commit(partition, of_partition):
-                apply(self.table, of_partition)
         self._broadcasts.settle(self.next_offsets)
         self._settings.settle(self.table, self.next_offsets)
         with_new_settings = [name for name in self._groups if self._partition_of(name) in rows.of_settings]

@@ -8,12 +8,13 @@ from namesrv_stream.route.events import (
     BrokerUnregistered,
     Origin,
     Proof,
+    SettingsChanged,
     TopicRegistered,
     WritePermChanged,
 )
 from namesrv_stream.route.group import BrokerGroup
 from namesrv_stream.route.model import DataVersion, Registration
-from namesrv_stream.route.reducer import apply
+from namesrv_stream.route.reducer import CommitRows, apply
 from namesrv_stream.route.table import RouteTable
 from namesrv_stream.route.topic_route import pickup_topic_route
 from namesrv_stream.route.view.route_view import RouteView
@@ -152,6 +153,22 @@ def test_absent_topics_are_removed_if_the_committed_setting_says_so() -> None:
 
 
 # ---- holders ----
+
+
+def test_a_committed_setting_counts_from_the_first_step_of_its_commit() -> None:
+    name = "delete_topic_with_broker_registration"
+    off = SettingsChanged(S1, "ada", ((name, False),))
+    view, log = RouteView(), Log()
+    log.say(SettingsChanged(S1, "ada", ((name, True),)))
+    log.say(registered())
+    view.commit(log.output.changes, {0: 2})
+    settled = view.accept(off)[0]
+    view.accept(TopicRegistered(S1, NAME, "other", RW))
+    view.accept(registered(NEWER))
+    settled.position = (0, 2)
+    rows = [*log.say(off), *log.say(WritePermChanged(S1, NAME, False))]
+    for _ in view.committing(CommitRows(rows), {0: 4}):
+        assert "other" in group_of(view).topics
 
 
 def test_broker_stays_while_another_server_is_its_holder() -> None:
