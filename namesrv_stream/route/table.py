@@ -118,7 +118,7 @@ class RouteTable:
         return part
 
     def freed(self) -> Iterator[None]:
-        """Free the content of a table that nobody uses any more, in steps: all at once would take long."""
+        """Free the content of a table that is no longer used, in steps: all at once would take long."""
         contents: tuple[dict[str, Any], ...] = (self.groups, self._names_of_topic)
         for content in contents:
             while content:

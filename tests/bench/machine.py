@@ -3,11 +3,15 @@
 import os
 import platform
 import subprocess
-from collections.abc import Iterable
-from contextlib import suppress
+import threading
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import Final
 
 from tests.support.jvm import java_tool
+
+_SAMPLED_EVERY_S: Final = 0.05
 
 
 def family(pid: int) -> dict[int, str]:
@@ -49,6 +53,24 @@ def memory_mb(pids: Iterable[int]) -> float:
             rollup = Path(f"/proc/{pid}/smaps_rollup").read_text()
             kilobytes += next(int(line.split()[1]) for line in rollup.splitlines() if line.startswith("Pss:"))
     return kilobytes * 1024 / 1e6
+
+
+@contextmanager
+def peak_of(measure: Callable[[], float]) -> Iterator[list[float]]:
+    """Measure again and again in a thread; yields a list of one number, the largest value so far."""
+    peak, is_over = [measure()], threading.Event()
+
+    def sample() -> None:
+        while not is_over.wait(_SAMPLED_EVERY_S):
+            peak[0] = max(peak[0], measure())
+
+    thread = threading.Thread(target=sample, daemon=True)
+    thread.start()
+    try:
+        yield peak
+    finally:
+        is_over.set()
+        thread.join()
 
 
 def facts() -> dict[str, str | int | float]:

@@ -200,7 +200,7 @@ KINDS: Final[dict[str, Kind]] = {
     "unread lists of topics": endless(lambda: asked(TOPICS) * 500, reads=False),
     "unknown topics": varied(lambda n: asked(ROUTE, topic=f"unknown-{n}")),
     "unknown codes": varied(lambda n: asked(n % 30_000 + 1_000)),
-    "answers that nobody waits for": endless(lambda: _ROUTE_QUERY.replace(b'"flag":0', b'"flag":1') * 500),
+    "answers without a request": endless(lambda: _ROUTE_QUERY.replace(b'"flag":0', b'"flag":1') * 500),
     "refused changes of KV": endless(
         lambda: b"PROXY TCP4 10.9.9.9 10.9.9.8 1 2\r\n" + asked(PUT_KV, namespace="n", key="k", value="v" * 9_000) * 500
     ),

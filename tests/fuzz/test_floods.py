@@ -1,15 +1,13 @@
 """Floods of many kinds: how much memory a server uses meanwhile, and that it returns it."""
 
-import threading
 import time
 import urllib.request
 import zlib
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 
 import pytest
 
-from tests.bench.machine import memory_mb
+from tests.bench.machine import memory_mb, peak_of
 from tests.fuzz.flood import Flood
 from tests.fuzz.floods import FLEET, KINDS, REGISTER, ROUTE
 from tests.fuzz.hostile import is_long
@@ -25,26 +23,7 @@ _MAX_GROWTH, _MAX_GROWTH_MB = 0.2, 60
 _RETURNED_WITHIN_S = 30
 _FLOOD_S, _FLOODS = (8, 2) if is_long() else (3, 1)
 _MAX_LAG_S, _CAUGHT_UP_S = 5, 240
-_SAMPLED_EVERY_S = 0.05
 _ALWAYS = ("broken frames of 8 MiB", "frames behind a large request")
-
-
-@contextmanager
-def peak_mb(pid: int) -> Iterator[list[float]]:
-    """Measure the memory of a process in a thread; yields a list with the largest value."""
-    peak, stop = [memory_mb([pid])], threading.Event()
-
-    def sample() -> None:
-        while not stop.wait(_SAMPLED_EVERY_S):
-            peak[0] = max(peak[0], memory_mb([pid]))
-
-    thread = threading.Thread(target=sample, daemon=True)
-    thread.start()
-    try:
-        yield peak
-    finally:
-        stop.set()
-        thread.join()
 
 
 def lag_s(stack: Stack) -> float:
@@ -77,7 +56,10 @@ def test_memory_is_bounded_during_a_flood_and_returned_after_it(
 
     def flood() -> float:
         heartbeat()
-        with peak_mb(pid) as peak, Flood(stack.http if kind.port == "http" else stack.remoting, kind) as attackers:
+        with (
+            peak_of(lambda: memory_mb([pid])) as peak,
+            Flood(stack.http if kind.port == "http" else stack.remoting, kind) as attackers,
+        ):
             time.sleep(_FLOOD_S)  # a flood lasts so long, whatever happens
         assert attackers.refused == []
         return peak[0]

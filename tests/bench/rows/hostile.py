@@ -18,6 +18,7 @@ from tests.bench.contenders import JAVA_NEWEST, OURS, Contender, Contenders, tak
 from tests.bench.figures import Figure, compared
 from tests.bench.frames import GET_ROUTEINFO_BY_TOPIC, heartbeats, route_reads, write_frames
 from tests.bench.load import Kind, Load, Seen, Stream, run_load
+from tests.bench.machine import peak_of
 from tests.bench.register import Brokers
 from tests.bench.rows.bench import Bench
 from tests.bench.rows.large import wait_committed
@@ -82,7 +83,7 @@ def measure(bench: Bench) -> list[Figure]:
 
             def run(one: Contender, kind: str = kind) -> _Attacked:
                 dying, flood = _dying_broker(one.addr, load.seconds / 2), Flood(one.addr, KINDS[kind])
-                with dying as gone, _peak_mb(one) as peak, flood:
+                with dying as gone, peak_of(one.server_memory_mb) as peak, flood:
                     seen = run_load(bench.program, one.addr, load)
                 return _Attacked(seen, gone[0], peak[0])
 
@@ -112,24 +113,6 @@ def _dying_broker(addr: str, after_s: float) -> Iterator[list[float]]:
     try:
         yield gone
     finally:
-        thread.join()
-
-
-@contextmanager
-def _peak_mb(one: Contender) -> Iterator[list[float]]:
-    """Yield a list of one number: the most memory that a server uses until the end."""
-    peak, is_over = [0.0], threading.Event()
-
-    def sample() -> None:
-        while not is_over.wait(0.05):
-            peak[0] = max(peak[0], one.server_memory_mb())
-
-    thread = threading.Thread(target=sample)
-    thread.start()
-    try:
-        yield peak
-    finally:
-        is_over.set()
         thread.join()
 
 

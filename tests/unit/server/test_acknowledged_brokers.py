@@ -35,7 +35,7 @@ class Beats(NamedTuple):
 
 
 class Freeze(NamedTuple):
-    """The server stands still, and another one goes on."""
+    """The server stalls, and another one goes on."""
 
     ticks: int
 
@@ -139,8 +139,8 @@ PAUSES: dict[str, Sequence[Step]] = {
     "silence, then a heartbeat": (EXPIRE, HEAR, REGISTER),
     "silence, then two registrations": (EXPIRE, REGISTER, Beats(1), REGISTER),
     "silence, then another connection": (EXPIRE, Do("reconnect"), REGISTER),
-    "the server stood still": (ELSEWHERE, FREEZE, REGISTER),
-    "the server stood still, and worked for a moment": (ELSEWHERE, FREEZE, HEAR, Beats(6), REGISTER),
+    "the server stalled": (ELSEWHERE, FREEZE, REGISTER),
+    "the server stalled, and worked for a moment": (ELSEWHERE, FREEZE, HEAR, Beats(6), REGISTER),
     "no Kafka": (ELSEWHERE, OUTAGE, REGISTER),
     "no Kafka, then a moment with it": (ELSEWHERE, OUTAGE, HEAR, Beats(6), REGISTER),
 }
