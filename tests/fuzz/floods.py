@@ -186,7 +186,7 @@ KINDS: Final[dict[str, Kind]] = {
     ),
     # Registrations, heartbeats and their like.
     "large registrations": endless(_LARGE)._replace(fills=_ROWS),
-    "frames behind a large request": endless(lambda: _LARGE() + _ROUTE_QUERY * 20_000),
+    "frames behind a large request": endless(lambda: _LARGE() + _ROUTE_QUERY * 20_000)._replace(fills=_ROWS),
     "changing registrations": Kind(changing, fills=_ROWS),
     "heartbeats of unknown brokers": varied(partial(of_broker, HEARTBEAT), fills="cached responses"),
     "data versions of unknown brokers": varied(lambda n: of_broker(DATA_VERSION, n, b'{"counter":1}')),
