@@ -67,8 +67,9 @@ Parts = Mapping[str, Coroutine[Any, Any, None]]
 _RUN_FILE: Final = "serve.json"
 _REFUSAL_POLL_S: Final = 0.2
 _KAFKA_RETRY_S: Final = 1.0
-#: A second in all. All servers read the job's commit at the same time, usually within 0.3 s.
-_LEAVE_LIST_POLLS: Final = 50
+#: Three seconds in all. All servers read the job's commit at the same time: usually within 0.3 s, on a busy machine
+#: within 2 s.
+_LEAVE_LIST_POLLS: Final = 150
 _LEAVE_LIST_POLL_S: Final = 0.02
 
 
@@ -211,7 +212,7 @@ class _Server:
             core.peer_log.end()
 
     async def _leave_list(self, core: Core) -> None:
-        """Leave the list of name servers, and wait at most a second until a commit contains that."""
+        """Leave the list of name servers, and wait at most three seconds until a commit contains that."""
         core.gateway.leave_list()
         for _ in range(_LEAVE_LIST_POLLS):
             known = core.name_server.table.known_servers(self._settings.kafka.partitions)

@@ -178,9 +178,9 @@ PLANTS: Final = (
     ),
     Plant(
         "the last row of a commit is not applied",
-        "server.view.commit_applier:CommitApplier._committed",
-        "self._view.committed(changes, next_offsets)",
-        "self._view.committed(changes[:-1], next_offsets)",
+        "server.view.commit_applier:CommitApplier._on_commit",
+        "CommitRows(changes)",
+        "CommitRows(changes[:-1])",
     ),
     # ---- tables and job ----
     Plant(
