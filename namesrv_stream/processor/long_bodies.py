@@ -70,7 +70,7 @@ def _slices(items: Iterable[Item], size: int) -> Iterator[list[Item]]:
 
 def topics_of(groups: Callable[[], list[BrokerGroup]]) -> Iterator[Collection[str]]:
     for group in groups():
-        yield group.topics
+        yield from _slices(group.topics, _NAMES_AT_ONCE)
 
 
 def topics_with_flag(table: RouteTable, is_wanted: Callable[[int], bool]) -> Iterator[Collection[str]]:
@@ -111,7 +111,7 @@ def kv_table(entries: Iterable[tuple[str, str]]) -> Iterator[bytes]:
 
 def cluster_info(table: RouteTable, view: AddressView | None = None) -> Iterator[bytes]:
     """Yield the pieces of ClusterInfo in the legacy form; an address view may leave out brokers."""
-    clusters = {cluster: sorted(names) for cluster, names in table.clusters().items()}
+    clusters = [(cluster, list(names)) for cluster, names in table.clusters().items()]
     groups, shown = list(table.registered_groups()), set[str]()
     between = b'{"brokerAddrTable":{'
     for some in _slices(groups, _GROUPS_AT_ONCE):
@@ -120,7 +120,11 @@ def cluster_info(table: RouteTable, view: AddressView | None = None) -> Iterator
         if datas:
             yield between + encode_broker_map(datas)[1:-1]
             between = b","
-    if view is not None:
-        known = {cluster: [name for name in names if name in shown] for cluster, names in clusters.items()}
-        clusters = {cluster: names for cluster, names in known.items() if names}
-    yield (between if between != b"," else b"") + b'},"clusterAddrTable":' + dumps_legacy(JavaMap(clusters)) + b"}"
+    yield (between if between != b"," else b"") + b"},"
+    between = b'"clusterAddrTable":{'
+    for of_clusters in _slices(clusters, _ENTRIES_AT_ONCE):
+        known = {cluster: sorted(n for n in names if view is None or n in shown) for cluster, names in of_clusters}
+        if some_known := {cluster: names for cluster, names in known.items() if names}:
+            yield between + dumps_legacy(JavaMap(some_known))[1:-1]
+            between = b","
+    yield (between if between != b"," else b"") + b"}}"

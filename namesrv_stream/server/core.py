@@ -4,6 +4,7 @@ Production, tests and benchmarks build it with the same function.
 """
 
 import logging
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import partial
 from typing import Final
@@ -63,9 +64,10 @@ class QueryMarks:
     times of topics that have lost their route are dropped at the same time.
     """
 
-    def __init__(self, server: NameServer, responses: ResponseCache) -> None:
+    def __init__(self, server: NameServer, responses: ResponseCache, turns: Turns) -> None:
         self._server = server
         self._responses = responses
+        self._turns = turns
         self._due_ms = 0
 
     def beat(self, observed_ms: int) -> None:
@@ -73,8 +75,13 @@ class QueryMarks:
             return
         self._due_ms = observed_ms + ASKED_RESOLUTION_MS
         self._responses.clear()
-        table, asked = self._server.table, self._server.asked
-        self._server.asked = {topic: at_ms for topic, at_ms in asked.items() if table.names_offering(topic)}
+        self._turns.run(self._drop_lost(), Queue.OTHERS)
+
+    def _drop_lost(self) -> Iterator[None]:
+        for topic in list(self._server.asked):
+            if not self._server.table.names_offering(topic):
+                self._server.asked.pop(topic, None)
+            yield
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,7 +153,7 @@ def build_core(settings: Settings, view: RouteView, ports: Ports) -> Core:
         counters=counters,
         clock=ports.clock,
     )
-    queries = QueryMarks(name_server, responses)
+    queries = QueryMarks(name_server, responses, turns)
     unmapped = UnmappedAddresses(name_server, settings.remoting.port_of_view_listener)
     return Core(name_server, served, gateway, connections, services, notifier, peer_log, queries, unmapped)
 

@@ -11,7 +11,7 @@ pending on the groups that it changes, on groups with other pending events, and 
 because the log may contain events of such a group before and after it.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
 from itertools import islice
 from typing import Final
 
@@ -26,12 +26,13 @@ from namesrv_stream.route.events import (
 )
 from namesrv_stream.route.group import BrokerGroup, is_nothing
 from namesrv_stream.route.reducer import CommitRows, apply
-from namesrv_stream.route.steps import finish
+from namesrv_stream.route.steps import finish, result
 from namesrv_stream.route.table import OnChanged, RouteTable
 from namesrv_stream.route.view.view_layers import (
     Overlay,
     Pending,
     PendingBroadcasts,
+    Settings,
     group_after,
     namespace_layers,
     setting_layers,
@@ -163,8 +164,7 @@ class RouteView:
             if not self._settings.commit(partition, of_partition):
                 apply(self.table, of_partition)
         for name in rows.names():
-            self._commit_group((yield from rows.group_after(self.committed_group(name))), reached)
-            yield
+            yield from self._commit_group((yield from rows.group_after(self.committed_group(name))), reached)
         yield from self._commit_others(rows, next_offsets)
         self._commits -= 1
 
@@ -182,7 +182,7 @@ class RouteView:
             for group, _ in table.queue_data_of(topic):
                 self._add_broadcasts_to(group.broker_name)
         for name in self._groups:
-            table.replace_group(self._rebuilt_group(name))
+            table.replace_group(result(self._rebuilt_group(name)))
         self._namespaces.reload(table, self.next_offsets)
         table.on_changed, table.later = on_changed, old.later
         if on_changed is not None:
@@ -200,7 +200,7 @@ class RouteView:
         group = self.table.group(key)
         self._add_broadcasts_to(key)
         self._groups.add(key, group, [pending])
-        self._show_group(group_after(group, [pending.event], self.table.settings_of(self._partition_of(key))))
+        self._show_after(group, pending.event, self.table.settings_of(self._partition_of(key)))
 
     def _add_broadcast(self, event: AcceptedEvent, pending_in: Mapping[int, Pending]) -> None:
         """Apply an event in the partitions in which it is pending."""
@@ -234,7 +234,7 @@ class RouteView:
             if pending is not None:
                 self._add_broadcasts_to(name)
                 if name in self._groups and self._groups[name].pending[-1:] == [pending]:
-                    self._show_group(group_after(self.table.group(name), [event], {}))
+                    self._show_after(self.table.group(name), event, {})
                 elif name in self._groups:  # other events followed
                     self._rebuild_group(name)
             yield
@@ -246,16 +246,17 @@ class RouteView:
 
     # ---- committed rows ----
 
-    def _commit_group(self, group: BrokerGroup, next_offsets: Mapping[int, int]) -> None:
+    def _commit_group(self, group: BrokerGroup, next_offsets: Mapping[int, int]) -> Iterator[None]:
         """Show a committed group with the pending events that the commit does not include."""
         name = group.broker_name
         self._add_broadcasts_to(name)
         if name not in self._groups:
             self._show_group(group)
+            yield
             return
         self._groups[name].committed = group
         self._groups.settle_key(name, next_offsets)
-        self._rebuild_group(name)
+        yield from self._rebuild_in_steps(name)
 
     def _commit_others(self, rows: CommitRows, next_offsets: Mapping[int, int]) -> Iterator[None]:
         """Apply the rows that concern no group, and discard the events that the commit includes."""
@@ -276,8 +277,7 @@ class RouteView:
         with_new_settings = [name for name in self._groups if self._partition_of(name) in rows.of_settings]
         for name in dict.fromkeys([*with_new_settings, *self._groups.settle(self.next_offsets)]):
             if name in self._groups:  # it may have been settled since
-                self._rebuild_group(name)
-                yield
+                yield from self._rebuild_in_steps(name)
         self._namespaces.settle(self.table, self.next_offsets)
 
     # ---- shown groups ----
@@ -288,13 +288,30 @@ class RouteView:
         if self.on_group_changed is not None and before.broker_addrs != group.broker_addrs:
             self.on_group_changed(before, group)
 
-    def _rebuild_group(self, name: str) -> None:
-        self._show_group(self._rebuilt_group(name))
+    def _show_after(self, group: BrokerGroup, event: AcceptedEvent, settings: Settings) -> None:
+        self._show_group(result(group_after(group, [event], settings)))
 
-    def _rebuilt_group(self, name: str) -> BrokerGroup:
+    def _rebuild_group(self, name: str) -> None:
+        self._show_group(result(self._rebuilt_group(name)))
+
+    def _rebuild_in_steps(self, name: str) -> Iterator[None]:
+        """Show a group with its pending events, of which thousands may wait: meanwhile, it is shown as before.
+
+        Events that are accepted meanwhile are applied as well. If one is removed, all are applied again at once.
+        """
+        layer = self._groups[name]
+        pending, at_first = layer.pending, list(layer.pending)
+        group = yield from self._rebuilt_group(name)
+        if layer.pending is pending and pending[: len(at_first)] == at_first:
+            self._show_group(group)
+        elif name in self._groups:
+            self._rebuild_group(name)
+        yield
+
+    def _rebuilt_group(self, name: str) -> Generator[None, None, BrokerGroup]:
         layer = self._groups.pop_settled(name)
         settings = self._settings.committed(self.table, self._partition_of(name))
-        return group_after(layer.committed, layer.events, settings)
+        return (yield from group_after(layer.committed, layer.events, settings))
 
     def _partition_of(self, name: str) -> int:
         return partition_of(name, self._partitions)

@@ -3,7 +3,7 @@
 Pending events apply in the order in which the server accepted them.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
@@ -87,9 +87,10 @@ class Overlay(Generic[Key, State]):
         """Discard the events of one key that the committed rows include; False if none. The key must have a layer."""
         layer = self._layers[key]
         rest = [p for p in layer.pending if not p.is_covered(next_offsets)]
-        is_settled = len(rest) < len(layer.pending)
+        if len(rest) == len(layer.pending):
+            return False
         layer.pending = rest
-        return is_settled
+        return True
 
     def pop_settled(self, key: Key) -> Layer[State]:
         """Return the layer of ``key``, and remove it if it has no pending events any more."""
@@ -138,8 +139,10 @@ Settings = Mapping[tuple[str, str], str]
 Entries = dict[str, str] | None
 
 
-def group_after(group: BrokerGroup, events: Iterable[AcceptedEvent], settings: Settings) -> BrokerGroup:
-    """Return a group after events.
+def group_after(
+    group: BrokerGroup, events: Iterable[AcceptedEvent], settings: Settings
+) -> Generator[None, None, BrokerGroup]:
+    """Return a group after events, one in each step.
 
     Args:
         group: The group before.
@@ -153,6 +156,7 @@ def group_after(group: BrokerGroup, events: Iterable[AcceptedEvent], settings: S
             of_registrations = settings_of_registrations(settings)
         elif isinstance(event, BrokerEvent | TopicDeleted):
             group = apply_event(group, event, settings=of_registrations).group
+        yield
     return group
 
 

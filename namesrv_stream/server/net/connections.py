@@ -244,8 +244,9 @@ class Connections:
         for lent in self.lane.active() if self.lane is not None else ():
             lent.active_ms = observed_ms
             yield
-        unread = []
-        for connection in list(self._open.values()):
+        unread, rest = [], list(self._open.values())
+        while rest:
+            connection = rest.pop()  # so that those which are closed meanwhile are not freed at once
             if not connection.is_waiting and observed_ms - connection.active_ms > self.limits.idle_timeout_ms:
                 self._count("idle")
                 connection.abort(_IDLE)  # unsent answers are lost

@@ -14,8 +14,8 @@ from namesrv_stream.server.turns import Queue, Turns
 
 logger = logging.getLogger(__name__)
 
-#: Maximum size of all kept bodies; a larger one is not kept.
-_KEPT_BYTES: Final = 32 << 20
+#: Maximum size of all kept bodies: a list of a million topics has 30 MB. A larger one is not kept.
+_KEPT_BYTES: Final = 64 << 20
 #: Maximum number of kept bodies; a peer chooses some of their keys.
 _MOST_KEPT: Final = 64
 

@@ -38,6 +38,7 @@ from namesrv_stream.route.fold.folded_log import FoldedLog
 from namesrv_stream.route.fold.step import Record
 from namesrv_stream.route.liveness_settings import FoldSettings
 from namesrv_stream.route.model import LeaseKey
+from namesrv_stream.route.steps import result
 from namesrv_stream.route.table import RouteTable
 from namesrv_stream.route.view.route_view import RouteView
 from namesrv_stream.route.view.view_layers import group_after
@@ -107,7 +108,7 @@ class LogTail:
             return False  # it restores the broker after the commit of the disconnect
         group = self._view.table.group(event.broker_name)
         settings = self._view.table.settings_of(partition_of(event.broker_name, self._partitions))
-        return group_after(group, [event], settings) is group
+        return result(group_after(group, [event], settings)) is group
 
 
 def _is_refused(event: Event, partition: int, partitions: int) -> bool:

@@ -109,16 +109,21 @@ class Lose(NamedTuple):
     """A session with Kafka fails: pending records are lost, except changes that some partitions already have."""
 
 
+class Sweep(NamedTuple):
+    """Events that are in the log, and that the committed rows include, are removed from the view."""
+
+
 class Foreign(NamedTuple):
     """Another server writes an event to the log."""
 
     event: AcceptedEvent
 
 
-Step = AcceptedEvent | Commit | Reload | Publish | Lose | Foreign
+Step = AcceptedEvent | Commit | Reload | Publish | Lose | Sweep | Foreign
 
 COMMITS = st.builds(Commit, st.integers(0, PARTITIONS - 1), st.integers(0, 4))
 OUTAGES = st.builds(Publish, st.integers(0, PARTITIONS - 1), st.integers(1, 4)) | st.builds(Lose)
+SWEEPS = st.builds(Sweep)
 #: Events of the same server, or of another one.
 FOREIGN = EVENTS.flatmap(lambda e: st.sampled_from((e, replace(e, origin=e.origin._replace(server_id="s2"))))).map(
     Foreign
@@ -199,6 +204,8 @@ class Simulation:
                 self._publish(step.partition, step.records)
             case Lose():
                 self._lose()
+            case Sweep():
+                self.view.commit((), {})
             case Foreign(event=event):
                 for partition in partitions_of(event):
                     self.logs[partition].append(encode_event(event))
@@ -322,8 +329,12 @@ def test_applying_a_commit_in_slices_equals_applying_it_at_once(
 
 
 @settings(max_examples=examples(150))
-@given(st.lists(EVENTS | FOREIGN | OUTAGES, max_size=12), COMMITS, st.lists(EVENTS, max_size=6))
-def test_events_may_be_accepted_between_the_steps_of_a_commit(
+@given(
+    st.lists(EVENTS | FOREIGN | OUTAGES, max_size=12),
+    COMMITS,
+    st.lists(EVENTS | OUTAGES | st.just(Sweep()), max_size=6),
+)
+def test_events_may_be_accepted_and_lost_between_the_steps_of_a_commit(
     steps: list[Step], commit: Commit, events: list[Step]
 ) -> None:
     simulation = Simulation()

@@ -78,8 +78,8 @@ async def test_kept_bodies_are_few_and_small() -> None:
     answers, bodies = LongAnswers(Turns(AT_ONCE_NS)), Bodies()
     for number in range(200):
         answers.get(bodies.body(1, key=str(number)), lambda body: None)
-    large = LongBody(("large",), 1, lambda: iter([bytes(40 << 20)]))
-    assert len(answers.get(large, lambda body: None) or b"") == 40 << 20
+    large = LongBody(("large",), 1, lambda: iter([bytes(80 << 20)]))
+    assert len(answers.get(large, lambda body: None) or b"") == 80 << 20
     assert answers.kept_bytes == 64 * 3
 
 
