@@ -222,10 +222,13 @@ def differing_topics(
         topics: The topics of the table.
         mappings: The static mappings of the table.
     """
+    is_same = last is not None and registration.registration_hash == last.registration_hash != ""
+    if is_same and not known:
+        return ()
     new_mappings = registration.topic_mappings or {}
     differing = _changed(topics, payload) | _changed(mappings, new_mappings)
     counted, others = set(known), differing.difference(known)
-    if others and last is not None and not (registration.registration_hash == last.registration_hash != ""):
+    if others and last is not None and not is_same:
         # Only what differs is read, because the last registration can be megabytes.
         counted |= _changed(last.queues_of(others), registration.topics)
         if new_mappings:

@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import logging
 import multiprocessing
+import os
 import signal
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ProcessPoolExecutor
@@ -25,6 +26,7 @@ logger = logging.getLogger(__name__)
 
 OnDecoded = Callable[[DecodedBody], None]
 _TOPICS_AT_ONCE: Final = 2_048
+_NICENESS: Final = 10
 
 
 class RegistrationDecoder:
@@ -47,7 +49,7 @@ class RegistrationDecoder:
         try:
             if self._pool is None:
                 context = multiprocessing.get_context("spawn")
-                self._pool = ProcessPoolExecutor(1, context, initializer=_end_with_parent)
+                self._pool = ProcessPoolExecutor(1, context, initializer=_begin)
             future = self._pool.submit(_decode, body)
         except Exception as error:  # the process cannot start, or was killed
             self._failed(error)
@@ -84,8 +86,9 @@ class RegistrationDecoder:
         self.stop()
 
 
-def _end_with_parent() -> None:
-    """Ignore Ctrl-C, which the server handles, and exit when the server is killed."""
+def _begin() -> None:
+    """Leave processor time to the server; ignore Ctrl-C, which the server handles; exit when the server is killed."""
+    os.nice(_NICENESS)
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal_with_parent(signal.SIGKILL)
 
