@@ -28,14 +28,18 @@ class BoundedLog:
             path: The current file; old ones are ``path.1`` and ``path.2``.
             max_bytes: Size at which the file is rotated.
         """
-        path.parent.mkdir(parents=True, exist_ok=True)
         self._path = path
         self._max_bytes = max_bytes
-        self._file = path.open("ab", buffering=0)
-        self._size = path.stat().st_size
+        self._open()
 
     def write(self, line: bytes) -> None:
-        """Append one line, which ends with its newline."""
+        """Append one line, which ends with its newline.
+
+        Raises:
+            OSError: The line is lost. The next one is written if that is possible again.
+        """
+        if self._file.closed:  # the last rotation failed
+            self._open()
         if self._size and self._size + len(line) > self._max_bytes:
             self._rotate()
         self._file.write(line)
@@ -51,8 +55,12 @@ class BoundedLog:
             newer = self._path if age == 1 else self._path.with_name(f"{self._path.name}.{age - 1}")
             if newer.exists():
                 newer.replace(self._path.with_name(f"{self._path.name}.{age}"))
+        self._open()
+
+    def _open(self) -> None:
+        self._path.parent.mkdir(parents=True, exist_ok=True)
         self._file = self._path.open("ab", buffering=0)
-        self._size = 0
+        self._size = self._path.stat().st_size
 
 
 @dataclass(frozen=True, slots=True)

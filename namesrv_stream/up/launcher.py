@@ -81,10 +81,11 @@ class StartReport:
 
     def print_line(self, text: str) -> None:
         """Print a line to stderr, in JSON if ``logs.format`` is json."""
-        if writes_json():
-            progress(text)
-            return
-        print(f"[{time.monotonic() - self._began:6.1f} s] {text}", file=sys.stderr, flush=True)
+        with contextlib.suppress(OSError):  # the terminal may be gone
+            if writes_json():
+                progress(text)
+            else:
+                print(f"[{time.monotonic() - self._began:6.1f} s] {text}", file=sys.stderr, flush=True)
 
 
 def command_line(command: str, effective: Path) -> Sequence[str | Path]:
@@ -146,7 +147,7 @@ async def _run(settings: Settings, report: StartReport, lock: int, command_line:
         await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
         if not stop_requested.is_set() and start.done():
             start.result()  # raises the error of the start
-            await stop_wait
+            await asyncio.wait(ends[1:], return_when=asyncio.FIRST_COMPLETED)
         return _exit_code(supervisor, stop_requested.is_set())
     finally:
         start.cancel()

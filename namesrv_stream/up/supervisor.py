@@ -1,6 +1,7 @@
 """Keeps children running: restarts a child that ends, with growing delays; stops all of them, the last started first.
 
-States of a child: running → (it ends) waiting → running …; after :meth:`Supervisor.stop` none is started.
+States of a child: running → (it ends, or cannot be started) waiting → running …; after :meth:`Supervisor.stop` none is
+started. A child that cannot be started is treated like one that ends with 3.
 
 Exit code 2 means that the same settings and data will never work. A child that is not required is then not restarted,
 and the others continue without it. If a required child ends with 2 or 3 (a prerequisite is missing) before
@@ -76,6 +77,7 @@ class Supervisor:
         self._is_stopping = False
         self._is_hurried = False
         self.is_settled = False  # the owner sets it once the start has succeeded
+        # A child that makes the start fail, or an error of the supervisor itself.
         self.failure: asyncio.Future[ChildFailure] = asyncio.get_running_loop().create_future()
 
     def start(self, spec: ChildSpec) -> None:
@@ -83,6 +85,7 @@ class Supervisor:
         if spec.run_file is not None:
             spec.run_file.unlink(missing_ok=True)
         keeper = asyncio.get_running_loop().create_task(self._keep(spec), name=f"{spec.name}-keeper")
+        keeper.add_done_callback(self._keeper_ended)
         self._keepers[spec.name] = keeper
 
     def pid(self, name: str) -> int | None:
@@ -123,21 +126,26 @@ class Supervisor:
         try:
             while True:
                 began = time.monotonic()
-                child, code = await self._run_once(spec, log)
+                try:
+                    child, code = await self._run_once(spec, log)
+                except OSError as error:  # no process, memory or descriptor is free, or a file is missing
+                    code, reason, end = _PREREQUISITE_MISSING, str(error), "cannot be started"
+                else:
+                    reason, end = child.reason, describe_exit(code)
                 if self._is_stopping:
                     return
                 if spec.is_required and not self.is_settled and code in (_REFUSED, _PREREQUISITE_MISSING):
-                    self._fail(ChildFailure(spec.name, code, child.reason))
+                    self._fail(ChildFailure(spec.name, code, reason))
                     return
                 if code == _REFUSED and not spec.is_required:
-                    self._print_line(f"{spec.name} cannot run and is not restarted: {child.reason or 'see its log'}")
+                    self._print_line(f"{spec.name} cannot run and is not restarted: {reason or 'see its log'}")
                     self._print_line(f"the other parts continue without {spec.name}; fix this, then restart `up`")
                     return
                 if time.monotonic() - began >= self._healthy_s:
                     back_off.reset()
                 wait_s = back_off.next_delay_ms() / 1000
-                reason = f" ({child.reason})" if child.reason and code > 0 else ""
-                self._print_line(f"{spec.name} {describe_exit(code)}{reason}; restarting it in {wait_s:g} s")
+                text = f" ({reason})" if reason and code > 0 else ""
+                self._print_line(f"{spec.name} {end}{text}; restarting it in {wait_s:g} s")
                 await asyncio.sleep(wait_s)
         finally:
             log.close()
@@ -159,6 +167,10 @@ class Supervisor:
             del self._running[spec.name]
             if spec.run_file is not None:
                 spec.run_file.unlink(missing_ok=True)
+
+    def _keeper_ended(self, keeper: asyncio.Task[None]) -> None:
+        if not keeper.cancelled() and (error := keeper.exception()) is not None and not self.failure.done():
+            self.failure.set_exception(error)
 
     def _fail(self, failure: ChildFailure) -> None:
         if not self.failure.done():

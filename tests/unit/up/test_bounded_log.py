@@ -2,6 +2,8 @@
 
 from pathlib import Path
 
+import pytest
+
 from namesrv_stream.up.child import BoundedLog
 
 
@@ -31,3 +33,18 @@ def test_a_line_larger_than_the_limit_is_written_whole(tmp_path: Path) -> None:
     log.write(b"0123456789\n")
     log.close()
     assert (tmp_path / "job.log").read_bytes() == b"0123456789\n"
+
+
+def test_a_failed_rotation_loses_lines_only_while_it_fails(tmp_path: Path) -> None:
+    folder = tmp_path / "logs"
+    log = BoundedLog(folder / "job.log", max_bytes=20)
+    log.write(b"x" * 15 + b"\n")
+    folder.rename(tmp_path / "moved")
+    folder.touch()  # a file in the place of the folder
+    for _ in range(2):
+        with pytest.raises((FileExistsError, NotADirectoryError)):
+            log.write(b"lost line\n")
+    folder.unlink()
+    log.write(b"next line\n")
+    log.close()
+    assert (folder / "job.log").read_bytes() == b"next line\n"

@@ -136,6 +136,39 @@ async def test_a_required_part_is_started_again_after_a_refusal_once_the_start_h
     assert not supervisor.failure.done()
 
 
+async def test_a_part_that_cannot_be_started_fails_the_start(supervisor: Supervisor, tmp_path: Path) -> None:
+    supervisor.start(ChildSpec("serve", (tmp_path / "absent",), is_required=True))
+    async with asyncio.timeout(_DEADLINE_S):
+        failure = await supervisor.failure
+    assert (failure.name, failure.exit_code) == ("serve", 3)
+    assert str(tmp_path / "absent") in failure.reason
+
+
+async def test_a_part_that_cannot_be_started_for_a_while_is_started_again(
+    supervisor: Supervisor, terminal: Terminal, tmp_path: Path
+) -> None:
+    program = tmp_path / "program"
+    supervisor.is_settled = True
+    supervisor.start(ChildSpec("serve", (program, "-c", _SLEEP), is_required=True))
+    await _until(lambda: len(terminal.lines) >= 2)
+    program.symlink_to(sys.executable)
+    await _until(lambda: supervisor.pid("serve"))
+    assert terminal.lines[0].startswith("serve cannot be started ([Errno 2] No such file or directory")
+    assert terminal.lines[0].endswith("; restarting it in 0.02 s")
+
+
+async def test_an_error_of_the_supervisor_itself_ends_it(tmp_path: Path) -> None:
+    def print_line(text: str) -> None:
+        raise RuntimeError(text)
+
+    supervisor = Supervisor(tmp_path, {}, print_line, back_off=_QUICK)
+    supervisor.start(_python("job", "raise SystemExit(1)"))
+    with pytest.raises(RuntimeError, match="job ended with exit code 1"):
+        async with asyncio.timeout(_DEADLINE_S):
+            await supervisor.failure
+    await supervisor.stop()
+
+
 @pytest.mark.parametrize("is_settled", [False, True])
 async def test_part_that_cannot_run_is_reported_once_and_not_restarted(
     supervisor: Supervisor, terminal: Terminal, tmp_path: Path, *, is_settled: bool
