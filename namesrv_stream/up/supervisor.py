@@ -3,10 +3,10 @@
 States of a child: running → (it ends, or cannot be started) waiting → running …; after :meth:`Supervisor.stop` none is
 started. A child that cannot be started is treated like one that ends with 3.
 
-Exit code 2 means that the same settings and data will never work. A child that is not required is then not restarted,
-and the others continue without it. If a required child ends with 2 or 3 (a prerequisite is missing) before
-:attr:`Supervisor.is_settled`, the whole start fails. Afterwards it is restarted like any other, because the reason may
-disappear: for example, another process took its port while it was down.
+Exit code 2 means that settings or data do not fit. A child that is not required is then started again after the longest
+delay, because the reason may be temporary or mended; it is said once. The others continue meanwhile. If a required
+child ends with 2 or 3 (a prerequisite is missing) before :attr:`Supervisor.is_settled`, the whole start fails.
+Afterwards it is restarted like any other: for example, another process took its port while it was down.
 """
 
 import asyncio
@@ -122,7 +122,7 @@ class Supervisor:
 
     async def _keep(self, spec: ChildSpec) -> None:
         log = BoundedLog(self._logs_dir / f"{spec.name}.log", self._max_log_bytes)
-        back_off = replace(self._back_off)
+        back_off, told = replace(self._back_off), ""
         try:
             while True:
                 began = time.monotonic()
@@ -137,15 +137,18 @@ class Supervisor:
                 if spec.is_required and not self.is_settled and code in (_REFUSED, _PREREQUISITE_MISSING):
                     self._fail(ChildFailure(spec.name, code, reason))
                     return
-                if code == _REFUSED and not spec.is_required:
-                    self._print_line(f"{spec.name} cannot run and is not restarted: {reason or 'see its log'}")
-                    self._print_line(f"the other parts continue without {spec.name}; fix this, then restart `up`")
-                    return
                 if time.monotonic() - began >= self._healthy_s:
                     back_off.reset()
-                wait_s = back_off.next_delay_ms() / 1000
-                text = f" ({reason})" if reason and code > 0 else ""
-                self._print_line(f"{spec.name} {end}{text}; restarting it in {wait_s:g} s")
+                if code == _REFUSED and not spec.is_required:
+                    wait_s = back_off.max_ms / 1000
+                    text = f"cannot run: {reason or 'see its log'}; the others continue; trying it every {wait_s:g} s"
+                else:
+                    wait_s = back_off.next_delay_ms() / 1000
+                    detail = f" ({reason})" if reason and code > 0 else ""
+                    text = f"{end}{detail}; restarting it in {wait_s:g} s"
+                if code != _REFUSED or text != told:
+                    self._print_line(f"{spec.name} {text}")
+                told = text
                 await asyncio.sleep(wait_s)
         finally:
             log.close()

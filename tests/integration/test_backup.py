@@ -121,14 +121,14 @@ def test_documented_recipes_restore_everything_they_promise(tmp_path: Path) -> N
         assert _command(stack, "replay")["equal"] is True
         assert stack.stop() == 0
 
-        # Kafka is lost: the doctor reports it before the start. The job refuses to start, and is not restarted. The
+        # Kafka is lost: the doctor reports it before the start. The job refuses to start. The
         # server still serves the routes.
         shutil.rmtree(data / "kafka")
         examined = run_command("doctor", "--data-dir", str(data))
         assert (examined.code, "contains no topic" in examined.out) == (1, True), examined
         stack = Stack(data, **_FLAGS)
         stack.start()
-        wait_until(lambda: "continue without job" in stack.output, _WAIT_S, "up stops restarting the job")
+        wait_until(lambda: "the others continue" in stack.output, _WAIT_S, "up says that the job cannot run")
         assert stack.output.count("the log is another one") == 1
         assert stack.get(f"/routes/{_TOPIC}") == before["route"]
         assert stack.stop() == 0

@@ -223,12 +223,12 @@ def test_job_that_cannot_run_is_reported_once_and_the_server_continues(
 ) -> None:
     up = start_up(tmp_path, FAKE_JOB="exit-2")
     up.wait_ready()
-    up.until(lambda: "the other parts continue without job" in up.err, "up stops restarting the job")
+    up.until(lambda: "the others continue" in up.err, "up says so")
     assert read_run_file(tmp_path / "run" / "serve.json") is not None
     up.process.send_signal(signal.SIGTERM)
     assert up.end() == 0
     assert up.err.count("settings: x.y: will not do") == 1
-    assert "job cannot run and is not restarted: settings: x.y: will not do" in up.err
+    assert "job cannot run: settings: x.y: will not do; the others continue" in up.err
 
 
 def test_secrets_reach_only_the_parts_that_need_them(running_up: Up) -> None:

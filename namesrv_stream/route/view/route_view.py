@@ -233,10 +233,11 @@ class RouteView:
             pending = pending_in.get(self._partition_of(name))
             if pending is not None:
                 self._add_broadcasts_to(name)
-                if name in self._groups and self._groups[name].pending[-1:] == [pending]:
-                    self._show_after(self.table.group(name), event, {})
-                elif name in self._groups:  # other events followed
-                    self._rebuild_group(name)
+                since = self._groups[name].since(pending) if name in self._groups else ()
+                if since and all(isinstance(p.event, TopicDeleted) for p in since):
+                    self._show_after(self.table.group(name), event, {})  # deletions have the same effect in any order
+                elif since:
+                    yield from self._rebuild_in_steps(name)
             yield
 
     def _add_broadcasts_to(self, name: str) -> None:
@@ -297,12 +298,12 @@ class RouteView:
     def _rebuild_in_steps(self, name: str) -> Iterator[None]:
         """Show a group with its pending events, of which thousands may wait: meanwhile, it is shown as before.
 
-        Events that are accepted meanwhile are applied as well. If one is removed, all are applied again at once.
+        Events that are accepted meanwhile are applied as well. After any other change, all are applied again at once.
         """
         layer = self._groups[name]
-        pending, at_first = layer.pending, list(layer.pending)
+        committed, pending, at_first = layer.committed, layer.pending, list(layer.pending)
         group = yield from self._rebuilt_group(name)
-        if layer.pending is pending and pending[: len(at_first)] == at_first:
+        if layer.committed is committed and layer.pending is pending and pending[: len(at_first)] == at_first:
             self._show_group(group)
         elif name in self._groups:
             self._rebuild_group(name)

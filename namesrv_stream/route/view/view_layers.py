@@ -46,6 +46,10 @@ class Layer(Generic[State]):
     def events(self) -> Iterator[AcceptedEvent]:
         return (p.event for p in self.pending)
 
+    def since(self, pending: Pending) -> Sequence[Pending]:
+        """Return the events from a given one on; none if that is not pending any more."""
+        return self.pending[self.pending.index(pending) :] if pending in self.pending else ()
+
 
 class Overlay(Generic[Key, State]):
     """The layers by key. A key without pending events has no layer, because its shown state is the committed one."""

@@ -170,21 +170,24 @@ async def test_an_error_of_the_supervisor_itself_ends_it(tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize("is_settled", [False, True])
-async def test_part_that_cannot_run_is_reported_once_and_not_restarted(
+async def test_part_that_cannot_run_is_reported_once_and_tried_again(
     supervisor: Supervisor, terminal: Terminal, tmp_path: Path, *, is_settled: bool
 ) -> None:
     supervisor.is_settled = is_settled
-    runs = tmp_path / "runs"
-    refusal = f"open({str(runs)!r}, 'a').write('x'); print('error: another log', flush=True); raise SystemExit(2)"
-    supervisor.start(_python("job", refusal))
-    supervisor.start(_python("other", "raise SystemExit(1)"))
-    # Longer than the job would have waited for its next start.
-    await _until(lambda: sum(line.startswith("other ended") for line in terminal.lines) >= 5)
-    assert runs.read_text() == "x"
-    assert [line for line in terminal.lines if "job" in line] == [
-        "job cannot run and is not restarted: another log",
-        "the other parts continue without job; fix this, then restart `up`",
-    ]
+    runs, mended = tmp_path / "runs", tmp_path / "mended"
+    program = f"""
+import os, time
+open({str(runs)!r}, "a").write("x")
+while os.path.exists({str(mended)!r}):
+    time.sleep(600)
+print("error: another log", flush=True)
+raise SystemExit(2)
+"""
+    supervisor.start(_python("job", program))
+    await _until(lambda: runs.exists() and len(runs.read_text()) >= 3)
+    mended.touch()
+    await _until(lambda: supervisor.pid("job") and Path(f"/proc/{supervisor.pid('job')}/wchan").exists())
+    assert terminal.lines == ["job cannot run: another log; the others continue; trying it every 0.08 s"]
     assert not supervisor.failure.done()
 
 

@@ -113,17 +113,23 @@ class Sweep(NamedTuple):
     """Events that are in the log, and that the committed rows include, are removed from the view."""
 
 
+class Later(NamedTuple):
+    """So many further steps are done of what the view does later."""
+
+    steps: int
+
+
 class Foreign(NamedTuple):
     """Another server writes an event to the log."""
 
     event: AcceptedEvent
 
 
-Step = AcceptedEvent | Commit | Reload | Publish | Lose | Sweep | Foreign
+Step = AcceptedEvent | Commit | Reload | Publish | Lose | Sweep | Later | Foreign
 
 COMMITS = st.builds(Commit, st.integers(0, PARTITIONS - 1), st.integers(0, 4))
 OUTAGES = st.builds(Publish, st.integers(0, PARTITIONS - 1), st.integers(1, 4)) | st.builds(Lose)
-SWEEPS = st.builds(Sweep)
+SWEEPS = st.builds(Sweep) | st.builds(Later, st.integers(1, 3))
 #: Events of the same server, or of another one.
 FOREIGN = EVENTS.flatmap(lambda e: st.sampled_from((e, replace(e, origin=e.origin._replace(server_id="s2"))))).map(
     Foreign
@@ -160,6 +166,7 @@ class Simulation:
 
     def __init__(self) -> None:
         self.view = RouteView(partitions=PARTITIONS)
+        self.waiting: deque[Iterator[None]] = deque()  # what the view does later
         self.logs = [a_log(p) for p in range(PARTITIONS)]
         self._outboxes: list[deque[InFlightEvent]] = [deque() for _ in range(PARTITIONS)]
         self._tickets: list[list[Pending]] = [[] for _ in range(PARTITIONS)]
@@ -206,11 +213,19 @@ class Simulation:
                 self._lose()
             case Sweep():
                 self.view.commit((), {})
+            case Later():
+                for _ in range(step.steps):
+                    self.do_later()
             case Foreign(event=event):
                 for partition in partitions_of(event):
                     self.logs[partition].append(encode_event(event))
             case _:
                 self._accept(replace(step))  # a copy, so that its identity distinguishes it from an equal event
+
+    def do_later(self) -> None:
+        """Do one step of the first thing that waits."""
+        if self.waiting and next(self.waiting[0], self) is self:
+            self.waiting.popleft()
 
     def _accept(self, event: AcceptedEvent) -> None:
         partitions = partitions_of(event)
@@ -338,6 +353,7 @@ def test_events_may_be_accepted_and_lost_between_the_steps_of_a_commit(
     steps: list[Step], commit: Commit, events: list[Step]
 ) -> None:
     simulation = Simulation()
+    simulation.view.table.later = simulation.waiting.append
     simulation.run([*REGISTERED, *steps])
     rows, next_offsets = simulation.next_commit(*commit)
     committing = simulation.view.committing(CommitRows(rows), next_offsets)
@@ -345,6 +361,8 @@ def test_events_may_be_accepted_and_lost_between_the_steps_of_a_commit(
         next(committing, None)
         simulation.run([event])
     finish(committing)
+    while simulation.waiting:
+        simulation.do_later()
 
     assert not simulation.view.is_committing
     assert content(simulation.view.table) == content(simulation.expected())

@@ -1,5 +1,7 @@
 """Operators' events in the view: KV entries, deleted topics and settings apply at once and in order."""
 
+from collections.abc import Iterator
+
 import orjson
 import pytest
 
@@ -17,6 +19,7 @@ from namesrv_stream.route.events import (
 from namesrv_stream.route.group import BrokerGroup
 from namesrv_stream.route.model import DataVersion, Registration
 from namesrv_stream.route.reducer import apply
+from namesrv_stream.route.steps import finish
 from namesrv_stream.route.table import RouteTable
 from namesrv_stream.route.view.route_view import RouteView
 from tests.support.builders import NAME, RW, S1, S2, Log, a_key, a_registration, over
@@ -230,6 +233,22 @@ def test_deletion_between_two_registrations_is_applied_between_them() -> None:
     view.commit(log.say(registered()), {0: 1})
 
     assert topics(view) == {"baseTopic", "side"}
+
+
+def test_commit_between_the_steps_of_a_deletion_is_not_lost() -> None:
+    log = a_log_with_a_broker()
+    view, later = committed(log), list[Iterator[None]]()
+    view.table.later = later.append
+    view.accept(DELETE)
+    view.accept(TopicRegistered(S1, NAME, "side", RW))
+    [shown] = later
+    next(shown)
+
+    view.commit(log.register(a_registration("10.0.0.9:1", 1), server=S2), {0: 2})
+    finish(shown)
+
+    assert topics(view) == {"baseTopic", "side"}
+    assert set(view.table.group(NAME).broker_addrs) == {0, 1}
 
 
 def test_dropped_deletion_restores_the_topic() -> None:
