@@ -4,6 +4,7 @@ Source: rocketmq 5.3.3, DefaultRequestProcessor and RouteInfoManager.
 """
 
 import re
+from dataclasses import replace
 from typing import Final, NamedTuple
 
 from xxhash import xxh3_128
@@ -128,7 +129,11 @@ def register_broker(server: NameServer, call: Call) -> Answer:
     # The fold does not retain a registration of one topic.
     known_hash = digest if len(registration.topics) != 1 else ""
     server.logged[key] = LoggedRegistration(known_hash, holder, call.now_ms)
-    return Answer(response, (Accepted(registered, registered),))
+    # The view keeps what was applied until the job has folded it, and a broker may register often meanwhile.
+    applied = replace(registration, topics_json=b"")
+    if (last := group.registrations.get(key.live_key)) is not None:
+        applied = last.slim(applied)
+    return Answer(response, (Accepted(registered, BrokerRegistered(call.origin, applied)),))
 
 
 def unregister_broker(server: NameServer, call: Call) -> Answer:

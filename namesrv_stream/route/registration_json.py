@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Collection, Iterator, Mapping
+from dataclasses import replace
 from sys import intern
 from typing import Any, Final
 
@@ -220,6 +221,13 @@ class RetainedRegistration:
         if not isinstance(self._content, str):
             self._content = encode_registration(self._content)
         return self._content
+
+    def slim(self, registration: Registration) -> Registration:
+        """Return an equal registration that shares its topics with this one, if this one has them."""
+        is_same = self.registration_hash == registration.registration_hash != ""
+        if not is_same or isinstance(self._content, str):
+            return registration
+        return replace(registration, topics=self._content.topics)
 
     @property
     def data_version(self) -> DataVersion:

@@ -28,6 +28,7 @@ from namesrv_stream.settings.values import (
     PositiveInt,
     Secret,
     Section,
+    ServerId,
     SparkMaster,
     TlsOrPlain,
     WebhookEvents,
@@ -116,7 +117,7 @@ class HttpSettings(Section):
 class ServerSettings(Section):
     """The name-server process."""
 
-    server_id: Annotated[str, Field(max_length=64, pattern=r"^[A-Za-z0-9_.-]*$")] = ""
+    server_id: ServerId = ""
     publish_queue_records: Advanced[PositiveInt] = 10_000
     publish_queue_bytes: Advanced[PositiveInt] = 64 * MIB
     full_registration_interval_ms: Advanced[PositiveInt] = DAY_MS

@@ -13,6 +13,7 @@ from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Fie
 from pydantic_core import ErrorDetails
 
 from namesrv_stream.errors import ConfigError
+from namesrv_stream.route.events import DIRECT, JOB
 
 # A host name, an IPv4 address or an IPv6 address in brackets, and a port.
 _ADDR: Final = re.compile(r"(?:[A-Za-z0-9_.-]+|\[[0-9A-Fa-f:.]+\]):([0-9]{1,5})")
@@ -57,6 +58,12 @@ _SPARK_MASTER: Final = re.compile(
 def _check_spark_master(value: str) -> str:
     if not _SPARK_MASTER.fullmatch(value):
         raise ValueError("must be local[N], spark://…, yarn or k8s://…")
+    return value
+
+
+def _check_server_id(value: str) -> str:
+    if value in (DIRECT, JOB):
+        raise ValueError(f"{value!r} is the id of other writers of the log: choose another name")
     return value
 
 
@@ -127,6 +134,7 @@ Number = Annotated[int, BeforeValidator(_no_bool)]
 Port = Annotated[Number, Field(ge=0, le=65535)]  # 0: any free port
 PositiveInt = Annotated[Number, Field(gt=0)]
 NonEmptyStr = Annotated[str, Field(min_length=1)]
+ServerId = Annotated[str, Field(max_length=64, pattern=r"^[A-Za-z0-9_.-]*$"), AfterValidator(_check_server_id)]
 SparkMaster = Annotated[str, AfterValidator(_check_spark_master)]
 Names = Annotated[tuple[NonEmptyStr, ...], BeforeValidator(_split)]
 Addrs = Annotated[tuple[str, ...], BeforeValidator(_split), AfterValidator(_check_addrs)]

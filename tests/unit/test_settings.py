@@ -83,6 +83,8 @@ def test_unknown_section_is_refused() -> None:
         ("advanced.embedded_kafka.heap=lots", "advanced.embedded_kafka.heap"),
         ("logs.level=LOUD", "logs.level"),
         ("server.server_id=a b", "server.server_id"),
+        ("server.server_id=job", "server.server_id"),
+        ("server.server_id=direct", "server.server_id"),
         ("http.nsaddr=10.0.0.1:9876;10.0.0.2", "http.nsaddr"),
         ("http.nsaddr=10.0.0.1:99999", "http.nsaddr"),
         ("http.nsaddr=http://10.0.0.1:9876", "http.nsaddr"),

@@ -231,7 +231,7 @@ class RouteView:
         """Show groups with a deletion that is pending in their partitions, a group in each step."""
         for name in names:
             pending = pending_in.get(self._partition_of(name))
-            if pending is not None:
+            if pending is not None and event.topic in self.table.group(name).topics:
                 self._add_broadcasts_to(name)
                 since = self._groups[name].since(pending) if name in self._groups else ()
                 if since and all(isinstance(p.event, TopicDeleted) for p in since):

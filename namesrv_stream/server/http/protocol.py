@@ -12,7 +12,7 @@ from namesrv_stream.errors import TlsBroken
 from namesrv_stream.logs import safe
 from namesrv_stream.metrics import Counters
 from namesrv_stream.server.http.answers import Problem
-from namesrv_stream.server.net.connections import AddressCounts, _peer_of
+from namesrv_stream.server.net.connections import AddressCounts, peer_of
 from namesrv_stream.server.peer_log import PeerLog
 from namesrv_stream.server.server_metrics import HttpLoad
 from namesrv_stream.server.tls import ServerTls, TlsTransport
@@ -87,7 +87,7 @@ class HttpProtocol(H11Protocol):
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
         self._host = self.client[0] if self.client else ""
-        self.peer = _peer_of(self._host)
+        self.peer = peer_of(self._host)
         of_address, limits = self._port.addresses.enter(self._host), self._port.settings
         self._expect_request()
         if len(self.connections) > limits.max_connections:

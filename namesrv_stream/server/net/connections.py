@@ -3,7 +3,7 @@
 import asyncio
 import contextlib
 import logging
-from collections import Counter
+from collections import Counter, OrderedDict
 from collections.abc import Callable, Hashable, Iterator
 from ipaddress import IPv6Address, IPv6Network
 from itertools import count
@@ -88,6 +88,10 @@ _LATE: Final = "its request was not complete in time"
 _CROWDED: Final = "incomplete requests of all connections exceed the limit, and its own is the oldest"
 _NOT_READING: Final = "it did not read its answers"
 _UNREAD: Final = "unread answers of all connections exceed the limit, and its own are the largest"
+#: One part in so many of all connections is for addresses from which a broker has registered within two days. (An
+#: unchanged registration may be answered from a cache, but not longer than for a day.)
+_RESERVED_PART: Final = 10
+_RESERVED_MS: Final = 2 * 86_400_000
 #: Name of the counter for connection events.
 CONNECTION_EVENTS: Final = "rocketmq_namesrv_connection_events_total"
 
@@ -135,6 +139,7 @@ class Connections:
         self._open: dict[int, Connection] = {}
         self._ids = count(1)
         self._addresses = AddressCounts()
+        self._of_brokers: OrderedDict[str, int] = OrderedDict()  # address → observed time of the last registration
         self._stalled: dict[Connection, int] = {}  # stalled since this observed time, oldest first
         self.partial_frames: PartialFrames[Connection] = PartialFrames(
             limits.partial_frames_bytes, is_spared=lambda connection: connection.has_brokers
@@ -156,9 +161,13 @@ class Connections:
         """Add a connection; return whether it may stay open."""
         self._open[connection.connection_id] = connection
         limits, of_address = self.limits, self._addresses.enter(connection.host)
-        if len(self._open) > limits.max_connections:
+        limit = limits.max_connections
+        registered_ms = self._of_brokers.get(peer_of(connection.host))
+        if registered_ms is None or connection.active_ms - registered_ms > _RESERVED_MS:
+            limit -= limit // _RESERVED_PART
+        if len(self._open) > limit:
             text = "connection refused, too many are open peer=%s limit=%d"
-            self._warn(text, connection.peer, limits.max_connections)
+            self._warn(text, connection.peer, limit)
             self._count("rejected")
             return False
         if of_address > limits.max_connections_per_address:
@@ -177,6 +186,14 @@ class Connections:
         self.partial_frames.forget(connection)
         if not self._open:
             self._all_left.set()
+
+    def registered(self, connection: Connection) -> None:
+        """Keep room for connections of this address, from which a broker has registered."""
+        address = peer_of(connection.host)
+        self._of_brokers[address] = connection.active_ms
+        self._of_brokers.move_to_end(address)
+        if len(self._of_brokers) > self.limits.max_connections:
+            self._of_brokers.popitem(last=False)
 
     def broken(self, connection: Connection, error: RemotingError) -> None:
         self._count("broken")
@@ -317,18 +334,18 @@ class AddressCounts:
 
     def enter(self, host: str) -> int:
         """Count one more connection from ``host``; return how many there are."""
-        peer = _peer_of(host)
+        peer = peer_of(host)
         self._counts[peer] += 1
         return self._counts[peer]
 
     def leave(self, host: str) -> None:
-        peer = _peer_of(host)
+        peer = peer_of(host)
         self._counts[peer] -= 1
         if self._counts[peer] <= 0:
             del self._counts[peer]
 
 
-def _peer_of(host: str) -> str:
+def peer_of(host: str) -> str:
     if ":" not in host:
         return host
     try:

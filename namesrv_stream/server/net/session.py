@@ -164,6 +164,7 @@ class Session:
                 ):
                     self.registered[event.lease_key] = None
                     self._views = None
+                    self._services.connections.registered(self._connection)
                 elif isinstance(event, BrokerUnregistered):
                     self.registered.pop(event.lease_key, None)
             gateway.accept(answer.accepted)

@@ -80,6 +80,12 @@ def remark_of(answer: Answer) -> str:
 # ---- 103: the first registration ----
 
 
+def test_equal_registrations_that_wait_for_the_job_share_their_topics() -> None:
+    server = with_registered()
+    applied = [accepted_by(server.send(a_registration_request(), connection)).applied for connection in (2, 3, 4)]
+    assert len({id(event.registration.topics) for event in applied if isinstance(event, BrokerRegistered)}) == 1
+
+
 def test_first_registration_is_logged_in_full_and_applied() -> None:
     server = Exchange()
 

@@ -184,6 +184,18 @@ async def test_connections_above_the_limit_are_refused_until_another_closes(capl
     assert not rig.connect().is_closing()
 
 
+async def test_a_broker_comes_back_although_others_fill_the_server() -> None:
+    rig = a_talking_rig(max_connections=20)
+    broker = rig.connect("10.1.1.1")
+    rig.ask(broker, a_registration_request())
+    others = [rig.connect(f"10.9.9.{number}") for number in range(30)]
+    assert sum(not peer.is_closing() for peer in others) == 17
+    broker.close()
+    taken, back = rig.connect("10.9.9.31"), rig.connect("10.1.1.1")
+    assert (taken.is_closing(), back.is_closing()) == (False, False)
+    assert [rig.connect(host).is_closing() for host in ("10.9.9.32", "10.1.1.1")] == [True, False]
+
+
 async def test_bytes_after_a_close_by_the_server_are_ignored() -> None:
     rig = a_talking_rig()
     peer = rig.connect()
