@@ -75,6 +75,10 @@ def _nothing(*_: object, **__: object) -> None:
     pass
 
 
+async def _no_part() -> None:
+    pass
+
+
 def _replacements(world: "World") -> Iterator[tuple[str, str, Any]]:
     """Yield (module, name in it, replacement)."""
     scheduler, clients, spark = world.scheduler, world.clients, world.spark
@@ -100,6 +104,7 @@ def _replacements(world: "World") -> Iterator[tuple[str, str, Any]]:
     yield "server.main", "bind", lambda host, port, section: SimSocket(host, port)
     yield "server.main", "HttpServer", NoHttpServer
     yield "server.main", "keep_all", _nothing
+    yield "server.main", "return_free_memory", _no_part  # real memory; in simulated time, it is most of the work
     yield "server.main", "build_core", world.build_core
     yield "server.main", "CommitApplier", world.build_applier
     yield "server.net.response_cache", "KnownAnswers", SmallKnownAnswers
