@@ -191,7 +191,7 @@ def settings_of(server_id: str, host: str, changes: dict[str, str]) -> Settings:
         "data.dir": f"{_DATA}/{server_id}",
         "data.tables": f"{_DATA}/tables",
         "kafka.bootstrap_servers": "kafka:9092",
-        "server.server_id": server_id,
+        "server.server_id": "of-the-job" if server_id == "job" else server_id,  # servers may not have its id
         "remoting.listen_host": host,
         "remoting.native_lane": "off",
         "admin.trusted_networks": "10.0.0.0/8",

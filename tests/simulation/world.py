@@ -252,7 +252,7 @@ class World:
             settings = settings_of(f"s{number}", host, changes)
             self.servers.append(Part(self, f"s{number}", Machine(self.scheduler, f"m{number}", host), settings))
         job_machine = Machine(self.scheduler, "m0", "10.0.0.100")
-        self.job = Part(self, "job", job_machine, settings_of("of-the-job", job_machine.host, changes))
+        self.job = Part(self, "job", job_machine, settings_of("job", job_machine.host, changes))
 
     @property
     def slack(self) -> int:
