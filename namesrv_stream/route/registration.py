@@ -222,7 +222,7 @@ def differing_topics(
         topics: The topics of the table.
         mappings: The static mappings of the table.
     """
-    is_same = last is not None and registration.registration_hash == last.registration_hash != ""
+    is_same = last is not None and last.has_content_of(registration)
     if is_same and not known:
         return ()
     new_mappings = registration.topic_mappings or {}

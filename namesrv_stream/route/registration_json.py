@@ -222,10 +222,13 @@ class RetainedRegistration:
             self._content = encode_registration(self._content)
         return self._content
 
+    def has_content_of(self, registration: Registration) -> bool:
+        """Return whether the hashes show that this is the same registration."""
+        return self.registration_hash == registration.registration_hash != ""
+
     def slim(self, registration: Registration) -> Registration:
         """Return an equal registration that shares its topics with this one, if this one has them."""
-        is_same = self.registration_hash == registration.registration_hash != ""
-        if not is_same or isinstance(self._content, str):
+        if isinstance(self._content, str) or not self.has_content_of(registration):
             return registration
         return replace(registration, topics=self._content.topics)
 

@@ -251,13 +251,13 @@ class RouteView:
         """Show a committed group with the pending events that the commit does not include."""
         name = group.broker_name
         self._add_broadcasts_to(name)
-        if name not in self._groups:
+        if name in self._groups:
+            self._groups[name].committed = group
+            self._groups.settle_key(name, next_offsets)
+            yield from self._rebuild_in_steps(name)
+        else:
             self._show_group(group)
             yield
-            return
-        self._groups[name].committed = group
-        self._groups.settle_key(name, next_offsets)
-        yield from self._rebuild_in_steps(name)
 
     def _commit_others(self, rows: CommitRows, next_offsets: Mapping[int, int]) -> Iterator[None]:
         """Apply the rows that concern no group, and discard the events that the commit includes."""

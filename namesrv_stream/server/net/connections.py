@@ -346,6 +346,7 @@ class AddressCounts:
 
 
 def peer_of(host: str) -> str:
+    """Return the peer that limits count: the address, of IPv6 its /64 network."""
     if ":" not in host:
         return host
     try:

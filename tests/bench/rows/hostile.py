@@ -60,7 +60,7 @@ class _Attacked:
 def measure(bench: Bench) -> list[Figure]:
     """Measure the newest Java NameServer and namesrv-stream under each kind of attack.
 
-    All servers are started anew for each kind, because the Java NameServer does not recover from some.
+    All servers are started again for each kind, because the Java NameServer does not recover from some.
     """
     figures: list[Figure] = []
     for kind in _KINDS:

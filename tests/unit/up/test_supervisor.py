@@ -174,11 +174,12 @@ async def test_part_that_cannot_run_is_reported_once_and_tried_again(
     supervisor: Supervisor, terminal: Terminal, tmp_path: Path, *, is_settled: bool
 ) -> None:
     supervisor.is_settled = is_settled
-    runs, mended = tmp_path / "runs", tmp_path / "mended"
+    runs, mended, steady = (tmp_path / name for name in ("runs", "mended", "steady"))
     program = f"""
 import os, time
 open({str(runs)!r}, "a").write("x")
-while os.path.exists({str(mended)!r}):
+if os.path.exists({str(mended)!r}):
+    open({str(steady)!r}, "x")
     time.sleep(600)
 print("error: another log", flush=True)
 raise SystemExit(2)
@@ -186,7 +187,8 @@ raise SystemExit(2)
     supervisor.start(_python("job", program))
     await _until(lambda: runs.exists() and len(runs.read_text()) >= 3)
     mended.touch()
-    await _until(lambda: supervisor.pid("job") and Path(f"/proc/{supervisor.pid('job')}/wchan").exists())
+    await _until(steady.exists)
+    assert supervisor.pid("job")
     assert terminal.lines == ["job cannot run: another log; the others continue; trying it every 0.08 s"]
     assert not supervisor.failure.done()
 

@@ -347,7 +347,7 @@ def test_applying_a_commit_in_slices_equals_applying_it_at_once(
 @given(
     st.lists(EVENTS | FOREIGN | OUTAGES, max_size=12),
     COMMITS,
-    st.lists(EVENTS | OUTAGES | st.just(Sweep()), max_size=6),
+    st.lists(EVENTS | OUTAGES | SWEEPS, max_size=6),
 )
 def test_events_may_be_accepted_and_lost_between_the_steps_of_a_commit(
     steps: list[Step], commit: Commit, events: list[Step]
