@@ -57,7 +57,7 @@ PLANTS: Final = (
     ),
     Plant(
         "brokers do not expire",
-        "route.fold.state:FoldState.pop_expired",
+        "route.fold.state:FoldState.advance",
         "while queue and queue[0][0] < now_ms:",
         "while False:",
         _DEATHS,

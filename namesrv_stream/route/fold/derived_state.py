@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from namesrv_stream.route.events import partition_of
-from namesrv_stream.route.fold.lease import Lease, LeaseHolder, ServerClock
+from namesrv_stream.route.fold.lease import Lease, LeaseHolder, RecentClose, RecentCloses, ServerClock
 from namesrv_stream.route.fold.state import FoldState
 from namesrv_stream.route.liveness_settings import effective_texts
 from namesrv_stream.route.model import LeaseKey
@@ -39,7 +39,6 @@ def rebuilt_state(partition: int, partitions: int, next_offset: int, at_ms: int,
             state.add_lease(key, lease)
         for live_key in group.registrations.keys() - group.live_brokers.keys():
             state.gone[LeaseKey(name, live_key)] = at_ms
-    state.requeue()
     return state
 
 
@@ -57,6 +56,7 @@ def repartitioned(states: Sequence[FoldState], partitions: int) -> list[FoldStat
     newest = {server_id: _newest_clock(states, server_id, observed_ms) for server_id in _servers(states)}
     found = [_without_brokers(states, partition, partitions, observed_ms, newest) for partition in range(partitions)]
     gone: list[tuple[int, LeaseKey]] = []
+    closes: list[tuple[str, RecentClose]] = []
     for state in states:
         behind_ms = observed_ms - state.observed_ms
         server_behind_ms = {s: newest[s].observed_ms - clock.observed_ms for s, clock in state.servers.items()}
@@ -65,16 +65,13 @@ def repartitioned(states: Sequence[FoldState], partitions: int) -> list[FoldStat
             new.add_lease(key, _moved(lease, behind_ms, server_behind_ms))
         for server_id, clock in state.servers.items():
             for close in clock.closes:
-                closes = found[partition_of(close.key.broker_name, partitions)].servers[server_id].closes
-                lease = _moved(close.lease, behind_ms, server_behind_ms)
-                closes.append(close._replace(closed_ms=close.closed_ms + server_behind_ms[server_id], lease=lease))
+                lease, closed_ms = _moved(close.lease, behind_ms, server_behind_ms), server_behind_ms[server_id]
+                closes.append((server_id, close._replace(closed_ms=close.closed_ms + closed_ms, lease=lease)))
         gone += ((at_ms, key) for key, at_ms in state.gone.items())
     for at_ms, key in sorted(gone):
         found[partition_of(key.broker_name, partitions)].gone[key] = at_ms
-    for new in found:
-        for clock in new.servers.values():
-            clock.closes.sort(key=lambda close: close.closed_ms)
-        new.requeue()
+    for server_id, close in sorted(closes, key=lambda of_server: of_server[1].closed_ms):
+        found[partition_of(close.key.broker_name, partitions)].servers[server_id].closes.add(close)
     return found
 
 
@@ -107,7 +104,7 @@ def _without_brokers(
     servers = {}
     for server_id, newest in clocks.items():
         status = own.servers.get(server_id, newest)
-        servers[server_id] = replace(newest, silent=status.silent, lost=status.lost, closes=[])
+        servers[server_id] = replace(newest, silent=status.silent, lost=status.lost, closes=RecentCloses())
     return FoldState(
         partition,
         partitions,

@@ -56,9 +56,7 @@ def hold_if_many_fail(step: FoldStep, key: LeaseKey, server_id: str, cause: Caus
         return False
     _restore_closed(step, cluster, server_id, failure)
     _hold(step, key, server_id, cause, reason, failure)
-    leases = state.leases_of_cluster(cluster).items()
-    suspects = [(k, v) for k, v in leases if v.hold is None and not v.released and is_suspect(state, v)]
-    for other, lease in sorted(suspects, key=lambda kv: kv[0]):
+    for other, lease in sorted(state.of_cluster(cluster).suspects.items(), key=lambda kv: kv[0]):
         is_silent, _, last_at = min(
             (state.servers[s].silent, state.servers[s].observed_ms - h.seen_ms, s) for s, h in lease.holders.items()
         )
@@ -67,25 +65,6 @@ def hold_if_many_fail(step: FoldStep, key: LeaseKey, server_id: str, cause: Caus
         else:
             _hold(step, other, last_at, Cause.EXPIRED, silence_detail(state, lease, last_at), failure)
     return True
-
-
-def is_suspect(state: FoldState, lease: Lease) -> bool:
-    """Whether a broker has been without heartbeat for more than half of its timeout.
-
-    A heartbeat at a silent server counts only if it came later than those at all other servers.
-    """
-    timeout_ms = state.timeout_ms(lease)
-    partition_ms = lease.ended_partition_ms
-    of_silent = []
-    for server_id, held in lease.holders.items():
-        clock = state.servers[server_id]
-        if clock.silent:
-            of_silent.append(held)
-        elif 2 * (clock.observed_ms - held.seen_ms) <= timeout_ms:
-            return False
-        else:
-            partition_ms = max(held.partition_ms, partition_ms or 0)
-    return partition_ms is not None and all(held.partition_ms <= partition_ms for held in of_silent)
 
 
 def is_closed(lease: Lease, server_id: str) -> bool:
@@ -112,11 +91,9 @@ def _mass_failure(state: FoldState, cluster: str, server_id: str, key: LeaseKey)
         server_id: The server whose recent closes count as well.
         key: A broker that counts as failed in any case.
     """
-    closed = sum(close.key.live_key.cluster == cluster for close in state.servers[server_id].closes)
-    leases = state.leases_of_cluster(cluster)
-    this = leases[key]
-    brokers = closed + len(leases)
-    ending = closed + sum(v is this or v.hold is not None or is_suspect(state, v) for v in leases.values())
+    of_cluster, closed = state.of_cluster(cluster), state.servers[server_id].closes.count(cluster)
+    brokers = closed + of_cluster.number
+    ending = closed + len(of_cluster.failing) + (key not in of_cluster.failing)
     are_many = ending >= state.settings.guard_min_brokers_of(state.partitions) and (
         ending * 100 > brokers * state.settings.guard_share_percent
     )
@@ -138,9 +115,7 @@ def _hold(step: FoldStep, key: LeaseKey, server_id: str, cause: Cause, reason: s
 
 def _restore_closed(step: FoldStep, cluster: str, server_id: str, failure: MassFailure) -> None:
     """Restore and hold the brokers in ``closes``; masters first, because topics come from their registrations."""
-    clock = step.state.servers[server_id]
-    closes = [c for c in clock.closes if c.key.live_key.cluster == cluster]
-    clock.closes = [c for c in clock.closes if c.key.live_key.cluster != cluster]
+    closes = step.state.servers[server_id].closes.take(cluster)
     for close in sorted(closes, key=lambda c: (c.key.broker_name, _broker_id(step, c.key), c.key)):
         refusal = _restore(step, close, server_id)
         if refusal is None:

@@ -1,5 +1,7 @@
 """Leases of broker processes, and the clocks of the servers by which they age."""
 
+from collections import OrderedDict
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -14,6 +16,7 @@ class LeaseHolder:
         holder: The connection over which the server receives the broker's heartbeats.
         seen_ms: The server's observed time at the broker's last heartbeat.
         partition_ms: The partition's observed time at that heartbeat.
+        quiet: Whether the heartbeat is older than half of the timeout.
         queued_ms: The deadline under which the holder is in its server's queue; -1 if it is not queued. The actual
             deadline is never earlier.
     """
@@ -21,6 +24,7 @@ class LeaseHolder:
     holder: Holder
     seen_ms: int
     partition_ms: int
+    quiet: bool = False
     queued_ms: int = -1
 
 
@@ -65,6 +69,63 @@ class RecentClose(NamedTuple):
 
 
 @dataclass(slots=True)
+class RecentCloses:
+    """The recent closes of one server, oldest first, at most one of each broker. Each method but ``take`` is O(1)."""
+
+    _closes: OrderedDict[LeaseKey, RecentClose] = field(default_factory=OrderedDict)
+    _keys_of_cluster: dict[str, dict[LeaseKey, None]] = field(default_factory=dict)
+
+    def __iter__(self) -> Iterator[RecentClose]:
+        return iter(self._closes.values())
+
+    def __len__(self) -> int:
+        return len(self._closes)
+
+    def add(self, close: RecentClose) -> None:
+        self._closes[close.key] = close
+        self._keys_of_cluster.setdefault(close.key.live_key.cluster, {})[close.key] = None
+
+    def discard(self, key: LeaseKey) -> RecentClose | None:
+        """Remove and return the close of a broker, if there is one."""
+        close = self._closes.pop(key, None)
+        if close is not None:
+            keys = self._keys_of_cluster[key.live_key.cluster]
+            del keys[key]
+            if not keys:
+                del self._keys_of_cluster[key.live_key.cluster]
+        return close
+
+    def discard_older(self, since_ms: int) -> None:
+        """Remove the closes before ``since_ms``, observed time of the server. The cost is O(1) for each of them."""
+        while self._closes and (first := next(iter(self))).closed_ms < since_ms:
+            self.discard(first.key)
+
+    def count(self, cluster: str) -> int:
+        """Return the number of closes of a cluster's brokers."""
+        return len(self._keys_of_cluster.get(cluster, ()))
+
+    def take(self, cluster: str) -> list[RecentClose]:
+        """Remove and return the closes of a cluster's brokers, oldest first."""
+        found = (self.discard(key) for key in list(self._keys_of_cluster.get(cluster, ())))
+        return [close for close in found if close is not None]
+
+
+@dataclass(slots=True)
+class ClusterLeases:
+    """The leases of one cluster in a partition: those that the mass-expiry guard counts, without a look at each.
+
+    Attributes:
+        number: How many leases the cluster has.
+        failing: Those that seem to fail: the guard holds them, or they are without a recent heartbeat.
+        suspects: Those of ``failing`` that the guard can hold: it does not yet, and they were not released.
+    """
+
+    number: int = 0
+    failing: dict[LeaseKey, Lease] = field(default_factory=dict)
+    suspects: dict[LeaseKey, Lease] = field(default_factory=dict)
+
+
+@dataclass(slots=True)
 class ServerClock:
     """The observed time of one server, by which its brokers age.
 
@@ -88,4 +149,4 @@ class ServerClock:
     silent: bool = False
     lost: bool = False
     address: str = ""
-    closes: list[RecentClose] = field(default_factory=list)
+    closes: RecentCloses = field(default_factory=RecentCloses)

@@ -56,12 +56,13 @@ def advance_clocks(step: FoldStep, event: Event) -> None:
         clock.observed_ms += _gap_ms(state, clock.previous_at_ms, at_ms)
     clock.previous_at_ms = at_ms
     clock.partition_ms = state.observed_ms
-    if clock.closes:
-        since_ms = clock.observed_ms - state.settings.guard_close_window_ms
-        clock.closes = [close for close in clock.closes if close.closed_ms >= since_ms]
+    state.advance(server_id)
+    clock.closes.discard_older(clock.observed_ms - state.settings.guard_close_window_ms)
     if clock.silent:
         clock.silent = clock.lost = False
         step.server_row(server_id, Cause.SERVER_HEARD, "talking")
+        for key, lease in leases_held_by(state, server_id):
+            state.review(key, lease)
     if isinstance(event, Tick):
         # A tick says that everything that its server received is in the log. Before other records, heartbeats may be
         # missing, in particular after an outage of Kafka.
@@ -104,7 +105,7 @@ def close(step: FoldStep, key: LeaseKey, lease: Lease, server_id: str, reason: s
     may_be_restored = is_last and not lease.released and state.settings.is_guarded(key.live_key.cluster)
     end_holder(step, key, lease, server_id, Cause.DISCONNECTED, reason)
     if may_be_restored:
-        clock.closes.append(RecentClose(key, clock.observed_ms, reason, lease))
+        clock.closes.add(RecentClose(key, clock.observed_ms, reason, lease))
 
 
 def end_holder(step: FoldStep, key: LeaseKey, lease: Lease, server_id: str, cause: Cause, detail: str | None) -> None:
@@ -124,6 +125,7 @@ def holder_ended(step: FoldStep, key: LeaseKey, lease: Lease, server_id: str, ca
     ended = lease.holders[server_id]
     lease.holders = other_holders(lease, server_id)
     lease.ended_partition_ms = max(ended.partition_ms, lease.ended_partition_ms or 0)
+    step.state.review(key, lease)
 
 
 def release_cluster(step: FoldStep, cluster: str, cause: Cause, detail: str) -> bool:
@@ -136,11 +138,10 @@ def release_cluster(step: FoldStep, cluster: str, cause: Cause, detail: str) -> 
     """
     state = step.state
     was_any = False
-    leases = state.leases_of_cluster(cluster).items()
-    ending = [(k, v) for k, v in leases if v.hold is not None or guard.is_suspect(state, v)]
-    for key, lease in sorted(ending, key=lambda kv: kv[0]):
+    for key, lease in sorted(state.of_cluster(cluster).failing.items(), key=lambda kv: kv[0]):
         hold = lease.hold
         lease.released = True
+        state.review(key, lease)
         if hold is None:
             continue
         was_any = True
@@ -220,6 +221,8 @@ def _watch_servers(step: FoldStep) -> None:
         if clock.silent and quiet_ms >= state.settings.server_lost_ms:
             lost.append(server_id)
     # After the loop: of several servers that become silent at once, none may vouch for brokers of another.
+    for key, lease in (kv for server_id in silent for kv in leases_held_by(state, server_id)):
+        state.review(key, lease)
     for server_id in silent:
         _remove_unvouched(step, server_id)
     for server_id in lost:

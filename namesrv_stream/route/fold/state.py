@@ -4,14 +4,14 @@ Every batch reads and writes it, so it is small: a lease takes a few hundred byt
 """
 
 import heapq
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
 import orjson
 
 from namesrv_stream.route.events import DIRECT
-from namesrv_stream.route.fold.lease import Lease, LeaseHolder, RecentClose, ServerClock
+from namesrv_stream.route.fold.lease import ClusterLeases, Lease, LeaseHolder, RecentClose, ServerClock
 from namesrv_stream.route.liveness_settings import FoldSettings, SettingValue
 from namesrv_stream.route.model import Hold, Holder, LeaseKey, LiveKey
 from namesrv_stream.table_errors import StateFromNewerVersion
@@ -45,10 +45,11 @@ class FoldState:
     servers: dict[str, ServerClock] = field(default_factory=dict)
     leases: dict[LeaseKey, Lease] = field(default_factory=dict)
     gone: dict[LeaseKey, int] = field(default_factory=dict)
-    # Derived from the attributes above, and never stored.
+    # Derived from the attributes above, and never stored. ``_due`` has the shares whose deadline has passed.
     _queues: dict[str, list[tuple[int, LeaseKey]]] = field(default_factory=dict)
+    _due: dict[str, set[LeaseKey]] = field(default_factory=dict)
     _keys_of_name: dict[str, set[LeaseKey]] = field(default_factory=dict)
-    _of_cluster: dict[str, dict[LeaseKey, Lease]] = field(default_factory=dict)
+    _of_cluster: dict[str, ClusterLeases] = field(default_factory=dict)
 
     @property
     def has_direct(self) -> bool:
@@ -59,24 +60,48 @@ class FoldState:
     def leases_of(self, broker_name: str) -> Iterator[Lease]:
         return (self.leases[k] for k in self._keys_of_name.get(broker_name, ()))
 
-    def leases_of_cluster(self, cluster: str) -> Mapping[LeaseKey, Lease]:
-        """Return the leases of a cluster, in no particular order."""
-        return self._of_cluster.get(cluster, {})
+    def of_cluster(self, cluster: str) -> ClusterLeases:
+        return self._of_cluster.get(cluster) or ClusterLeases()
 
     def add_lease(self, key: LeaseKey, lease: Lease) -> None:
         self.leases[key] = lease
         self._keys_of_name.setdefault(key.broker_name, set()).add(key)
-        self._of_cluster.setdefault(key.live_key.cluster, {})[key] = lease
+        self._of_cluster.setdefault(key.live_key.cluster, ClusterLeases()).number += 1
+        self.requeue_lease(key, lease)
 
     def remove_lease(self, key: LeaseKey) -> None:
         if self.leases.pop(key, None) is not None:
             keys, of_cluster = self._keys_of_name[key.broker_name], self._of_cluster[key.live_key.cluster]
             keys.discard(key)
-            del of_cluster[key]
             if not keys:
                 del self._keys_of_name[key.broker_name]
-            if not of_cluster:
+            of_cluster.number -= 1
+            of_cluster.failing.pop(key, None)
+            of_cluster.suspects.pop(key, None)
+            if not of_cluster.number:
                 del self._of_cluster[key.live_key.cluster]
+
+    def review(self, key: LeaseKey, lease: Lease) -> None:
+        """Update what the guard counts, after a change of a lease's shares, hold or release, or of a silent server."""
+        of_cluster, is_suspect = self._of_cluster[key.live_key.cluster], self._is_suspect(lease)
+        _keep(of_cluster.failing, key, lease, is_suspect or lease.hold is not None)
+        _keep(of_cluster.suspects, key, lease, is_suspect and lease.hold is None and not lease.released)
+
+    def _is_suspect(self, lease: Lease) -> bool:
+        """Whether a broker has been without heartbeat for more than half of its timeout.
+
+        A heartbeat at a silent server counts only if it came later than those at all other servers.
+        """
+        partition_ms = lease.ended_partition_ms
+        of_silent = []
+        for server_id, held in lease.holders.items():
+            if self.servers[server_id].silent:
+                of_silent.append(held)
+            elif not held.quiet:
+                return False
+            else:
+                partition_ms = max(held.partition_ms, partition_ms or 0)
+        return partition_ms is not None and all(held.partition_ms <= partition_ms for held in of_silent)
 
     def timeout_ms(self, lease: Lease) -> int:
         return self.settings.effective_timeout_ms(lease.requested_timeout_ms)
@@ -91,12 +116,12 @@ class FoldState:
     def drop_recent_closes(self, key: LeaseKey) -> None:
         """Forget closed connections of a broker that is back or has unregistered."""
         for clock in self.servers.values():
-            if clock.closes:
-                clock.closes = [c for c in clock.closes if c.key != key]
+            clock.closes.discard(key)
 
     def renew(self, key: LeaseKey, lease: Lease, server_id: str) -> None:
         """Renew a server's share in a lease: its age starts again from zero."""
         held, clock = lease.holders[server_id], self.servers[server_id]
+        was_quiet, held.quiet = held.quiet, False
         held.seen_ms = clock.observed_ms
         held.partition_ms = self.observed_ms
         if server_id == DIRECT and clock.previous_at_ms:
@@ -104,9 +129,10 @@ class FoldState:
             # observed with the next tick only, although it lies before this heartbeat. Add it here, or the broker would
             # expire too early by that time.
             held.seen_ms += max(0, min(self.at_ms - clock.previous_at_ms, self.settings.max_gap_ms))
+        # Otherwise the share is queued already, and a renewal only moves its deadline back.
+        if held.queued_ms < 0 or was_quiet or server_id == DIRECT:
             self._queue(key, lease, server_id)
-        elif held.queued_ms < 0:  # Otherwise it is queued already, and a renewal only moves its deadline back.
-            self._queue(key, lease, server_id)
+            self.review(key, lease)
 
     def set_timeout(self, key: LeaseKey, lease: Lease, requested_timeout_ms: int | None) -> None:
         """Set the timeout that the broker requests. It applies to all servers' shares in the lease."""
@@ -114,56 +140,82 @@ class FoldState:
             lease.requested_timeout_ms = requested_timeout_ms
             self.requeue_lease(key, lease)
 
-    def pop_expired(self, server_id: str) -> list[LeaseKey]:
-        """Return the brokers in whose leases the share of ``server_id`` has expired, sorted by deadline and key.
-
-        The caller must end these shares. At exactly ``seen_ms`` + timeout a share has not expired yet.
-        Source: rocketmq 5.3.3, RouteInfoManager.scanNotActiveBroker.
-        """
-        expired: list[tuple[int, LeaseKey]] = []
-        queue = self._queues.get(server_id)
-        now_ms = self.servers[server_id].observed_ms
+    def advance(self, server_id: str) -> None:
+        """Note which shares of a server are now quiet or due, after its clock has advanced."""
+        queue, now_ms = self._queues.get(server_id), self.servers[server_id].observed_ms
         while queue and queue[0][0] < now_ms:
             queued_ms, key = heapq.heappop(queue)
             lease = self.leases.get(key)
             held = lease.holders.get(server_id) if lease else None
             if lease is None or held is None or held.queued_ms != queued_ms:
                 continue
-            deadline_ms = self.deadline_ms(lease, held)
-            if deadline_ms < now_ms:
-                held.queued_ms = -1
-                expired.append((deadline_ms, key))
+            held.queued_ms = -1
+            if not held.quiet and self._quiet_ms(lease, held) < now_ms:
+                held.quiet = True
+                self.review(key, lease)
+            if self._next_ms(lease, held) < now_ms:
+                self._due.setdefault(server_id, set()).add(key)
             else:
-                self._enqueue(key, held, server_id, deadline_ms)
+                self._queue(key, lease, server_id)
+
+    def pop_expired(self, server_id: str) -> list[LeaseKey]:
+        """Return the brokers in whose leases the share of ``server_id`` has expired, sorted by deadline and key.
+
+        The caller must end these shares. At exactly ``seen_ms`` + timeout a share has not expired yet.
+        Source: rocketmq 5.3.3, RouteInfoManager.scanNotActiveBroker.
+        """
+        self.advance(server_id)
+        expired: list[tuple[int, LeaseKey]] = []
+        for key in self._due.pop(server_id, ()):
+            lease = self.leases.get(key)
+            held = lease.holders.get(server_id) if lease else None
+            if lease is None or held is None or held.queued_ms >= 0:
+                continue  # It has ended, or was queued again by a heartbeat or a hold.
+            expired.append((self.deadline_ms(lease, held), key))
         # The order of the queue depends on when it was built, so a restart changes it. The order of deadlines does not.
         return [key for _, key in sorted(expired)]
 
     def requeue(self) -> None:
-        """Rebuild all queues, after loading or after a change of timeouts."""
-        self._queues = {}
+        """Rebuild all queues after a change of timeouts."""
+        self._queues, self._due = {}, {}
         for key, lease in self.leases.items():
-            for server_id, held in lease.holders.items():
-                self._enqueue(key, held, server_id, self.deadline_ms(lease, held))
+            for held in lease.holders.values():
+                held.queued_ms = -1
+            self.requeue_lease(key, lease)
 
     def requeue_lease(self, key: LeaseKey, lease: Lease) -> None:
-        """Update the queues after a change that may have made the deadlines of a lease earlier."""
-        for server_id in lease.holders:
+        """Update queues and index after a change that may have made the deadlines of a lease earlier."""
+        for server_id, held in lease.holders.items():
+            held.quiet = self._quiet_ms(lease, held) < self.servers[server_id].observed_ms
             self._queue(key, lease, server_id)
+        self.review(key, lease)
+
+    def _quiet_ms(self, lease: Lease, held: LeaseHolder) -> int:
+        """Return the last moment at which a share is not quiet, in its server's observed time."""
+        return held.seen_ms + self.timeout_ms(lease) // 2
+
+    def _next_ms(self, lease: Lease, held: LeaseHolder) -> int:
+        """Return the last moment before a share changes: before it is quiet, and then before it expires."""
+        return self.deadline_ms(lease, held) if held.quiet else self._quiet_ms(lease, held)
 
     def _queue(self, key: LeaseKey, lease: Lease, server_id: str) -> None:
-        """Queue a holder by its deadline.
+        """Queue a share by its next deadline.
 
-        An earlier deadline adds a new entry. A later one does not: ``pop_expired`` queues the holder again when it pops
-        the old entry.
+        An earlier deadline adds a new entry. A later one does not: ``advance`` queues the share again when it pops the
+        old entry.
         """
         held = lease.holders[server_id]
-        deadline_ms = self.deadline_ms(lease, held)
-        if held.queued_ms < 0 or deadline_ms < held.queued_ms:
-            self._enqueue(key, held, server_id, deadline_ms)
+        next_ms = self._next_ms(lease, held)
+        if held.queued_ms < 0 or next_ms < held.queued_ms:
+            held.queued_ms = next_ms
+            heapq.heappush(self._queues.setdefault(server_id, []), (next_ms, key))
 
-    def _enqueue(self, key: LeaseKey, held: LeaseHolder, server_id: str, deadline_ms: int) -> None:
-        held.queued_ms = deadline_ms
-        heapq.heappush(self._queues.setdefault(server_id, []), (deadline_ms, key))
+
+def _keep(index: dict[LeaseKey, Lease], key: LeaseKey, lease: Lease, belongs: bool) -> None:
+    if belongs:
+        index[key] = lease
+    else:
+        index.pop(key, None)
 
 
 def encode_state(state: FoldState) -> bytes:
@@ -210,7 +262,6 @@ def decode_state(data: bytes) -> FoldState:
         state.servers[server_id].address = address
     for lease in fields["leases"]:
         state.add_lease(*_read_lease(lease))
-    state.requeue()
     return state
 
 
@@ -232,7 +283,7 @@ def _read_clock(fields: list[Any]) -> ServerClock:
     clock = ServerClock(*values)
     for closed_ms, reason, lease_fields in stored:
         key, lease = _read_lease(lease_fields)
-        clock.closes.append(RecentClose(key, closed_ms, reason, lease))
+        clock.closes.add(RecentClose(key, closed_ms, reason, lease))
     return clock
 
 

@@ -193,6 +193,7 @@ def drop_holder(step: FoldStep, key: LeaseKey, lease: Lease, server_id: str, cau
     old = step.group(key.broker_name)
     step.change(old, rules.remove_holder(old, key.live_key, server_id), cause, detail)
     lease.holders = other_holders(lease, server_id)
+    step.state.review(key, lease)
 
 
 def silence_detail(state: FoldState, lease: Lease, server_id: str) -> str:
