@@ -99,8 +99,8 @@ def register_broker(server: NameServer, call: Call) -> Answer:
     If decoding takes long, the answer contains the body, and the caller calls again with the decoded one.
 
     Raises:
-        RequestRefused: The checksum is wrong, a field is missing, the version is negative, or the registration has
-            one topic and no full registration came before.
+        RequestRefused: The checksum is wrong, a field is missing, the version is negative, the registration has
+            one topic and no full registration came before, or its broker name has too many processes.
         BodyDecodeError: The body cannot be read.
     """
     registering = _begin_registration(server, call)
@@ -120,8 +120,8 @@ def register_broker(server: NameServer, call: Call) -> Answer:
     registered = BrokerRegistered(call.origin, registration)
     server_id, holder = call.origin.server_id, call.origin.holder
     outcome = register(group, registration, server_id, holder, settings)
-    if outcome.refused:
-        raise RequestRefused("register broker failed")
+    if outcome.refused is not None:
+        raise RequestRefused(outcome.refused)
     response = _registered_response(server, call.request, header, outcome.group)
     if logged is not None and outcome.group is group:
         server.logged[key] = logged._replace(group=group, settings=settings)

@@ -72,7 +72,7 @@ def decode_record(value: bytes) -> list[Event | EventDecodeError]:
     """Return the events of one record, in order. For an item that cannot be read, the list contains its error.
 
     Raises:
-        EventDecodeError: The record as a whole is not a valid event.
+        EventDecodeError: The record as a whole is not a valid event, or it has more than ``MAX_ITEMS_READ`` items.
     """
     try:
         fields = orjson.loads(value)
@@ -80,7 +80,10 @@ def decode_record(value: bytes) -> list[Event | EventDecodeError]:
         raise EventDecodeError(f"not JSON: {error}") from error
     kind, origin = read_head(fields)
     if kind == HEARTBEATS_KIND:
-        return [heartbeat_from(item, origin) for item in require(fields, "items", list)]
+        items = require(fields, "items", list)
+        if len(items) > MAX_ITEMS_READ:
+            raise EventDecodeError(f"items: {len(items):,}, expected at most {MAX_ITEMS_READ:,}")
+        return [heartbeat_from(item, origin) for item in items]
     decode = _DECODERS.get(kind)
     if decode is None:
         raise EventDecodeError(f"kind: {kind} is unknown")
@@ -233,6 +236,8 @@ def live_key_from(fields: Mapping[str, Any]) -> LiveKey:
 HEARTBEATS_KIND = "broker_heartbeats"
 #: The maximum number of heartbeats that a server puts into one record.
 MAX_ITEMS: Final = 2_000
+#: The most items of a record that the fold accepts, from any producer.
+MAX_ITEMS_READ: Final = 10_000
 
 _PROOFS: Final[Mapping[str, Proof]] = {str(p): p for p in Proof}
 
@@ -277,4 +282,4 @@ def heartbeat_from(item: Any, origin: Origin) -> BrokerHeartbeat | EventDecodeEr
             registration_hash=registration_hash,
         )
     except EventDecodeError as error:
-        return error
+        return error.with_traceback(None)  # a traceback takes kilobytes

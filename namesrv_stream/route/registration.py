@@ -23,6 +23,9 @@ from namesrv_stream.route.model import (
 )
 from namesrv_stream.route.registration_json import RetainedRegistration, retained
 
+#: The most live processes of one broker name, and the most registrations that are kept for it. Real names have some
+#: ten. Each event of a name costs time, and each of its rows space, in proportion to this number.
+MAX_PROCESSES: Final = 100
 #: The most topics that a text names; a broker may have thousands.
 _MOST_NAMES: Final = 5
 
@@ -34,14 +37,14 @@ class Registered:
     Attributes:
         group: The group afterwards; the same object if nothing changed.
         ignored: Why the registration was not applied; None if it was.
-        refused: Whether Java answers it with SYSTEM_ERROR "register broker failed" instead of SUCCESS.
+        refused: The remark with which the broker is answered SYSTEM_ERROR instead of SUCCESS; None if it is not.
         contradiction: What differs although the DataVersion is unchanged, as text; None if nothing differs, or if
             this was noted before.
     """
 
     group: BrokerGroup
     ignored: str | None = None
-    refused: bool = False
+    refused: str | None = None
     contradiction: str | None = None
 
 
@@ -60,7 +63,7 @@ def register(
 
     Differs from RocketMQ: a refused registration changes nothing (Java adds a cluster entry and removes an id). If
     another broker has the brokerId and a higher stateVersion, the process that registers is removed completely, where
-    Java may leave an address in the route without a live entry.
+    Java may leave an address in the route without a live entry. A name has at most ``MAX_PROCESSES`` live processes.
 
     Source: rocketmq 5.3.3, RouteInfoManager.registerBroker.
     """
@@ -69,7 +72,10 @@ def register(
     if reason := _held_by_later_state(group, registration, addrs.get(broker_id)):
         return Registered(unregister(group, key), ignored=reason)
     if broker_id not in addrs and len(registration.topics) == 1:
-        return Registered(group, ignored="one topic before any full registration", refused=True)
+        return Registered(group, ignored="one topic before any full registration", refused="register broker failed")
+    if key not in group.live_brokers and len(group.live_brokers) >= MAX_PROCESSES:
+        reason = f"{group.broker_name} has {MAX_PROCESSES} live processes, and may have no more"
+        return Registered(group, ignored=reason, refused=reason)
 
     live = group.live_brokers.get(key)
     is_first = not group.is_registered or broker_id not in addrs
@@ -82,6 +88,8 @@ def register(
         contradiction = contradiction_text(registration.data_version, after.differing, is_taken_over=after.is_rewritten)
     registrations = group.registrations
     if len(registration.topics) != 1:
+        if key not in registrations and len(registrations) >= MAX_PROCESSES:
+            registrations = {k: r for k, r in registrations.items() if k in group.live_brokers}
         registrations = updated(registrations, {key: retained(registration)})
     next_live = replace(_live_after(live, registration, server_id, holder), contradictions=contradictions)
     next_group = replace(

@@ -108,6 +108,7 @@ def fold_events(
             step.reject(item, f"{type(error).__name__}: {error}")
         else:
             step.commit()
+    step.end()
 
 
 def _apply(step: FoldStep, event: Event) -> None:

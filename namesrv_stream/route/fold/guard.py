@@ -150,7 +150,8 @@ def _restore(step: FoldStep, close: RecentClose, server_id: str) -> str | None:
     if outcome.ignored is not None:
         return outcome.ignored
     new = outcome.group
-    lease.holders = {s: h for s, h in lease.holders.items() if not state.servers[s].lost}
+    talking = {server_id for server_id, clock in state.servers.items() if not clock.lost}
+    lease.holders = {s: h for s, h in lease.holders.items() if s in talking}
     for other_id, held in lease.holders.items():
         held.queued_ms = -1
         new = rules.set_holder(new, key.live_key, other_id, held.holder)

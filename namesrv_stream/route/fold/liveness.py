@@ -13,6 +13,7 @@ the server is lost and all its shares end.
 """
 
 from dataclasses import replace
+from typing import Final
 
 from namesrv_stream.route import group as rules
 from namesrv_stream.route import interpretation
@@ -33,6 +34,9 @@ from namesrv_stream.route.fold.step import (
 )
 from namesrv_stream.route.group import BrokerGroup
 from namesrv_stream.route.model import LeaseKey
+
+#: The most registrations of ended brokers that a partition retains; each batch reads and writes the list of them.
+MAX_RETAINED: Final = 10_000
 
 
 def advance_clocks(step: FoldStep, event: Event) -> None:
@@ -206,14 +210,16 @@ def _expire(step: FoldStep, server_id: str, clock: ServerClock) -> None:
 
 
 def _watch_servers(step: FoldStep) -> None:
-    """Mark servers without recent records as silent, and later as lost."""
+    """Mark servers without recent records as silent, later as lost, and forget them after a day."""
     state = step.state
     silent, lost = [], []
     for server_id in sorted(state.servers):
         clock = state.servers[server_id]
-        if server_id == DIRECT or clock.lost:
-            continue
         quiet_ms = state.observed_ms - clock.partition_ms
+        if server_id == DIRECT or clock.lost:
+            if clock.lost and quiet_ms >= state.settings.registration_retention_ms:
+                del state.servers[server_id]  # it holds nothing, and starts as a new one if it returns
+            continue
         if not clock.silent and quiet_ms >= state.settings.server_silent_ms:
             clock.silent = True
             step.server_row(server_id, Cause.SERVER_SILENT, "silent")
@@ -253,11 +259,12 @@ def _end_lost_holder(step: FoldStep, key: LeaseKey, lease: Lease, server_id: str
 
 
 def _drop_old_registrations(step: FoldStep) -> None:
-    """Delete retained registrations that are older than ``registration_retention_ms``."""
+    """Delete retained registrations that are older than ``registration_retention_ms``, and the oldest of too many."""
     state = step.state
     while state.gone:
         key, gone_at_ms = next(iter(state.gone.items()))
-        if state.at_ms - gone_at_ms <= state.settings.registration_retention_ms:
+        is_old = state.at_ms - gone_at_ms > state.settings.registration_retention_ms
+        if not is_old and len(state.gone) <= MAX_RETAINED:
             return
         del state.gone[key]
         old = step.group(key.broker_name)

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple, Protocol
+from typing import Any, Final, NamedTuple, Protocol
 
 from namesrv_stream.route import group as rules
 from namesrv_stream.route.changes import Cause, ChangeKind, RouteChange, diff
@@ -11,6 +11,10 @@ from namesrv_stream.route.fold.lease import Lease, LeaseHolder
 from namesrv_stream.route.fold.state import FoldState
 from namesrv_stream.route.group import BrokerGroup, is_nothing
 from namesrv_stream.route.model import LeaseKey
+
+
+#: The most items of a record that have dead letters of their own. One more stands for all others.
+MAX_DEAD_LETTERS: Final = 10
 
 
 class Record(NamedTuple):
@@ -87,6 +91,7 @@ class FoldStep:
         self._changed: dict[str, BrokerGroup] = {}
         self._seq = 0
         self._committed_rows = len(output.changes)
+        self._rejected = 0
 
     def commit(self) -> None:
         """Make the rows and groups since the last commit final: ``reject`` no longer discards them."""
@@ -101,6 +106,16 @@ class FoldStep:
         self._seq -= len(self._output.changes) - self._committed_rows
         del self._output.changes[self._committed_rows :]
         self._changed.clear()
+        self._rejected += 1
+        if self._rejected <= MAX_DEAD_LETTERS:
+            self._dead_letter(item, reason)
+
+    def end(self) -> None:
+        """End the record: one dead letter, of the whole record, stands for the rejected items beyond the limit."""
+        if (others := self._rejected - MAX_DEAD_LETTERS) > 0:
+            self._dead_letter(-1, f"{others:,} more of its items were rejected")
+
+    def _dead_letter(self, item: int, reason: str) -> None:
         self._output.dead_letters.append(DeadLetter(self.record.partition, self.record.offset, item, reason))
 
     def group(self, broker_name: str) -> BrokerGroup:

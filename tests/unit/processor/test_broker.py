@@ -23,6 +23,7 @@ from namesrv_stream.route.events import (
 )
 from namesrv_stream.route.group import delete_topic
 from namesrv_stream.route.model import DataVersion, LeaseKey, LiveKey, QueueData, TopicQueueMappingInfo
+from namesrv_stream.route.registration import MAX_PROCESSES
 from tests.support.name_server import (
     MASTER,
     SLAVE,
@@ -198,6 +199,17 @@ def test_refused_registration_does_not_change_a_known_broker(case: str) -> None:
     server.send(REFUSALS[case][0])
 
     assert server.view.table.groups == before
+
+
+def test_newcomer_of_a_name_with_too_many_processes_is_refused_with_the_limit() -> None:
+    server = with_registered(*(a_registration_request(f"10.0.1.{n}:10911", brokerId=n) for n in range(MAX_PROCESSES)))
+    before = server.view.table.group("broker-a")
+
+    answer = server.send(a_registration_request("10.0.2.1:10911", brokerId=MAX_PROCESSES))
+
+    assert answer.response.code == ResponseCode.SYSTEM_ERROR
+    assert remark_of(answer) == f"broker-a has {MAX_PROCESSES} live processes, and may have no more"
+    assert server.view.table.group("broker-a") is before
 
 
 def test_crc_zero_is_not_checked() -> None:

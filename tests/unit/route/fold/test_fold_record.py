@@ -19,7 +19,7 @@ from namesrv_stream.route.events import (
 )
 from namesrv_stream.route.fold.fold_record import fold
 from namesrv_stream.route.fold.state import FoldState, encode_state
-from namesrv_stream.route.fold.step import FoldOutput, Record
+from namesrv_stream.route.fold.step import MAX_DEAD_LETTERS, FoldOutput, Record
 from namesrv_stream.route.group import BrokerGroup
 from namesrv_stream.route.liveness_settings import FoldSettings
 from namesrv_stream.route.model import DataVersion
@@ -377,7 +377,9 @@ def test_items_of_another_partition_are_dead_letters_and_the_others_apply() -> N
     rows = log.append(encode_heartbeats(items))
 
     assert [r.broker_name for r in rows] == mine
-    assert len(log.dead_letters) == len(names) - len(mine)
+    items = [d.item for d in log.dead_letters]
+    assert items == [*[n for n, name in enumerate(names) if name not in mine][:MAX_DEAD_LETTERS], -1]
+    assert log.dead_letters[-1].reason == f"{len(names) - len(mine) - MAX_DEAD_LETTERS} more of its items were rejected"
     assert [r.seq for r in rows] == list(range(len(mine)))
 
 
