@@ -12,7 +12,6 @@ from namesrv_stream.route.fold.state import FoldState
 from namesrv_stream.route.group import BrokerGroup, is_nothing
 from namesrv_stream.route.model import LeaseKey
 
-
 #: The most items of a record that have dead letters of their own. One more stands for all others.
 MAX_DEAD_LETTERS: Final = 10
 
