@@ -275,10 +275,12 @@ class RouteView:
             yield
         self._broadcasts.settle(self.next_offsets)
         self._settings.settle(self.table, self.next_offsets)
-        with_new_settings = [name for name in self._groups if self._partition_of(name) in rows.of_settings]
-        for name in dict.fromkeys([*with_new_settings, *self._groups.settle(self.next_offsets)]):
+        for name in self._groups:
             if name in self._groups:  # it may have been settled since
-                yield from self._rebuild_in_steps(name)
+                is_settled = self._groups.settle_key(name, self.next_offsets)
+                if is_settled or self._partition_of(name) in rows.of_settings:
+                    yield from self._rebuild_in_steps(name)
+            yield
         self._namespaces.settle(self.table, self.next_offsets)
 
     # ---- shown groups ----

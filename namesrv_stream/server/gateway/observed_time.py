@@ -54,7 +54,7 @@ class LoopWatch:
 
 _BROKER_LIVE: Final = ChangeKind.BROKER_LIVE
 #: Brokers that every commit checks, whether they are live.
-_CHECKED_AT_ONCE: Final = 2_000
+_CHECKED_AT_ONCE: Final = 200
 
 
 class LastHeartbeats:

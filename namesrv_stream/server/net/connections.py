@@ -16,6 +16,7 @@ from namesrv_stream.processor.register_body import RegistrationBody
 from namesrv_stream.remoting.command import RemotingCommand
 from namesrv_stream.route.events import BrokerHeartbeat
 from namesrv_stream.route.model import LeaseKey
+from namesrv_stream.route.steps import finish
 from namesrv_stream.server.native.lane import Lane
 from namesrv_stream.server.peer_log import PeerLog
 from namesrv_stream.server.turns import Queue, Turns
@@ -228,7 +229,7 @@ class Connections:
         """Record that the peer does not read its answers, until ``flows`` is called."""
         self._stalled.setdefault(connection, connection.active_ms)
         # Only stalled connections: more than ``write_buffer_bytes`` wait on each of them, so they are few.
-        self._bound_unread(list(self._stalled))
+        finish(self._bound_unread(list(self._stalled)))
 
     def flows(self, connection: Connection) -> None:
         self._stalled.pop(connection, None)
@@ -270,7 +271,7 @@ class Connections:
             elif connection.unread_bytes:
                 unread.append(connection)
             yield
-        self._bound_unread(unread)
+        yield from self._bound_unread(unread)
         self._is_checking = False
 
     def broker_expired(self, connection_id: int, key: LeaseKey) -> None:
@@ -297,7 +298,8 @@ class Connections:
     def unread_bytes(self) -> int:
         return sum(connection.unread_bytes for connection in self._open.values())
 
-    def _bound_unread(self, connections: list[Connection]) -> None:
+    def _bound_unread(self, connections: list[Connection]) -> Iterator[None]:
+        """Close the connections with the most unread bytes while the limit is exceeded, one in each step."""
         sizes = [(size, connection) for connection in connections if (size := connection.unread_bytes)]
         over = sum(size for size, _ in sizes) - self.limits.unread_answers_bytes
         if over <= 0:
@@ -308,6 +310,7 @@ class Connections:
             over -= size
             if over <= 0:
                 return
+            yield
 
     def _count(self, event: str) -> None:
         self._counters.count(CONNECTION_EVENTS, event)

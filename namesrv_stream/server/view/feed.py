@@ -19,7 +19,7 @@ from namesrv_stream.server.view.rows import Position, encode_row, position_at
 _ROW_BYTES: Final = 700
 _COMMIT_BYTES: Final = 300
 #: Rows that are freed in one step.
-_ROWS_AT_ONCE: Final = 2_000
+_ROWS_AT_ONCE: Final = 500
 #: The mark of a piece that does not end in the buffer.
 NO_MARK: Final = (-1, 0)
 

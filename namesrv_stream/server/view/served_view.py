@@ -129,7 +129,9 @@ class ServedView:
                 yield
         yield from server.view.committing(rows, next_offsets)
         self._refresh_views()
-        self._forget(gone)
+        for key in gone:
+            self._forget([key])
+            yield
         for key, holder in expired:
             yield
             if holder.server_epoch == self._identity.server_epoch and not self.is_held(key, holder):

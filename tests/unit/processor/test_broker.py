@@ -202,10 +202,12 @@ def test_refused_registration_does_not_change_a_known_broker(case: str) -> None:
 
 
 def test_newcomer_of_a_name_with_too_many_processes_is_refused_with_the_limit() -> None:
-    server = with_registered(*(a_registration_request(f"10.0.1.{n}:10911", brokerId=n) for n in range(MAX_PROCESSES)))
+    server = with_registered(
+        *(a_registration_request(f"10.0.1.{n}:10911", brokerId=str(n)) for n in range(MAX_PROCESSES))
+    )
     before = server.view.table.group("broker-a")
 
-    answer = server.send(a_registration_request("10.0.2.1:10911", brokerId=MAX_PROCESSES))
+    answer = server.send(a_registration_request("10.0.2.1:10911", brokerId=str(MAX_PROCESSES)))
 
     assert answer.response.code == ResponseCode.SYSTEM_ERROR
     assert remark_of(answer) == f"broker-a has {MAX_PROCESSES} live processes, and may have no more"
