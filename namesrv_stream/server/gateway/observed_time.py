@@ -53,7 +53,7 @@ class LoopWatch:
 
 
 _BROKER_LIVE: Final = ChangeKind.BROKER_LIVE
-#: Brokers that every commit checks, whether they are live.
+#: Brokers that every piece of a commit checks, whether they are live.
 _CHECKED_AT_ONCE: Final = 200
 
 

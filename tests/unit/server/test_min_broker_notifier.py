@@ -286,7 +286,8 @@ async def test_a_broker_with_the_servers_port_on_another_machine_is_not_taken_fo
 async def test_brokers_beyond_the_limit_are_not_notified(caplog: pytest.LogCaptureFixture) -> None:
     notifier = MinBrokerNotifier(lambda: True, OWN_PORT)
 
-    master_leaves(notifier, *(f"10.1.{n // 256}.{n % 256}:10911" for n in range(1_030)))
+    for group in range(103):
+        master_leaves(notifier, *(f"10.1.{group}.{n}:10911" for n in range(10)))
 
     assert len(notifier.recipients) == 1_024
     assert len(warnings(caplog)) == 6
