@@ -47,6 +47,8 @@ from namesrv_stream.tables.stored_changes import KeptState, KeptStates
 
 logger = logging.getLogger(__name__)
 
+#: Rows of the output in one commit. Each has some 20,000 changes if there are several of a partition.
+_OUTPUTS_A_COMMIT: Final = 10
 #: Most batches have no rows, and creating this table takes longer than the rest of such a batch.
 _NO_ROWS: Final = ROW_SCHEMA.empty_table()
 
@@ -146,29 +148,32 @@ class BatchSink:
         """Write one batch, which has the columns of ``stateful.OUTPUT_SCHEMA``."""
         self._figures.begin()
         outputs = batch.toArrow().to_pylist()
-        last = [o for o in outputs if o["next_offset"] is not None]
+        last = [o for o in outputs if o["first_ms"] is not None]
+        states = {
+            o["partition"]: FoldStateRow(o["next_offset"], o["at_ms"], o["state"])
+            for o in last
+            if o["state"] is not None
+        }
         with self.is_writing:
             self._before_write(self._interrupted(last))
-            self._send_dead_letters(
-                letter for o in outputs for letter in decode_dead_letters(o["dead_letters"] or b"[]")
-            )
-            changes = [changes_from_ipc(o["changes"]) for o in outputs if o["changes"] is not None]
-            rows = pa.concat_tables(changes) if changes else _NO_ROWS
-            for o in last:
-                self._figures.folded(o["partition"], o["next_offset"], o["at_ms"])
-            reached = {o["partition"]: Place(o["next_offset"], o["fingerprint"]) for o in last}
-            states = {
-                o["partition"]: FoldStateRow(o["next_offset"], o["at_ms"], o["state"])
-                for o in last
-                if o["state"] is not None
-            }
+            self._send_dead_letters(letter for o in last for letter in decode_dead_letters(o["dead_letters"] or b"[]"))
             # route_changes must cover the offsets of a fold state before route_state does.
-            figures = encode_job_figures(self._figures.now())
-            written = self._writer.write(rows, reached, batch_id, figures, is_due=bool(states))
+            for at in range(0, len(outputs), _OUTPUTS_A_COMMIT):
+                self._commit(outputs[at : at + _OUTPUTS_A_COMMIT], batch_id, is_due=bool(states))
             self._figures.end()
+        self._on_batch(FoldedBatch(states, {o["partition"]: o["has_direct"] for o in last}))
+
+    def _commit(self, outputs: list[Mapping[str, Any]], batch_id: int, *, is_due: bool) -> None:
+        """Commit rows of the output, and the offsets that they reach."""
+        changes = [changes_from_ipc(o["changes"]) for o in outputs if o["changes"] is not None]
+        rows = pa.concat_tables(changes) if changes else _NO_ROWS
+        for o in outputs:
+            self._figures.folded(o["partition"], o["next_offset"], o["at_ms"])
+        reached = {o["partition"]: Place(o["next_offset"], o["fingerprint"]) for o in outputs}
+        figures = encode_job_figures(self._figures.now())
+        written = self._writer.write(rows, reached, batch_id, figures, is_due=is_due)
         if written.num_rows:
             log_commit(decode_changes(written.filter(pc.is_in(written["kind"], pa.array(sorted(LOGGED_KINDS))))))
-        self._on_batch(FoldedBatch(states, {o["partition"]: o["has_direct"] for o in last}))
 
     def _interrupted(self, last: Iterable[Mapping[str, Any]]) -> list[int]:
         """Return the partitions with a gap of LogAppendTime before the batch, or with Kafka's clock set back.

@@ -41,6 +41,7 @@ from namesrv_stream.streaming.route_table.fold_query import (
     find_start_point,
     start_query,
 )
+from namesrv_stream.streaming.route_table.stateful import is_too_large
 from namesrv_stream.streaming.route_table.ticks import Ticker
 from namesrv_stream.streaming.spark_session import build_session, failure_reason, kill_jvm, scratch_dir
 from namesrv_stream.table_errors import LogReplaced, LogTruncated, RecordsLost
@@ -108,7 +109,6 @@ class _Job:
         ensure_topics(settings)
         # The writers are opened before Spark, which takes seconds, so that commits of another job are detected.
         writer, state, start = self._open_tables()
-        self._writer = writer
         with kafka_errors(settings):
             self._producer = KafkaProducer(**producer_config(settings))
         places = ", ".join(f"partition {p} offset {offset}" for p, offset in sorted(start.offsets.items()))
@@ -121,7 +121,23 @@ class _Job:
         self._ticker.start()
         figures = BatchFigures(self._server_epoch, writer.committed)
         self._sink = BatchSink(settings, writer, self._producer, figures, self._before_write, self._on_batch)
-        return self._wait(start_query(self._spark, settings, start, self._write))
+        return self._fold(start)
+
+    def _fold(self, start: StartPoint) -> int:
+        """Fold until the query fails. If a batch has too many rows, fold it again with fewer records in each batch."""
+        assert self._spark is not None
+        streaming = self._settings.streaming
+        records = streaming.max_offsets_per_trigger
+        while True:
+            fewer = streaming.model_copy(update={"max_offsets_per_trigger": records})
+            settings = self._settings.model_copy(update={"streaming": fewer})
+            self._wait(start_query(self._spark, settings, start, self._write))
+            if not is_too_large(self._failure) or records == 1:
+                return self._failed()
+            records, self._failure = max(1, records // 10), None
+            self._ended.clear()
+            self._print_progress(f"the records of a batch have too many rows; from now on, {records} records at once")
+            start = self._start_point()
 
     def _open_tables(self) -> tuple[ChangesWriter, StateWriter, StartPoint]:
         """Repair the tables, check them against the log, and find the start point."""
@@ -130,9 +146,14 @@ class _Job:
         for text in prepare_tables(settings, read_extent(settings).topic_id):
             progress(f"repaired: {text}")
         writer = ChangesWriter(tables, settings.streaming.progress_commit_interval_ms)
-        extent = check_log(settings, FoldedLog(writer.table.topic_id, writer.table.progress))
-        start = find_start_point(KeptStates(tables), writer.committed, writer.table.removed_below, extent)
-        return writer, StateWriter(tables), start
+        self._writer = writer
+        return writer, StateWriter(tables), self._start_point()
+
+    def _start_point(self) -> StartPoint:
+        table = self._writer.table
+        extent = check_log(self._settings, FoldedLog(table.topic_id, table.progress))
+        kept = KeptStates(tables_of(self._settings))
+        return find_start_point(kept, self._writer.committed, table.removed_below, extent)
 
     def on_signal(self, number: int, _frame: FrameType | None) -> NoReturn:
         """End the process at once. All parts are safe to kill, so only the scratch folder needs to be removed."""
@@ -188,18 +209,23 @@ class _Job:
             check_log(self._settings, FoldedLog(topic_id, committed), partitions)
             raise RecordsLost from None
 
-    def _wait(self, query: StreamingQuery) -> int:
+    def _wait(self, query: StreamingQuery) -> None:
+        """Wait until the query or another part fails."""
+
         def await_end() -> None:
             try:
                 query.awaitTermination()
             except Exception as error:
                 self._end(error)
-            finally:
+            else:
                 self._ended.set()
 
         # On a thread, so that this one handles signals at once instead of after the JVM's next answer.
         threading.Thread(target=await_end, name="query-end", daemon=True).start()
         self._ended.wait()
+
+    def _failed(self) -> int:
+        """Report the error, end Spark, and return the exit code."""
         self._failure = failure = self._explained(self._failure)
         if isinstance(failure, NamesrvStreamError):
             logger.error("%s", failure)

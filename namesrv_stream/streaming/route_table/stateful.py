@@ -32,8 +32,9 @@ from namesrv_stream.tables.change_rows import changes_to_ipc
 HOT_STATE: Final = "hot"
 GROUPS_STATE: Final = "groups"
 
-#: The output of a call for the sink: rows with changes, and a last row with the offset that all of them reach.
-#: ``first_ms`` and ``last_ms`` are the LogAppendTimes of the first and last record, ``at_ms`` is the highest so far.
+#: The output of a call for the sink: rows with changes and the offset that these reach. Only the last row, which may be
+#: without changes, has the other columns: ``first_ms`` and ``last_ms`` are the LogAppendTimes of the first and last
+#: record of the batch. ``at_ms`` is the highest so far.
 OUTPUT_SCHEMA: Final = (
     "partition INT, next_offset BIGINT, fingerprint BIGINT, first_ms BIGINT, last_ms BIGINT, at_ms BIGINT, "
     "has_direct BOOLEAN, changes BINARY, dead_letters BINARY, state BINARY"
@@ -47,8 +48,19 @@ INITIAL_STATE_SCHEMA: Final = pa.schema(
 #: After this many folds, a worker has loaded all modules.
 _LOADING_FOLDS: Final = 3
 _CHUNK_ROWS: Final = 20_000  # changes in one output row: some megabytes
+#: The most rows of a batch in each partition: 25 MB in the driver's JVM. A single record may have more.
+_MOST_ROWS: Final = 1_000_000
 
 _folds = itertools.count()
+
+
+class BatchTooLarge(Exception):
+    """The records of a batch cause too many rows. Fewer records must be folded at once."""
+
+
+def is_too_large(failure: Exception | None) -> bool:
+    """Return whether a query failed with ``BatchTooLarge``. Spark keeps only the text of an exception."""
+    return BatchTooLarge.__name__ in str(failure)
 
 
 class StateGroups:
@@ -100,11 +112,13 @@ class RouteStatefulProcessor(StatefulProcessor):
 
     Args:
         state_interval_ms: Log time between two outputs of the hot state, milliseconds.
+        most_rows: The most rows of a batch, unless a single record has more; then ``BatchTooLarge`` is raised.
     """
 
-    def __init__(self, partitions: int, state_interval_ms: int) -> None:
+    def __init__(self, partitions: int, state_interval_ms: int, most_rows: int = _MOST_ROWS) -> None:
         self._partitions = partitions
         self._state_interval_ms = state_interval_ms
+        self._most_rows = most_rows
 
     def init(self, handle: StatefulProcessorHandle) -> None:
         self._hot = handle.getValueState(HOT_STATE, "content BINARY, output_at_ms BIGINT")
@@ -126,15 +140,18 @@ class RouteStatefulProcessor(StatefulProcessor):
         records = sorted(Record(int(r[0]), int(r[1]), int(r[2]), bytes(r[3] or b"")) for r in rows)
         dead_letters: list[Any] = []
         dead_values: dict[int, bytes] = {}
-        output = FoldOutput()
+        output, rows_before = FoldOutput(), 0
         for record in records:
             fold(state, groups, record, output)
+            if record is not records[0] and rows_before + len(output.changes) > self._most_rows:
+                raise BatchTooLarge(f"{len(records)} records of partition {partition} cause too many rows")
             if output.dead_letters:
                 dead_letters += output.dead_letters
                 dead_values[record.offset] = record.value
                 output.dead_letters.clear()
             if len(output.changes) >= _CHUNK_ROWS:
-                yield _row(partition, changes=changes_to_ipc(output.changes))
+                yield _row(partition, changes=changes_to_ipc(output.changes), **_reached(state, record))
+                rows_before += len(output.changes)
                 output.changes.clear()
         groups.write_back()
         content = encode_state(state)
@@ -142,11 +159,9 @@ class RouteStatefulProcessor(StatefulProcessor):
         self._hot.update((content, state.at_ms if is_due else output_at_ms))
         yield _row(
             partition,
-            next_offset=state.next_offset,
-            fingerprint=fingerprint(records[-1].at_ms, records[-1].value),
+            **_reached(state, records[-1]),
             first_ms=records[0].at_ms,
             last_ms=records[-1].at_ms,
-            at_ms=state.at_ms,
             has_direct=state.has_direct,
             changes=changes_to_ipc(output.changes) if output.changes else None,
             dead_letters=encode_dead_letters(dead_letters, dead_values) if dead_letters else None,
@@ -167,6 +182,12 @@ def _disable_collector() -> None:
     if TaskContext.get() is not None and next(_folds) < _LOADING_FOLDS:  # not in a unit test, which shares the process
         gc.freeze()
         gc.disable()
+
+
+def _reached(state: FoldState, record: Record) -> dict[str, int]:
+    """Return the columns that say how far the log is folded."""
+    place = fingerprint(record.at_ms, record.value)
+    return {"next_offset": state.next_offset, "fingerprint": place, "at_ms": state.at_ms}
 
 
 def _row(partition: int, **known: Any) -> Row:

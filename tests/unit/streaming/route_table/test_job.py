@@ -1,11 +1,16 @@
-"""An edited configuration is logged, an unchanged one is not."""
+"""An edited configuration is logged, an unchanged one is not. A batch with too many rows is folded in smaller ones."""
 
 from dataclasses import asdict
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
 
 from namesrv_stream.route.liveness_settings import FoldSettings
 from namesrv_stream.route.table import RouteTable
 from namesrv_stream.settings import Settings
 from namesrv_stream.settings.checks import changed_settings
+from namesrv_stream.streaming.route_table import route_job
 from namesrv_stream.streaming.route_table.route_job import configured_settings
 
 
@@ -54,3 +59,22 @@ def test_change_at_run_time_is_not_a_change_of_the_configuration() -> None:
     table.replace_settings(0, {("effective", "delete_topic_with_broker_registration"): "true"})
 
     assert changed_settings(Settings(), configured_settings(table, 0)) == {}
+
+
+def test_a_batch_with_too_many_rows_is_folded_with_fewer_records(monkeypatch: pytest.MonkeyPatch) -> None:
+    job: Any = route_job._Job(Settings())  # noqa: SLF001
+    job._spark, started = object(), list[tuple[int, str]]()  # noqa: SLF001
+
+    def start_query(_spark: object, settings: Settings, start: Any, _sink: object) -> Any:
+        started.append((settings.streaming.max_offsets_per_trigger, start))
+
+        def fail() -> None:
+            raise RuntimeError("BatchTooLarge: 9 records" if len(started) < 3 else "another error")
+
+        return SimpleNamespace(awaitTermination=fail)
+
+    monkeypatch.setattr(route_job, "start_query", start_query)
+    monkeypatch.setattr(job, "_start_point", lambda: "committed")
+    monkeypatch.setattr(job, "_failed", lambda: 1)
+    assert job._fold("first") == 1  # noqa: SLF001
+    assert started == [(2_000, "first"), (200, "committed"), (20, "committed")]

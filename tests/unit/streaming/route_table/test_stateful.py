@@ -4,6 +4,7 @@ from collections.abc import Iterable
 from typing import Any
 
 import orjson
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from pyspark.sql import Row
@@ -17,12 +18,14 @@ from namesrv_stream.route.fold.step import DeadLetter, Record
 from namesrv_stream.streaming.route_table.stateful import (
     GROUPS_STATE,
     HOT_STATE,
+    BatchTooLarge,
     RouteStatefulProcessor,
     decode_dead_letters,
     encode_dead_letters,
+    is_too_large,
 )
 from namesrv_stream.tables.change_rows import changes_from_ipc, decode_changes
-from tests.support.builders import BEGIN_MS, DIRECT_ORIGIN, S1, Log, a_registration
+from tests.support.builders import BEGIN_MS, DIRECT_ORIGIN, RW, S1, Log, a_registration
 from tests.support.examples import examples
 from tests.support.strategies_route import Entry, logs
 
@@ -67,6 +70,20 @@ def test_records_are_folded_in_the_order_of_offsets_whatever_the_order_of_their_
     log.register(a_registration())
     log.say(TopicDeleted(S1, "TopicTest", None))
     assert _changes(_tester().test(0, _rows(reversed(log.records)))) == log.output.changes
+
+
+def test_a_batch_with_too_many_rows_fails_unless_it_has_one_record() -> None:
+    log = Log()
+    for number in range(2):
+        log.register(a_registration(topics={f"topic-{n}": RW for n in range(20)}, broker_name=f"broker-{number}"))
+    tester = TwsTester(RouteStatefulProcessor(1, _INTERVAL_MS, most_rows=30))
+
+    with pytest.raises(BatchTooLarge) as failure:
+        tester.test(0, _rows(log.records))
+    assert is_too_large(RuntimeError(f"Spark failed: BatchTooLarge: {failure.value}"))
+
+    one_by_one = TwsTester(RouteStatefulProcessor(1, _INTERVAL_MS, most_rows=3))
+    assert _changes(o for r in log.records for o in one_by_one.test(0, _rows([r]))) == log.output.changes
 
 
 def test_state_is_emitted_first_and_whenever_log_time_passes_the_interval() -> None:
@@ -115,7 +132,7 @@ def test_many_changes_are_emitted_in_pieces() -> None:
     for name in ("a", "b"):
         log.register(a_registration(broker_name=name, topics=topics))
     outputs = _tester().test(0, _rows(log.records))
-    assert [o.next_offset for o in outputs] == [None, 2]
+    assert [(o.next_offset, o.first_ms is not None) for o in outputs] == [(2, False), (2, True)]
     assert _changes(outputs) == log.output.changes
 
 
