@@ -24,15 +24,19 @@ from namesrv_stream.errors import ConfigError
 from namesrv_stream.processes import locked, read_run_file, write_run_file
 from namesrv_stream.settings import Settings
 from namesrv_stream.settings.installation import server_address
+from namesrv_stream.tables.storage import Folder
 from namesrv_stream.tools.webhook.reports import Sender, events_of, kinds, lost_events, message
 
 #: Prefix of a position at a server whose tables do not exist yet, so that there is nothing to report.
 _NO_TABLES: Final = "1.0."
+_POSITION_FILE: Final = "position.json"
 _RETRY_INTERVAL_S: Final = 1.0
 #: Events in one report.
 _MOST_EVENTS: Final = 100
 #: Seconds for which a server waits for a change before it answers without one.
 _WAIT_S: Final = 20
+#: Bytes of an answer; a server sends pieces of a quarter of a MiB, or of some MiB if all names are long.
+_MOST_BYTES: Final = 64 << 20
 
 logger = logging.getLogger(__name__)
 
@@ -67,13 +71,13 @@ class Reporter:
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
         self._sender = Sender(settings.webhook)
-        self._position_file = settings.data.webhook_dir / "position.json"
+        self._folder = Folder(settings.data.webhook_dir)
         self._servers = 0  # number of changes to another server
         self._back_off = BackOff(200, 10_000)
 
     def run(self) -> None:
         """Follow the changes and report them until the process ends."""
-        position = str((read_run_file(self._position_file) or {}).get("position", ""))
+        position = str((read_run_file(self._folder.path / _POSITION_FILE) or {}).get("position", ""))
         logger.info("webhook started position=%s", position or "now")
         while True:
             try:
@@ -100,15 +104,23 @@ class Reporter:
             time.sleep(_RETRY_INTERVAL_S)
             return ""
         if answer["position"] != position:
-            write_run_file(self._position_file, {"position": answer["position"]})
+            self._store(str(answer["position"]))
         return str(answer["position"])
+
+    def _store(self, position: str) -> None:
+        try:
+            self._folder.make()
+            self._folder.write(_POSITION_FILE, orjson.dumps({"position": position}))
+        except OSError as error:  # if the process ended here, every start would send the same events again
+            logger.error("position not stored, the next start sends events again reason=%s", error)
 
     def _ask(self, since: str, wait_s: int) -> tuple[int, dict[str, Any]]:
         servers = _servers(self._settings)
         url = servers[self._servers % len(servers)]
         query = urlencode({"since": since, "wait": wait_s, "kind": kinds(self._settings.webhook)})
         path = f"/changes?{query}"
-        found = fetch(url, path, timeout_s=wait_s + 10.0, is_certificate_checked=not _is_own(self._settings))
+        is_checked = not _is_own(self._settings)
+        found = fetch(url, path, timeout_s=wait_s + 10.0, most_bytes=_MOST_BYTES, is_certificate_checked=is_checked)
         if found.status not in (HTTPStatus.OK, HTTPStatus.GONE):
             raise BadAnswer(url, path, str(found.status))
         try:
