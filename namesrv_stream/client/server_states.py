@@ -7,7 +7,6 @@ collide with a future one of RocketMQ (ADR 0057).
 import asyncio
 import http.client
 import ssl
-import urllib.error
 import urllib.request
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -18,36 +17,22 @@ from urllib.parse import urlencode, urlsplit
 
 from pydantic import TypeAdapter, ValidationError
 
+from namesrv_stream.client.bounded_http import answer_to
 from namesrv_stream.errors import ConfigError, NamesrvStreamError, PrerequisiteMissing
 
 _TIMEOUT_S: Final = 10.0
+#: Longest time for a whole answer, in timeouts.
+_TOTAL: Final = 6
 #: Limit of one answer; the rows of a broker with 70,000 topics have some megabytes.
 _MOST_BYTES: Final = 256 << 20
 
 
-class NoRedirect(urllib.request.HTTPRedirectHandler):
-    """Refuses redirects: no answer can cause a request to another server, and no POST arrives as a GET without body."""
-
-    def redirect_request(self, *_: Any) -> None:
-        return None
-
-
-def _opener(context: ssl.SSLContext) -> urllib.request.OpenerDirector:
-    # No proxy: name servers are in the same network.
-    https = urllib.request.HTTPSHandler(context=context)
-    return urllib.request.build_opener(urllib.request.ProxyHandler({}), NoRedirect(), https)
-
-
 @cache
-def _checking() -> urllib.request.OpenerDirector:
-    return _opener(ssl.create_default_context())
-
-
-@cache
-def _trusting() -> urllib.request.OpenerDirector:
+def _context(is_certificate_checked: bool) -> ssl.SSLContext:
     context = ssl.create_default_context()
-    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
-    return _opener(context)
+    if not is_certificate_checked:
+        context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+    return context
 
 
 _Answer = TypeVar("_Answer")
@@ -244,7 +229,7 @@ def fetch(
     Args:
         url: ``http://host:port`` or ``https://host:port``.
         path: Path with its query string.
-        timeout_s: Longest wait for the next bytes, in seconds.
+        timeout_s: Longest wait for the next bytes, in seconds; the whole answer may take six times as long.
         most_bytes: Largest size of the body, in bytes.
         is_certificate_checked: Whether this machine must trust the server's certificate for that host.
 
@@ -252,13 +237,15 @@ def fetch(
         ServerUnreachable: The server does not answer, or refuses the host name of the URL (421).
         BadAnswer: The answer is not HTTP, or too long.
     """
-    opener = _checking() if is_certificate_checked else _trusting()
     try:
-        with opener.open(url + path, timeout=timeout_s) as answer:
+        with answer_to(
+            urllib.request.Request(url + path),
+            urllib.request.ProxyHandler({}),  # no proxy: name servers are in the same network
+            timeout_s=timeout_s,
+            total_s=_TOTAL * timeout_s,
+            context=_context(is_certificate_checked),
+        ) as answer:
             found = HttpAnswer(answer.status, bytes(answer.read(most_bytes + 1)), answer.headers.get("Date"))
-    except urllib.error.HTTPError as error:
-        with error:
-            found = HttpAnswer(error.code, bytes(error.read(most_bytes + 1)), error.headers.get("Date"))
     except OSError as error:
         reason = getattr(error, "reason", None) or error
         text = (reason.strerror if isinstance(reason, OSError) else None) or reason

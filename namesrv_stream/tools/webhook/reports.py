@@ -5,7 +5,6 @@ import hmac
 import http.client
 import logging
 import time
-import urllib.error
 import urllib.request
 from collections.abc import Iterable, Mapping
 from pathlib import Path
@@ -14,8 +13,8 @@ from typing import Any, Final
 import orjson
 
 from namesrv_stream import __version__
+from namesrv_stream.client.bounded_http import answer_to
 from namesrv_stream.client.server_link import BackOff
-from namesrv_stream.client.server_states import NoRedirect
 from namesrv_stream.errors import ConfigError
 from namesrv_stream.instants import iso_instant
 from namesrv_stream.logs import safe
@@ -135,7 +134,6 @@ class Sender:
 
     def __init__(self, settings: WebhookSettings) -> None:
         self._settings = settings
-        self._opener = urllib.request.build_opener(NoRedirect())
         self._url()
         self._secret()
 
@@ -161,18 +159,16 @@ class Sender:
         return True
 
     def _attempt(self, body: bytes) -> str | None:
-        """Send a report once. Return why the receiver did not accept it; None if it did."""
+        """Send a report once. Return why the receiver did not accept it in time; None if it did."""
         headers = {"Content-Type": "application/json", "User-Agent": f"namesrv-stream/{__version__}"}
+        timeout_s = self._settings.timeout_ms / 1000
         try:
             if secret := self._secret():
                 headers[SIGNATURE_HEADER] = signature(secret, body)
             request = urllib.request.Request(self._url(), body, headers, method="POST")
-            with self._opener.open(request, timeout=self._settings.timeout_ms / 1000):
-                return None
-        except urllib.error.HTTPError as error:
-            with error:
-                return f"status {error.code}"
-        except (OSError, http.client.HTTPException, ConfigError) as error:
+            with answer_to(request, timeout_s=timeout_s, total_s=timeout_s) as answer:
+                return None if 200 <= answer.status < 300 else f"status {answer.status}"
+        except (OSError, http.client.HTTPException, ConfigError, ValueError) as error:  # ValueError: a wrong URL
             return str(error) or type(error).__name__
 
     def _url(self) -> str:

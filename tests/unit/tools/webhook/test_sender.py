@@ -12,6 +12,7 @@ from namesrv_stream.settings import WebhookSettings
 from namesrv_stream.tools.webhook import reports as module
 from namesrv_stream.tools.webhook.reports import SIGNATURE_HEADER, Sender, lost_events, message
 from tests.support.processes import free_port
+from tests.support.slow_peer import slow_peer
 from tests.support.webhook_receiver import Receiver
 
 _MESSAGE = message([lost_events("why", 1)])
@@ -59,6 +60,40 @@ def test_report_is_dropped_with_an_error_in_the_log_after_a_while(caplog: pytest
     assert not Sender(_settings(url, give_up_ms=50)).send(_MESSAGE)
     assert "report dropped" in caplog.text
     assert "events=lost:1" in caplog.text
+
+
+@pytest.mark.parametrize("url", ["http://a..b/", "http://127.0.0.1/\u00e9"])
+def test_a_url_to_which_nothing_can_be_sent_does_not_end_the_webhook(url: str) -> None:
+    assert not Sender(_settings(url, give_up_ms=50)).send(_MESSAGE)
+
+
+@pytest.mark.parametrize(
+    ("begin", "rest", "reason"),
+    [
+        (b"HTTP/1.1 200 OK\r\nX-Slow: ", b"a", "no complete answer within 0.5 s"),
+        (b"HTTP/1.1 200", b" ", "no complete answer within 0.5 s"),
+        (b"", b"HTTP/1.1 100 Continue\r\n\r\n" * 10_000, "the header of the answer has more than 65536 bytes"),
+    ],
+)
+def test_no_receiver_can_extend_an_attempt(
+    begin: bytes, rest: bytes, reason: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    with slow_peer(begin, rest) as port:
+        assert not Sender(_settings(f"http://127.0.0.1:{port}/", timeout_ms=500, give_up_ms=1)).send(_MESSAGE)
+    assert reason in caplog.text
+
+
+def test_no_proxy_can_extend_an_attempt(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
+    with slow_peer(b"HTTP/1.1 200 OK\r\nX-Slow: ", b"a") as port:
+        monkeypatch.setenv("https_proxy", f"http://127.0.0.1:{port}")
+        assert not Sender(_settings("https://receiver.invalid/", timeout_ms=500, give_up_ms=1)).send(_MESSAGE)
+    assert "no complete answer within 0.5 s" in caplog.text
+
+
+def test_reports_go_through_the_proxy_of_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    with Receiver() as receiver:
+        monkeypatch.setenv("http_proxy", receiver.url)
+        assert Sender(_settings("http://receiver.invalid/")).send(_MESSAGE)
 
 
 def test_a_secret_url_comes_from_a_file(tmp_path: Path) -> None:
