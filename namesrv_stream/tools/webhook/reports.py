@@ -15,6 +15,7 @@ import orjson
 from namesrv_stream import __version__
 from namesrv_stream.client.bounded_http import answer_to
 from namesrv_stream.client.server_link import BackOff
+from namesrv_stream.clock import SystemClock
 from namesrv_stream.errors import ConfigError
 from namesrv_stream.instants import iso_instant
 from namesrv_stream.logs import safe
@@ -43,7 +44,9 @@ _MARKUP: Final = str.maketrans({char: f"\\u{ord(char):04x}" for char in "&<>@[]`
 _MOST_LINES: Final = 20
 
 Event = dict[str, Any]
-SIGNATURE_HEADER: Final = "X-Namesrv-Stream-Signature"
+SIGNATURE_HEADER: Final = "Namesrv-Stream-Signature"
+#: For receivers of 0.2.0. Its value covers only the body, so it does not protect from replays.
+OLD_SIGNATURE_HEADER: Final = "X-Namesrv-Stream-Signature"
 _FIRST_DELAY_MS: Final = 500
 _LONGEST_DELAY_MS: Final = 60_000
 logger = logging.getLogger(__name__)
@@ -120,9 +123,17 @@ def _text(name: str, row: Mapping[str, Any]) -> str:
             return f"topic {row['topic']} is no longer at {broker}: {row['cause']}"
 
 
-def signature(secret: bytes, body: bytes) -> str:
-    """Return the value of the signature's header: ``sha256=`` and the HMAC-SHA256 of the body in hexadecimal."""
-    return "sha256=" + hmac.new(secret, body, hashlib.sha256).hexdigest()
+def signature(secret: bytes, url: str, body: bytes, at_s: int) -> str:
+    """Return the value of the signature's header: ``t=AT_S,v1=HEX``.
+
+    ``HEX`` is the HMAC-SHA256 of the time and the URL, each in a line, and the body. So a receiver can refuse a report
+    that is old, or that was sent to another receiver.
+
+    Args:
+        url: The receiver's URL, as the settings have it.
+        at_s: Time of the attempt, epoch seconds.
+    """
+    return f"t={at_s},v1=" + hmac.new(secret, f"{at_s}\n{url}\n".encode() + body, hashlib.sha256).hexdigest()
 
 
 class Sender:
@@ -163,9 +174,11 @@ class Sender:
         headers = {"Content-Type": "application/json", "User-Agent": f"namesrv-stream/{__version__}"}
         timeout_s = self._settings.timeout_ms / 1000
         try:
+            url = self._url()
             if secret := self._secret():
-                headers[SIGNATURE_HEADER] = signature(secret, body)
-            request = urllib.request.Request(self._url(), body, headers, method="POST")
+                headers[SIGNATURE_HEADER] = signature(secret, url, body, SystemClock().now_ms() // 1000)
+                headers[OLD_SIGNATURE_HEADER] = "sha256=" + hmac.new(secret, body, hashlib.sha256).hexdigest()
+            request = urllib.request.Request(url, body, headers, method="POST")
             with answer_to(request, timeout_s=timeout_s, total_s=timeout_s) as answer:
                 return None if 200 <= answer.status < 300 else f"status {answer.status}"
         except (OSError, http.client.HTTPException, ConfigError, ValueError) as error:  # ValueError: a wrong URL

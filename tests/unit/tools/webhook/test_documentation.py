@@ -5,12 +5,22 @@ from pathlib import Path
 from typing import Any
 
 import orjson
+import pytest
 
+from namesrv_stream.clock import SystemClock
 from namesrv_stream.settings import WebhookSettings
-from namesrv_stream.tools.webhook.reports import SIGNATURE_HEADER, events_of, lost_events, message, signature
+from namesrv_stream.tools.webhook.reports import (
+    OLD_SIGNATURE_HEADER,
+    SIGNATURE_HEADER,
+    events_of,
+    lost_events,
+    message,
+    signature,
+)
 
 _ROOT = Path(__file__).resolve().parents[4]
 _PAGE = (_ROOT / "docs" / "webhook.md").read_text(encoding="utf-8")
+_URL = "https://receiver.example/rocketmq"
 _BROKER = {"cluster": "c0", "broker_name": "b0", "broker_addr": "10.0.0.1:10911", "broker_id": 0}
 _AT = {"partition": 0, "offset": 7, "seq": 0, "at_ms": 1_000}
 _ROWS: list[dict[str, Any]] = [
@@ -24,6 +34,12 @@ _ROWS: list[dict[str, Any]] = [
         "broker_addrs": [[0, "10.0.0.1:10911"]],
     },
 ]
+
+
+@pytest.fixture(autouse=True)
+def _environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("WEBHOOK_SECRET", "key")
+    monkeypatch.setenv("WEBHOOK_URL", _URL)
 
 
 def _receiver() -> dict[str, Any]:
@@ -42,12 +58,26 @@ def test_receiver_raises_an_alert_and_resolves_it() -> None:
 
 
 def test_receiver_accepts_only_valid_signatures() -> None:
-    receiver = _receiver()
-    receiver["is_genuine"].__globals__["SECRET"] = b"key"
-    assert receiver["is_genuine"](b"body", signature(b"key", b"body"))
-    assert not receiver["is_genuine"](b"body", signature(b"other", b"body"))
-    assert not receiver["is_genuine"](b"body", None)
-    assert SIGNATURE_HEADER in _PAGE
+    is_genuine = _receiver()["is_genuine"]
+    now_s = SystemClock().now_ms() // 1000
+    header = signature(b"key", _URL, b"body", now_s)
+    assert is_genuine(b"body", header)
+    assert is_genuine(b"body", f"{header},v2=later")
+    for others in (
+        header.replace("t=", "t=0"),  # the time is signed
+        signature(b"other", _URL, b"body", now_s),
+        signature(b"key", "http://other.example/", b"body", now_s),
+        signature(b"key", _URL, b"other", now_s),
+        signature(b"key", _URL, b"body", now_s - 400),
+        signature(b"key", _URL, b"body", now_s + 400),
+        f"{header}0",
+        "t=\u0661,v1=\u00e9",
+        None,
+    ):
+        assert not is_genuine(b"body", others)
+    assert f"`{SIGNATURE_HEADER}`" in _PAGE
+    assert f"`{OLD_SIGNATURE_HEADER}`" in _PAGE
+    assert f'self.headers["{SIGNATURE_HEADER}"]' in _PAGE
 
 
 def test_the_page_names_every_event() -> None:

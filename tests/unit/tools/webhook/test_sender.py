@@ -7,10 +7,11 @@ from typing import Any
 
 import pytest
 
+from namesrv_stream.clock import SystemClock
 from namesrv_stream.errors import ConfigError
 from namesrv_stream.settings import WebhookSettings
 from namesrv_stream.tools.webhook import reports as module
-from namesrv_stream.tools.webhook.reports import SIGNATURE_HEADER, Sender, lost_events, message
+from namesrv_stream.tools.webhook.reports import OLD_SIGNATURE_HEADER, SIGNATURE_HEADER, Sender, lost_events, message
 from tests.support.processes import free_port
 from tests.support.slow_peer import slow_peer
 from tests.support.webhook_receiver import Receiver
@@ -37,14 +38,19 @@ def test_report_is_signed_with_the_current_secret(tmp_path: Path) -> None:
         secret.write_text("second\n", encoding="utf-8")
         assert sender.send(_MESSAGE)
     for report, key in zip(receiver.reports, (b"first", b"second"), strict=True):
-        assert report.headers[SIGNATURE_HEADER] == "sha256=" + hmac.new(key, report.body, hashlib.sha256).hexdigest()
+        at_s, digest = report.headers[SIGNATURE_HEADER].removeprefix("t=").split(",v1=")
+        signed = f"{at_s}\n{receiver.url}\n".encode() + report.body
+        assert digest == hmac.new(key, signed, hashlib.sha256).hexdigest()
+        assert abs(SystemClock().now_ms() / 1000 - int(at_s)) < 60
+        old = report.headers[OLD_SIGNATURE_HEADER]
+        assert old == "sha256=" + hmac.new(key, report.body, hashlib.sha256).hexdigest()
         assert report.headers["Content-Type"] == "application/json"
 
 
 def test_without_a_secret_there_is_no_signature() -> None:
     with Receiver() as receiver:
         assert Sender(_settings(receiver.url)).send(_MESSAGE)
-    assert SIGNATURE_HEADER not in receiver.reports[0].headers
+    assert not {SIGNATURE_HEADER, OLD_SIGNATURE_HEADER} & receiver.reports[0].headers.keys()
 
 
 def test_report_is_sent_again_until_it_is_accepted() -> None:
