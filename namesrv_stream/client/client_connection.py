@@ -103,7 +103,7 @@ class RemotingConnection(asyncio.Protocol):
             if isinstance(error, TimeoutError):
                 raise ConnectionLost(addr, f"no connection within {timeout_ms} ms") from None
             if isinstance(error, OSError | UnicodeError):  # UnicodeError: IDNA cannot encode the host
-                raise ConnectionLost(addr, _reason_of(error)) from None
+                raise ConnectionLost(addr, reason_of(error)) from None
             raise
         return connection
 
@@ -200,7 +200,7 @@ class RemotingConnection(asyncio.Protocol):
         self._writable.set()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        reason = self._close_reason or ("closed by the peer" if exc is None else _reason_of(exc))
+        reason = self._close_reason or ("closed by the peer" if exc is None else reason_of(exc))
         self._writable.set()
         if not self.closed.done():
             self.closed.set_result(reason)
@@ -242,7 +242,7 @@ def split_addr(addr: str) -> tuple[str, int]:
     return host.removeprefix("[").removesuffix("]"), int(port)
 
 
-def _reason_of(error: BaseException) -> str:
+def reason_of(error: BaseException) -> str:
     """Return the reason as one short line: asyncio's own text for a refused connection repeats the address."""
     if isinstance(error, ConnectionRefusedError):
         return "connection refused"

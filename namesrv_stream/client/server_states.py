@@ -5,11 +5,9 @@ collide with a future one of RocketMQ (ADR 0057).
 """
 
 import asyncio
-import http.client
 import ssl
-import urllib.request
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cache
 from http import HTTPStatus
 from typing import Any, Final, TypeVar
@@ -17,7 +15,7 @@ from urllib.parse import urlencode, urlsplit
 
 from pydantic import TypeAdapter, ValidationError
 
-from namesrv_stream.client.bounded_http import answer_to
+from namesrv_stream.client.client_connection import reason_of
 from namesrv_stream.errors import ConfigError, NamesrvStreamError, PrerequisiteMissing
 
 _TIMEOUT_S: Final = 10.0
@@ -78,7 +76,7 @@ class HttpAnswer:
     """
 
     status: int
-    body: bytes
+    body: bytes = field(repr=False)  # asyncio.run formats the result twice
     date: str | None
 
 
@@ -237,23 +235,68 @@ def fetch(
         ServerUnreachable: The server does not answer, or refuses the host name of the URL (421).
         BadAnswer: The answer is not HTTP, or too long.
     """
+    limits = timeout_s, _TOTAL * timeout_s, most_bytes + 1
     try:
-        with answer_to(
-            urllib.request.Request(url + path),
-            urllib.request.ProxyHandler({}),  # no proxy: name servers are in the same network
-            timeout_s=timeout_s,
-            total_s=_TOTAL * timeout_s,
-            context=_context(is_certificate_checked),
-        ) as answer:
-            found = HttpAnswer(answer.status, bytes(answer.read(most_bytes + 1)), answer.headers.get("Date"))
+        found = exchange(url + path, *limits, is_certificate_checked=is_certificate_checked)
     except OSError as error:
-        reason = getattr(error, "reason", None) or error
-        text = (reason.strerror if isinstance(reason, OSError) else None) or reason
-        raise ServerUnreachable(url, str(text)) from None
-    except http.client.HTTPException as error:
-        raise BadAnswer(url, path, f"something that is not HTTP ({type(error).__name__})") from None
+        raise ServerUnreachable(url, str(error)) from None
+    except ValueError:
+        raise BadAnswer(url, path, "something that is not HTTP") from None
     if found.status == HTTPStatus.MISDIRECTED_REQUEST:
         raise ServerUnreachable(url, "421: add this host name to its http.allowed_hosts, or use its IP address")
     if len(found.body) > most_bytes:
         raise BadAnswer(url, path, f"more than {most_bytes} bytes")
     return found
+
+
+def exchange(
+    url: str,
+    timeout_s: float,
+    total_s: float,
+    most_bytes: int,
+    *,
+    report: bytes | None = None,
+    headers: Mapping[str, str] = {},
+    is_certificate_checked: bool = True,
+    uses_proxy: bool = False,
+) -> HttpAnswer:
+    """Send a GET, or a POST with ``report``, and return the answer with any status; blocks. Follows no redirect.
+
+    Args:
+        timeout_s: Longest wait for the connection and for the next bytes, in seconds.
+        total_s: Longest time from the connection to the end of the body, in seconds. The lookup of the host's name may
+            take longer, because only the system's resolver limits it.
+        most_bytes: Reading ends when the body has this size, in bytes, or somewhat more; 0 for no body.
+        uses_proxy: Whether to send it through the proxy that the environment names.
+
+    Raises:
+        OSError: There is no complete answer in time.
+        ValueError: The answer is not HTTP, or the URL, or the proxy's, cannot be used.
+    """
+    import httpx  # takes a quarter of the time in which a command starts
+
+    async def answer() -> HttpAnswer:
+        method, context = "POST" if report else "GET", _context(is_certificate_checked)
+        async with (
+            asyncio.timeout(total_s),
+            httpx.AsyncClient(verify=context, timeout=timeout_s, trust_env=uses_proxy) as client,
+            client.stream(method, url, content=report, headers={**headers, "Accept-Encoding": "identity"}) as found,
+        ):
+            body, pieces = bytearray(), found.aiter_raw()
+            while len(body) < most_bytes and (piece := await anext(pieces, b"")):
+                body += piece
+            return HttpAnswer(found.status_code, bytes(body), found.headers.get("Date"))
+
+    try:
+        return asyncio.run(answer())
+    except (TimeoutError, httpx.TimeoutException):
+        raise TimeoutError("timed out") from None
+    except httpx.TransportError as error:
+        cause: BaseException = error
+        while inner := getattr(cause, "exceptions", (cause.__cause__ or cause.__context__,))[0]:
+            cause = inner
+        # If httpcore's own error is the cause, and none of h11, the peer closed the connection.
+        is_garbled = isinstance(error, httpx.RemoteProtocolError) and cause is not error.__cause__
+        raise (ValueError if is_garbled else OSError)(reason_of(cause)) from None
+    except (httpx.InvalidURL, ImportError) as error:  # ImportError: the proxy is one for SOCKS
+        raise ValueError(str(error)) from None

@@ -72,6 +72,7 @@ class Reporter:
         self._settings = settings
         self._sender = Sender(settings.webhook)
         self._folder = Folder(settings.data.webhook_dir)
+        self._folder.make()
         self._servers = 0  # number of changes to another server
         self._back_off = BackOff(200, 10_000)
 
@@ -104,15 +105,8 @@ class Reporter:
             time.sleep(_RETRY_INTERVAL_S)
             return ""
         if answer["position"] != position:
-            self._store(str(answer["position"]))
+            self._folder.write(_POSITION_FILE, orjson.dumps({"position": answer["position"]}))
         return str(answer["position"])
-
-    def _store(self, position: str) -> None:
-        try:
-            self._folder.make()
-            self._folder.write(_POSITION_FILE, orjson.dumps({"position": position}))
-        except OSError as error:  # if the process ended here, every start would send the same events again
-            logger.error("position not stored, the next start sends events again reason=%s", error)
 
     def _ask(self, since: str, wait_s: int) -> tuple[int, dict[str, Any]]:
         servers = _servers(self._settings)

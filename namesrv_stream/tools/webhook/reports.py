@@ -2,10 +2,8 @@
 
 import hashlib
 import hmac
-import http.client
 import logging
 import time
-import urllib.request
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, Final
@@ -13,8 +11,8 @@ from typing import Any, Final
 import orjson
 
 from namesrv_stream import __version__
-from namesrv_stream.client.bounded_http import answer_to
 from namesrv_stream.client.server_link import BackOff
+from namesrv_stream.client.server_states import exchange
 from namesrv_stream.clock import SystemClock
 from namesrv_stream.errors import ConfigError
 from namesrv_stream.instants import iso_instant
@@ -178,10 +176,9 @@ class Sender:
             if secret := self._secret():
                 headers[SIGNATURE_HEADER] = signature(secret, url, body, SystemClock().now_ms() // 1000)
                 headers[OLD_SIGNATURE_HEADER] = "sha256=" + hmac.new(secret, body, hashlib.sha256).hexdigest()
-            request = urllib.request.Request(url, body, headers, method="POST")
-            with answer_to(request, timeout_s=timeout_s, total_s=timeout_s) as answer:
-                return None if 200 <= answer.status < 300 else f"status {answer.status}"
-        except (OSError, http.client.HTTPException, ConfigError, ValueError) as error:  # ValueError: a wrong URL
+            status = exchange(url, timeout_s, timeout_s, 0, report=body, headers=headers, uses_proxy=True).status
+            return None if 200 <= status < 300 else f"status {status}"
+        except (OSError, ValueError, ConfigError) as error:
             return str(error) or type(error).__name__
 
     def _url(self) -> str:

@@ -155,7 +155,7 @@ _HEAD = b"HTTP/1.1 200 OK\r\n\r\n"
 @pytest.mark.parametrize(
     "answer",
     [
-        b"SSH-2.0-x\r\n",
+        b"SSH-2.0-x\r\n\r\n",
         b"HTTP/1.1 404 Not Found\r\n\r\n",
         b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\n{",
         _HEAD + b"{}",
@@ -260,7 +260,7 @@ async def test_unknown_host_name_is_reported_with_its_setting(
     resolve = socket.getaddrinfo
 
     def resolves(host: Any, *more: Any, **named: Any) -> Any:
-        return resolve("127.0.0.1" if host == "ns2.test" else host, *more, **named)
+        return resolve("127.0.0.1" if host == b"ns2.test" else host, *more, **named)
 
     monkeypatch.setattr(socket, "getaddrinfo", resolves)
     async with _serving(1) as (server,):

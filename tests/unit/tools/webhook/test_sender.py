@@ -42,8 +42,8 @@ def test_report_is_signed_with_the_current_secret(tmp_path: Path) -> None:
         signed = f"{at_s}\n{receiver.url}\n".encode() + report.body
         assert digest == hmac.new(key, signed, hashlib.sha256).hexdigest()
         assert abs(SystemClock().now_ms() / 1000 - int(at_s)) < 60
-        old = report.headers[OLD_SIGNATURE_HEADER]
-        assert old == "sha256=" + hmac.new(key, report.body, hashlib.sha256).hexdigest()
+        digest = report.headers[OLD_SIGNATURE_HEADER].removeprefix("sha256=")
+        assert digest == hmac.new(key, report.body, hashlib.sha256).hexdigest()
         assert report.headers["Content-Type"] == "application/json"
 
 
@@ -68,38 +68,23 @@ def test_report_is_dropped_with_an_error_in_the_log_after_a_while(caplog: pytest
     assert "events=lost:1" in caplog.text
 
 
-@pytest.mark.parametrize("url", ["http://a..b/", "http://127.0.0.1/\u00e9"])
-def test_a_url_to_which_nothing_can_be_sent_does_not_end_the_webhook(url: str) -> None:
-    assert not Sender(_settings(url, give_up_ms=50)).send(_MESSAGE)
+def test_an_invalid_host_name_does_not_end_the_webhook() -> None:
+    assert not Sender(_settings("http://\u00e9..b/", give_up_ms=1)).send(_MESSAGE)
 
 
-@pytest.mark.parametrize(
-    ("begin", "rest", "reason"),
-    [
-        (b"HTTP/1.1 200 OK\r\nX-Slow: ", b"a", "no complete answer within 0.5 s"),
-        (b"HTTP/1.1 200", b" ", "no complete answer within 0.5 s"),
-        (b"", b"HTTP/1.1 100 Continue\r\n\r\n" * 10_000, "the header of the answer has more than 65536 bytes"),
-    ],
-)
-def test_no_receiver_can_extend_an_attempt(
-    begin: bytes, rest: bytes, reason: str, caplog: pytest.LogCaptureFixture
+@pytest.mark.parametrize("to", ["http://127.0.0.1:{}/", "https://proxied.invalid/"])
+def test_no_receiver_and_no_proxy_can_extend_an_attempt(
+    to: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    with slow_peer(begin, rest) as port:
-        assert not Sender(_settings(f"http://127.0.0.1:{port}/", timeout_ms=500, give_up_ms=1)).send(_MESSAGE)
-    assert reason in caplog.text
-
-
-def test_no_proxy_can_extend_an_attempt(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
     with slow_peer(b"HTTP/1.1 200 OK\r\nX-Slow: ", b"a") as port:
         monkeypatch.setenv("https_proxy", f"http://127.0.0.1:{port}")
-        assert not Sender(_settings("https://receiver.invalid/", timeout_ms=500, give_up_ms=1)).send(_MESSAGE)
-    assert "no complete answer within 0.5 s" in caplog.text
+        assert not Sender(_settings(to.format(port), timeout_ms=500, give_up_ms=1)).send(_MESSAGE)
+    assert "reason=timed out" in caplog.text
 
 
-def test_reports_go_through_the_proxy_of_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
-    with Receiver() as receiver:
-        monkeypatch.setenv("http_proxy", receiver.url)
-        assert Sender(_settings("http://receiver.invalid/")).send(_MESSAGE)
+def test_the_body_of_an_answer_is_not_read() -> None:
+    with slow_peer(b"HTTP/1.1 200 OK\r\n\r\n", b"a") as port:
+        assert Sender(_settings(f"http://127.0.0.1:{port}/", timeout_ms=500)).send(_MESSAGE)
 
 
 def test_a_secret_url_comes_from_a_file(tmp_path: Path) -> None:
