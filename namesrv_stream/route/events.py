@@ -200,7 +200,7 @@ class ServerStarted:
 
 @dataclass(frozen=True, slots=True)
 class ServerResumed:
-    """A server lost records, so the age of all its brokers starts again from zero; sent to every partition."""
+    """A server lost records. The latest event of every broker among them follows, before any tick of the server."""
 
     origin: Origin
 

@@ -67,8 +67,6 @@ class ObservedLog:
         self._times: dict[tuple[int, str], ServerTime] = defaultdict(lambda: ServerTime(max_gap_ms))
         # (broker, server) → (offset, the server's clock) of each record with an event of the broker.
         self._heard: dict[tuple[BrokerKey, str], list[tuple[int, int]]] = defaultdict(list)
-        # (partition, server) → (offset, clock) of each record that resets the age of all its brokers.
-        self._resumed: dict[tuple[int, str], list[tuple[int, int]]] = defaultdict(list)
         self._partition: dict[BrokerKey, int] = {}
         # partition → highest LogAppendTime up to each offset.
         self._at_ms: dict[int, list[int]] = defaultdict(list)
@@ -90,11 +88,7 @@ class ObservedLog:
 
     def heard_ms(self, key: BrokerKey, server: str, before_offset: int) -> int | None:
         """Return the server's clock at its last event of the broker before an offset; None if there is none."""
-        heard = _before(self._heard.get((key, server), []), before_offset)
-        if heard is None:
-            return None
-        resumed = _before(self._resumed.get((self._partition[key], server), []), before_offset)
-        return max(heard, resumed or 0)
+        return _before(self._heard.get((key, server), []), before_offset)
 
     def offset_at(self, partition: int, at_ms: int) -> int:
         """Return the first offset of the partition with a later timestamp than an instant."""
@@ -112,8 +106,6 @@ class ObservedLog:
         elif server != DIRECT:
             was_away = kind in ("server_started", "server_resumed")
             clock_ms = self._times[record.partition, server].move(record.offset, record.at_ms, was_away=was_away)
-        if kind == "server_resumed":
-            self._resumed[record.partition, server].append((record.offset, clock_ms))
         for key in _brokers(fields):
             self._partition[key] = record.partition
             self._heard[key, server].append((record.offset, clock_ms))

@@ -141,9 +141,9 @@ class LogChecks:
             if is_counted:
                 gap_ms = later_ms - log.at(offset).at_ms
                 observed_ms += max(0, min(gap_ms, self._world.settings.liveness.max_gap_ms))
-            if record["kind"] == "server_resumed" or _is_sign_of_life(record, key):
+            if _is_sign_of_life(record, key):
                 break
-            later_ms, is_counted = log.at(offset).at_ms, record["kind"] != "server_started"
+            later_ms, is_counted = log.at(offset).at_ms, record["kind"] not in ("server_started", "server_resumed")
         return observed_ms
 
     def _no_server_heard_it(self, row: RouteChange) -> None:

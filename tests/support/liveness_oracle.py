@@ -115,10 +115,6 @@ class Oracle:
             self._renew(event, now)
         elif event.kind == "beat" and held:
             self._renew(event._replace(epoch=held[1][0], connection=held[1][1]), now)
-        elif event.kind == "resumed":
-            for addr in self._held_by(event.server_id):
-                epoch, connection = self.alive[addr].leases[event.server_id][1]
-                self._renew(event._replace(addr=addr, epoch=epoch, connection=connection), now)
         elif event.kind == "close" and broker and held and held[1] == event.over:
             self._close(event, broker, now)
         elif event.kind == "unregister" and held and event.over >= held[1]:

@@ -46,7 +46,6 @@ from namesrv_stream.route.fold.step import (
     GroupStore,
     Record,
     is_vouched_for_without,
-    leases_held_by,
 )
 from namesrv_stream.route.interpretation import (
     Applied,
@@ -139,7 +138,7 @@ def _apply(step: FoldStep, event: Event) -> None:
         case ServerStarted():
             step.server_row(event.origin.server_id, Cause.SERVER_STARTED, "talking")
         case ServerResumed():
-            _resume(step, event.origin.server_id)
+            step.server_row(event.origin.server_id, Cause.SERVER_RESUMED, "talking")
         case ServerStopped():
             step.server_row(event.origin.server_id, Cause.SERVER_STOPPED, "stopped")
         case BrokerRegistered() | BrokerHeartbeat() | BrokerUnregistered():
@@ -259,13 +258,6 @@ def _close(step: FoldStep, event: BrokerDisconnected) -> None:
         step.ignored(key, origin, Cause.DISCONNECTED, "closed already: the guard holds the broker")
     else:
         close(step, key, lease, origin.server_id, event.reason)
-
-
-def _resume(step: FoldStep, server_id: str) -> None:
-    """Renew all leases of a server that lost records."""
-    for key, lease in leases_held_by(step.state, server_id):
-        renew(step, key, lease, server_id, Cause.SERVER_RESUMED, f"{server_id} lost records")
-    step.server_row(server_id, Cause.SERVER_RESUMED, "talking")
 
 
 def _change_settings(step: FoldStep, event: SettingsChanged) -> None:

@@ -4,8 +4,9 @@ A broker process is live while at least one server holds its lease, which means 
 Every such server has a share in the lease (``LeaseHolder``), which ages by the clock of that server. The clock advances
 only with the server's records, by their LogAppendTime and at most ``max_gap_ms`` per record. The records of
 ``ServerStarted`` and ``ServerResumed`` do not advance it, because the server was away before them. So a broker never
-ages while its server could not have received a heartbeat. A share ends by expiry, by unregistration or by a closed
-connection. The broker is removed with its last share.
+ages while its server could not have received a heartbeat. They renew no lease either: what the server heard meanwhile
+follows before its next tick. A share ends by expiry, by unregistration or by a closed connection. The broker is removed
+with its last share.
 
 A server without a record for ``server_silent_ms``, while others wrote some, is silent. Its share then does not keep a
 broker if another server, which heard the broker at least as recently, has ended its own share. After ``server_lost_ms``

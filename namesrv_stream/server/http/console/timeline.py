@@ -24,7 +24,7 @@ _COLOURED: Final = (Cause.EXPIRED, Cause.DISCONNECTED, Cause.UNREGISTERED, Cause
 
 _SERVER: Final[Mapping[str, tuple[str, Tone]]] = {
     Cause.SERVER_STARTED: ("started", "calm"),
-    Cause.SERVER_RESUMED: ("reaches Kafka again; the ages of its brokers restart at zero", "warn"),
+    Cause.SERVER_RESUMED: ("reaches Kafka again", "warn"),
     Cause.SERVER_STOPPED: ("stopped", "calm"),
     Cause.SERVER_SILENT: ("stopped writing to Kafka: it cannot vouch for brokers", "warn"),
     Cause.SERVER_LOST: ("is lost: brokers known only to it are down", "bad"),

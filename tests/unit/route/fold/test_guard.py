@@ -233,17 +233,6 @@ def test_unregistrations_are_not_a_mass_failure() -> None:
     assert log.alive() == held_addrs(log) == set()
 
 
-def test_a_server_that_lost_records_releases_what_it_holds() -> None:
-    log = a_fleet_log(a_fleet(5))
-    pass_time_with_heartbeats(log, TIMEOUT_MS + 1)
-
-    rows = log.resumed(S1)
-
-    assert [(r.cause, r.detail) for r in of_kind(rows, ChangeKind.GUARD)] == [("server_resumed", "s1 lost records")] * 5
-    assert held_addrs(log) == set()
-    assert len(log.alive()) == 5
-
-
 # ---- operators ----
 
 
