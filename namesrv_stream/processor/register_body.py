@@ -65,9 +65,10 @@ _MAX_REASON_CHARS: Final = 300
 #: Maximum size of the body of request 322, which has three numbers.
 _MAX_DATA_VERSION_BYTES: Final = 4 * 1024
 #: A body within these limits takes some milliseconds to decode: its size when inflated, its values (800 topics as
-#: brokers write them), its size in fastjson's dialect.
-_INLINE_BYTES: Final = 128 * 1024
+#: brokers write them), its objects (a static mapping takes as long as ten values), its size in fastjson's dialect.
+_INLINE_BYTES: Final = 64 * 1024
 _INLINE_VALUES: Final = 8_000
+_INLINE_OBJECTS: Final = 2_000
 _INLINE_LENIENT_BYTES: Final = 4 * 1024
 
 # Defaults of rocketmq 5.3.3, TopicConfig.
@@ -106,14 +107,15 @@ class RegistrationBody(NamedTuple):
     @property
     def is_large(self) -> bool:
         """Whether decoding would block an event loop for too long; ``decode_inline`` detects bodies in the dialect."""
-        if not self.is_deflated:
-            return fastjson.has_more_values(self.body, _INLINE_VALUES)
-        inflater = zlib.decompressobj()
-        try:
-            inflater.decompress(self.body, _INLINE_BYTES)
-        except zlib.error:
-            return False  # decoding it fails as early
-        return not inflater.eof
+        text, inflater = self.body, zlib.decompressobj()
+        if self.is_deflated:
+            try:
+                text = inflater.decompress(self.body, _INLINE_BYTES)
+            except zlib.error:
+                return False  # decoding it fails as early
+            if not inflater.eof:
+                return True
+        return fastjson.has_more_values(text, _INLINE_VALUES) or text.count(b"{") > _INLINE_OBJECTS
 
 
 def decode_inline(sent: RegistrationBody) -> RegisterBrokerBody | None:

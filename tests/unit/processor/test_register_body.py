@@ -19,7 +19,9 @@ from namesrv_stream.processor.register_body import (
     MAX_ENTRIES,
     MAX_INFLATED_BYTES,
     RegisterBrokerBody,
+    RegistrationBody,
     decode_data_version,
+    decode_inline,
     decode_register_body,
 )
 from namesrv_stream.remoting.command import V3_0_11, V5_0_0, RequestCode
@@ -235,6 +237,26 @@ def test_zlib_bomb_is_refused_with_bounded_memory() -> None:
     assert len(body) < 1 << 20
     with pytest.raises(BodyDecodeError, match=f"{MAX_INFLATED_BYTES} bytes"):
         decoded(body, compressed=True)
+
+
+@pytest.mark.parametrize(
+    ("body", "is_inline"),
+    [
+        (zlib.compress(inflated(mappings=(b"{}",) * 1_900), 9), True),
+        (zlib.compress(inflated(mappings=(b"{}",) * 2_001), 9), False),
+        (zlib.compress(inflated(("t 4 4 6 SINGLE_TAG",) * 3_000), 9), False),
+        (
+            orjson.dumps(
+                {"topicConfigSerializeWrapper": {"topicQueueMappingInfoMap": {str(n): {} for n in range(2_001)}}}
+            ),
+            False,
+        ),
+        (a_body({f"T{n}": a_topic() for n in range(700)}), True),
+    ],
+)
+def test_a_body_is_decoded_on_the_event_loop_only_if_what_it_contains_is_small(body: bytes, is_inline: bool) -> None:
+    assert len(body) < 1_000 or body[:1] == b"{"
+    assert (decode_inline(RegistrationBody(body, False, V5_3_3)) is not None) == is_inline
 
 
 # ---- malformed ----
