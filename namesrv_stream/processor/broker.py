@@ -96,7 +96,8 @@ def register_broker(server: NameServer, call: Call) -> Answer:
     A registration is unchanged if this server has logged the same one in full over the same connection, has heard the
     broker without a pause since, and the view still contains it (ADR 0062).
 
-    If decoding takes long, the answer contains the body, and the caller calls again with the decoded one.
+    If decoding takes long, the answer contains the body, and the caller calls again with the decoded one. An unchanged
+    registration never waits for room in the log.
 
     Raises:
         RequestRefused: The checksum is wrong, a field is missing, the version is negative, the registration has
@@ -111,9 +112,11 @@ def register_broker(server: NameServer, call: Call) -> Answer:
     # Identity instead of equality: the cost of a comparison grows with the number of topics.
     if logged is not None and logged.group is group and logged.settings == settings:
         return Answer(_registered_response(server, call.request, header, group), (Accepted(heartbeat, None),))
+    if call.must_wait:
+        return Answer(response_to(call.request), is_postponed=True, alive=key)
     decoded = decode_inline(registering.body) if call.decoded is None else call.decoded
     if decoded is None:
-        return Answer(response_to(call.request), undecoded=registering.body)
+        return Answer(response_to(call.request), undecoded=registering.body, alive=key)
     if isinstance(decoded, str):
         raise BodyDecodeError(call.request.code, decoded)
     registration = _registration(registering, decoded)
@@ -139,11 +142,15 @@ def register_broker(server: NameServer, call: Call) -> Answer:
 def unregister_broker(server: NameServer, call: Call) -> Answer:
     """Answer 104, with SUCCESS for every well-formed request, even if the broker is unknown.
 
+    That of a known broker never waits for room in the log: there is one for each registration.
+
     Raises:
         RequestRefused: A field is missing.
     """
     header = UnRegisterBrokerRequestHeader.from_ext_fields(call.request.ext_fields)
     key = broker_of(header.broker_name, header.cluster_name, header.broker_addr)
+    if call.must_wait and key.live_key not in server.table.group(key.broker_name).live_brokers:
+        return Answer(response_to(call.request), is_postponed=True)
     broker_id = -1 if header.broker_id is None else header.broker_id
     event = BrokerUnregistered(call.origin, key.broker_name, key.live_key, broker_id)
     return Answer(response_to(call.request), (Accepted(event, event),))

@@ -170,7 +170,7 @@ class Call(NamedTuple):
     """A request that arrived at ``now_ms`` (monotonic).
 
     ``decoded`` is the body of a registration if the server has decoded it already, because it is large; ``view`` is the
-    client's address view.
+    client's address view; ``must_wait`` is whether the log has no room for events of peers now.
     """
 
     request: RemotingCommand
@@ -179,6 +179,7 @@ class Call(NamedTuple):
     peer: Peer = Peer("", False)
     decoded: DecodedBody | None = None
     view: AddressView | None = None
+    must_wait: bool = False
 
 
 class Accepted(NamedTuple):
@@ -224,6 +225,8 @@ class Answer(NamedTuple):
         long: The body of ``response``, if it may take long to compute.
         undecoded: A body that takes long to decode. There is no answer yet: process the request again with
             ``Call.decoded``.
+        is_postponed: Whether the request must wait for room in the log. There is no answer yet: process it again.
+        alive: The broker whose registration is ``undecoded`` or ``is_postponed``; it is alive.
     """
 
     response: RemotingCommand
@@ -234,6 +237,8 @@ class Answer(NamedTuple):
     depends_on: Dependency | None = None
     long: LongBody | None = None
     undecoded: RegistrationBody | None = None
+    is_postponed: bool = False
+    alive: LeaseKey | None = None
 
 
 def operator_change(response: RemotingCommand, *events: AcceptedEvent, options: OptionChanges = _NO_CHANGES) -> Answer:

@@ -83,6 +83,8 @@ def register_topic_in_namesrv(server: NameServer, call: Call) -> Answer:
     if topic is None:
         raise RequestRefused("topic is missing")
     require_short("a topic", topic)
+    if call.must_wait:
+        return Answer(response_to(call.request), is_postponed=True)
     entries = list(_queue_datas(call.request.body))
     # As in Java, the entries before the first one of an unknown broker count; for a new topic, all or none.
     known = list(takewhile(lambda entry: server.table.group(entry[0]).is_registered, entries))

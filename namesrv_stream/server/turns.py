@@ -5,6 +5,7 @@ stops at a given moment and waits again with the rest. Each iteration of the eve
 
     queue     work                                                      in one turn
     VITAL     requests of brokers, closed connections                   up to 3 ms, at least one piece
+    LOGGED    registrations that wait for room in the publish queue     the rest of 3 ms, at least one piece
     OTHERS    all other requests, long answers, periodic checks         the rest of 4 ms, at least one piece
     READERS   connections from which the rest of a large request        8 of them, the latest first; 1 while
               must be read                                              vital work waits
@@ -12,7 +13,8 @@ stops at a given moment and waits again with the rest. Each iteration of the eve
 A piece of work takes up to a millisecond. What remains goes to the end of its queue. The latest reader comes first,
 because the request that arrives now should be complete before the next one is read: each incomplete one takes memory.
 
-Work that arrives need not wait for a turn while little was done since the last one (``has_room``).
+LOGGED and READERS can be held. Work that arrives need not wait for a turn while little was done since the last one
+(``has_room``).
 """
 
 import asyncio
@@ -33,8 +35,9 @@ class Queue(IntEnum):
     """The queues of the table above."""
 
     VITAL = 0
-    OTHERS = 1
-    READERS = 2
+    LOGGED = 1
+    OTHERS = 2
+    READERS = 3
 
 
 class Work(Protocol):
@@ -53,20 +56,22 @@ class Turns:
 
     def __init__(self, piece_ns: int = _PIECE_NS) -> None:
         self.piece_ns = piece_ns
-        self._queues: tuple[deque[Work], ...] = (deque(), deque(), deque())
+        self._queues: tuple[deque[Work], ...] = tuple(deque() for _ in Queue)
         self._spent_ns = 0  # since the last turn, outside of turns
         self._is_due = False
-        self._are_readers_held = False
+        self._held: set[Queue] = set()
 
     def has_room(self, queue: Queue) -> bool:
         """Return whether work may begin at once. Vital work may take twice the time, so it does not wait for others."""
-        if queue is Queue.READERS and self._are_readers_held:
+        if queue in self._held:
             return False
+        if queue is Queue.LOGGED:
+            return not self._queues[queue]  # only room in the publish queue counts, and those who wait come first
         return self._spent_ns < self.piece_ns * (2 * _PIECES if queue is Queue.VITAL else _PIECES)
 
-    def hold_readers(self, *, are_held: bool) -> None:
-        """Read no further large requests, because too many wait to be processed; or read them again."""
-        self._are_readers_held = are_held
+    def hold(self, queue: Queue, *, is_held: bool) -> None:
+        """Do no work of LOGGED or READERS, because what it adds to is full; or do it again."""
+        (self._held.add if is_held else self._held.discard)(queue)
         self._call_if_due()
 
     def spent(self, ns: int) -> None:
@@ -83,10 +88,10 @@ class Turns:
             self._queues[queue].append(work)
         self._call_if_due()
 
-    def run(self, steps: Iterator[object], queue: Queue) -> None:
-        """Work through short steps, at once or in turns."""
+    def run(self, steps: Iterator[object], queue: Queue, *, is_due: bool = False) -> None:
+        """Work through short steps, at once or in turns; if they are due, the first piece is always done at once."""
         work = _Steps(self, steps, queue)
-        if not self.has_room(queue):
+        if not (is_due or self.has_room(queue)):
             self.wait(work, queue)
             return
         began_ns = perf_counter_ns()
@@ -100,20 +105,21 @@ class Turns:
 
     def _turn(self) -> None:
         self._is_due, self._spent_ns = False, 0
-        vital, others, readers = self._queues
+        vital, logged, others, readers = self._queues
         began_ns = perf_counter_ns()
         try:
             self._work_on(vital, began_ns + self.piece_ns * _VITAL_PIECES)
+            if Queue.LOGGED not in self._held:
+                self._work_on(logged, began_ns + self.piece_ns * _VITAL_PIECES)
             self._work_on(others, began_ns + self.piece_ns * _PIECES)
-            most = 0 if self._are_readers_held else 1 if vital else _READERS_A_TURN
+            most = 0 if Queue.READERS in self._held else 1 if vital else _READERS_A_TURN
             for _ in range(min(len(readers), most)):
                 readers.popleft().work(0)
         finally:  # an unexpected error ends only this turn
             self._call_if_due()
 
     def _call_if_due(self) -> None:
-        vital, others, readers = self._queues
-        if vital or others or (readers and not self._are_readers_held):
+        if any(waiting and queue not in self._held for queue, waiting in zip(Queue, self._queues, strict=True)):
             self._call_soon()
 
     def _work_on(self, queue: deque[Work], until_ns: int) -> None:

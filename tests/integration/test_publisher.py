@@ -119,22 +119,6 @@ async def test_records_queued_after_a_lost_record_never_reach_the_log(kafka: Kaf
     assert values[-1] == b"again"
 
 
-async def test_records_of_an_aborted_session_never_reach_the_log(kafka: KafkaProcess, settings: Settings) -> None:
-    session = Session(settings)
-    await session.begin_and_publish(b"first")
-    kafka.freeze()
-    for value in (b"on its way", b"queued"):
-        session.publish(value)
-        await asyncio.sleep(_DELIVERY_TIMEOUT_MS / 10_000)  # until kafka-python has it; it does not report this
-    session.publisher.abort("the queue is full")
-    kafka.thaw()
-    await session.begin_and_publish(b"again")
-    assert session.opened_count == 2
-    assert len(session.acks) == 2
-    values = await session.close_and_read()
-    assert [v for v in values if v != b"on its way"] == [b"first", b"again"]
-
-
 async def test_waiting_producer_uses_little_cpu(
     kafka: KafkaProcess, settings: Settings, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -85,7 +85,7 @@ AUDIT_PLANTS: Final = (
         ("clock jump", "acknowledged records lost"),
     ),
     Plant(
-        "H4 ticks do not wait for large requests",
+        "H4 a tick does not count requests that wait",
         "server.gateway.gateway:Gateway.beat",
         "self.backlog.when_worked_off(self._tick)",
         "for log in self._logs: log.tick('')",

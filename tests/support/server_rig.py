@@ -87,9 +87,10 @@ class MemoryPublisher:
 
     # ---- Kafka's behaviour ----
 
-    def ack(self) -> None:
-        """Acknowledge all published records: they are in the log."""
-        taken, self.unacked = self.unacked, []
+    def ack(self, most: int | None = None) -> None:
+        """Acknowledge all published records, or the first ``most``: they are in the log."""
+        count = len(self.unacked) if most is None else most
+        taken, self.unacked = self.unacked[:count], self.unacked[count:]
         self.log.acked([self._kafka.append(record) for record in taken])
 
     def fail(self, reason: str) -> None:
@@ -132,10 +133,10 @@ class MemoryKafka:
         for publisher in self._of(partition):
             publisher.log.opened()
 
-    def ack(self, partition: int | None = None) -> None:
-        """Acknowledge all published records: they are in the log."""
+    def ack(self, partition: int | None = None, most: int | None = None) -> None:
+        """Acknowledge all published records, or the first ``most`` of each partition: they are in the log."""
         for publisher in self._of(partition):
-            publisher.ack()
+            publisher.ack(most)
 
     def fail(self, reason: str = "gone", partition: int | None = None) -> None:
         for publisher in self._of(partition):

@@ -9,7 +9,7 @@ import asyncio
 import logging
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import count
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from namesrv_stream.clock import Clock
 from namesrv_stream.errors import SystemBusy
@@ -31,9 +31,13 @@ from namesrv_stream.server.gateway.publisher import KafkaPublisher
 from namesrv_stream.server.gateway.records import GatewayLimits, Item, check_loggable
 from namesrv_stream.server.peer_log import PeerLog
 from namesrv_stream.server.start.identity import Identity
+from namesrv_stream.server.turns import Queue, Turns
 from namesrv_stream.server.view.served_view import ServedView
 
 logger = logging.getLogger(__name__)
+
+#: Heartbeats of waiting peers that are logged at once before a tick; 7 µs each.
+_HEARTBEATS_A_STEP: Final = 100
 
 
 class GatewayStatus(NamedTuple):
@@ -79,11 +83,12 @@ class Gateway:
         limits: GatewayLimits,
         clock: Clock,
         peer_log: PeerLog,
+        turns: Turns,
         address: str = "",
     ) -> None:
         """Create a gateway without publishers. ``address`` is for the list of name servers; "" means unlisted."""
         self.view = view
-        self.last_heartbeats = LastHeartbeats(limits.partitions)
+        self.last_heartbeats = LastHeartbeats()
         self.backlog = Backlog()
         self.connected = asyncio.Event()
         self._identity = identity
@@ -94,7 +99,8 @@ class Gateway:
         self._changes = OperatorChanges(
             limits.change_timeout_ms, lambda p: self._logs[p].takes_changes, self._begin_change
         )
-        parts = LogParts(view, identity, limits, clock, peer_log, self._changes, self._linked, self._unlinked)
+        callbacks = self._linked, self._unlinked, self._filled
+        parts = LogParts(view, identity, limits, clock, peer_log, self._changes, *callbacks)
         self._logs = [PartitionLog(p, parts) for p in range(limits.partitions)]
         self._numbers = count(1)
         self._blind_ms = [clock.monotonic_ms()] * limits.partitions  # when the server was last blind, by partition
@@ -102,6 +108,9 @@ class Gateway:
         self.leaves_list = False
         self._address = address
         self._is_stopping = False
+        self._turns = turns
+        self._is_ticking = False
+        self._half_full: set[int] = set()  # partitions of which half of the publish queue is used
 
     def attach(self, publisher_of: Callable[[PartitionLog], KafkaPublisher]) -> None:
         """Give every partition its publisher, which opens a session with Kafka."""
@@ -248,17 +257,25 @@ class Gateway:
         self.backlog.when_worked_off(self._tick)
 
     def _tick(self) -> None:
+        if not self._is_ticking:
+            self._is_ticking = True
+            self._turns.run(self._log_ticks(), Queue.VITAL, is_due=True)
+
+    def _log_ticks(self) -> Iterator[None]:
         """Log ticks. First log heartbeats for the brokers of waiting peers, whose requests are not processed yet."""
-        for peer in self.backlog.waiting:
-            for heartbeat in peer.heartbeats():
+        try:
+            for number, heartbeat in enumerate(self.backlog.heartbeats(), 1):
                 self.accept_heartbeat(heartbeat)
-        # Only a complete server is listed: one that has served everything that was in the log before its own start.
-        is_listed = not self.leaves_list and self.view.has_own_start(self.limits.partitions)
-        for log in self._logs:
-            log.tick(self._address if is_listed else "")
+                if number % _HEARTBEATS_A_STEP == 0:
+                    yield
+            # Only a complete server is listed: one that has served everything in the log before its own start.
+            is_listed = not self.leaves_list and self.view.has_own_start(self.limits.partitions)
+            for log in self._logs:
+                log.tick(self._address if is_listed else "")
+        finally:
+            self._is_ticking = False
 
     def _linked(self, partition: int) -> None:
-        self.last_heartbeats.begin(partition, self.observed_ms)
         self._blind_ms[partition] = self._clock.monotonic_ms()
         self.connected.set()
         self._changes.proceed()
@@ -267,6 +284,11 @@ class Gateway:
         if not any(log.is_connected for log in self._logs):
             self.connected.clear()
         self._changes.refuse(partition)
+
+    def _filled(self, partition: int, is_half_full: bool) -> None:
+        if is_half_full != (partition in self._half_full):
+            self._half_full ^= {partition}
+            self._turns.hold(Queue.LOGGED, is_held=bool(self._half_full))
 
     def leave_list(self) -> None:
         """Take this server off the list of name servers, with a tick that advertises no address."""

@@ -2,17 +2,17 @@
 
 The log contains every heartbeat, but the tables contain only changes. So only a server that receives a broker's
 heartbeats knows the age of the last one at any moment. It computes ages as the fold does, in observed time, which stops
-while the server cannot receive heartbeats. Ages restart at zero when Kafka accepts records again.
+while the server cannot receive heartbeats.
 """
 
 import logging
 from collections import OrderedDict
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from typing import Final, Protocol
 
 from namesrv_stream.clock import Clock
 from namesrv_stream.route.changes import ChangeKind, RouteChange, lease_key
-from namesrv_stream.route.events import AcceptedEvent, BrokerHeartbeat, BrokerRegistered, partition_of
+from namesrv_stream.route.events import AcceptedEvent, BrokerHeartbeat, BrokerRegistered
 from namesrv_stream.route.model import LeaseKey
 
 logger = logging.getLogger(__name__)
@@ -60,9 +60,7 @@ _CHECKED_AT_ONCE: Final = 200
 class LastHeartbeats:
     """Records when this server received every broker's last heartbeat. Only one event loop may use it."""
 
-    def __init__(self, partitions: int) -> None:
-        # Observed time at which Kafka last started to accept a partition's records; its brokers' ages start there.
-        self._began_ms = [0] * partitions
+    def __init__(self) -> None:
         # When the last one arrived, and the longest time between two of them since the last full registration.
         self._received: OrderedDict[LeaseKey, tuple[int, int]] = OrderedDict()
 
@@ -73,10 +71,6 @@ class LastHeartbeats:
         elif isinstance(event, BrokerHeartbeat):
             received_ms, longest_ms = self._received.get(event.lease_key, (observed_ms, 0))
             self._received[event.lease_key] = (observed_ms, max(longest_ms, observed_ms - received_ms))
-
-    def begin(self, partition: int, observed_ms: int) -> None:
-        """Restart the ages of a partition's brokers at zero, because Kafka accepts its records again."""
-        self._began_ms[partition] = observed_ms
 
     def committed(self, changes: Iterable[RouteChange], is_live: Callable[[LeaseKey], bool]) -> None:
         """Forget the brokers that were removed and have not registered again since.
@@ -97,10 +91,7 @@ class LastHeartbeats:
 
     def age_ms(self, key: LeaseKey, observed_ms: int) -> int | None:
         """Return the observed time since the last heartbeat; None if this server has received none since its start."""
-        if key not in self._received:
-            return None
-        began_ms = self._began_ms[partition_of(key.broker_name, len(self._began_ms))]
-        return observed_ms - max(self._received[key][0], began_ms)
+        return observed_ms - self._received[key][0] if key in self._received else None
 
     def longest_gap_ms(self, key: LeaseKey, observed_ms: int) -> int | None:
         """Return the longest time without a heartbeat since the last full registration; None like ``age_ms``."""
@@ -114,35 +105,51 @@ class WaitingPeer(Protocol):
     """A peer that waits for the server. The server reads nothing from it meanwhile."""
 
     def heartbeats(self) -> Iterable[BrokerHeartbeat]:
-        """Return a heartbeat for every broker that is registered over the peer's connection."""
+        """Return a heartbeat for every broker that is registered over the connection or whose registration waits."""
 
 
 class Backlog:
     """Requests that a server has received but not processed, and the ticks that wait for them.
 
-    A tick states that the log contains everything that the server received before the tick. So a requested tick waits
-    for every peer that is waiting at that moment: until one of its requests is processed, or it disconnects. A peer
-    that keeps sending requests therefore cannot delay a tick longer; before every tick, the gateway logs heartbeats for
-    the brokers of the peers that still wait. A peer from which the server reads again also stops delaying a tick if it
-    completes no request between two calls of ``when_worked_off``.
+    A tick states that the log contains every sign of life that the server received before the tick. There are two kinds
+    of waiting peers::
+
+        is_unread   Their requests wait for a turn, so the server does not know yet who is alive. A requested tick waits
+                    until one of them is processed, or the peer disconnects. Each peer soon has a turn.
+        otherwise   They wait for another process, for room in the publish queue, or for the rest of a large request.
+                    That may take long, so no tick waits: the peer names the brokers that are alive (``heartbeats``).
+
+    Before every tick, the gateway logs the heartbeats of all peers that wait then, so further requests of a peer delay
+    no tick. A peer from which the server reads again also stops delaying a tick if it completes no request between two
+    calls of ``when_worked_off``.
 
     Only one event loop may use it.
     """
 
     def __init__(self) -> None:
-        self.waiting: dict[WaitingPeer, None] = {}
+        self.waiting: dict[WaitingPeer, bool] = {}  # → ``is_unread``
         # Peers that the requested tick waits for → whether the server was reading them at the previous call.
         self._awaited: dict[WaitingPeer, bool] = {}
         self._on_due: Callable[[], None] = lambda: None
 
-    def wait(self, peer: WaitingPeer) -> None:
-        self.waiting[peer] = None
+    def wait(self, peer: WaitingPeer, *, is_unread: bool = True) -> None:
+        self.waiting[peer] = is_unread
+        if not is_unread:
+            self.worked_on(peer)
 
     def read_again(self, peer: WaitingPeer) -> None:
         self.waiting.pop(peer, None)
 
+    def heartbeats(self) -> Iterator[BrokerHeartbeat]:
+        """Yield the heartbeats of all waiting peers, also of those that begin to wait during the iteration."""
+        heard: set[WaitingPeer] = set()
+        while peers := [peer for peer in self.waiting if peer not in heard]:
+            heard.update(peers)
+            for peer in peers:
+                yield from peer.heartbeats()
+
     def worked_on(self, peer: WaitingPeer) -> None:
-        """Record that a request of a peer was processed, or that the peer disconnected."""
+        """Record that no tick need wait for a peer: a request was processed, or the peer disconnected or is known."""
         if peer in self._awaited:
             del self._awaited[peer]
             if not self._awaited:
@@ -154,7 +161,7 @@ class Backlog:
             for peer in [peer for peer, is_read in self._awaited.items() if is_read and peer not in self.waiting]:
                 self.worked_on(peer)
             self._awaited = {peer: peer not in self.waiting for peer in self._awaited}
-        elif self.waiting:
-            self._awaited, self._on_due = dict.fromkeys(self.waiting, False), on_due
+        elif awaited := [peer for peer, is_unread in self.waiting.items() if is_unread]:
+            self._awaited, self._on_due = dict.fromkeys(awaited, False), on_due
         else:
             on_due()

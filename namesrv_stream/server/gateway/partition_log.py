@@ -6,8 +6,13 @@ the next tick (ADR 0042).
 
 When a record is lost, the server is *blind* for this partition. Events still change the view, but only the latest
 event of every broker is kept. When Kafka is back, the server publishes ``server_resumed``, then these events, then
-ticks. So the ages of the partition's brokers restart at zero before these events advance time. Every partition has its
-own producer, so none waits for another that is unreachable.
+ticks. So no tick comes before a sign of life that the server received meanwhile. Every partition has its own producer,
+so none waits for another that is unreachable.
+
+A partition's share of the publish queue limits what peers can make the server hold. When half of it is used, requests
+that need room wait (``Queue.LOGGED``); operators' changes, which cannot wait long, may use the other half. Heartbeats,
+closed connections and unregistrations of known brokers are small and few, so they always fit. A full queue therefore
+says nothing about Kafka: only a record that Kafka does not accept in time ends a session.
 """
 
 import asyncio
@@ -53,7 +58,11 @@ _LARGEST_RECORDS: Final = 2
 
 
 class LogParts(NamedTuple):
-    """Objects that all partitions share; ``linked`` and ``unlinked`` are called when a session begins or ends."""
+    """Objects that all partitions share.
+
+    ``linked`` and ``unlinked`` are called when a session begins or ends; ``filled`` when records were published or
+    acknowledged, with the partition and whether half of its share of the publish queue is used.
+    """
 
     view: ServedView
     identity: Identity
@@ -63,6 +72,7 @@ class LogParts(NamedTuple):
     changes: OperatorChanges
     linked: Callable[[int], None]
     unlinked: Callable[[int], None]
+    filled: Callable[[int, bool], None]
 
 
 class Link(Enum):
@@ -97,6 +107,7 @@ class PartitionLog:
         self._items: list[Item] = []  # not yet given to the publisher, in order of arrival
         self._is_flush_due = False  # whether `_flush` runs at the end of this turn
         self._session_began_ms = 0
+        self._acked_ms = 0  # monotonic time of the last acknowledgement
         self._connected = asyncio.Event()
 
     @property
@@ -105,9 +116,11 @@ class PartitionLog:
 
     @property
     def is_slow(self) -> bool:
-        """Whether a record has waited for Kafka longer than ``max_gap_ms``."""
+        """Whether Kafka has acknowledged none of the waiting records for longer than ``max_gap_ms``."""
         oldest_ms = None if self.publisher is None else self.publisher.oldest_ms
-        return oldest_ms is not None and self._parts.clock.monotonic_ms() - oldest_ms > self._parts.limits.max_gap_ms
+        if oldest_ms is None:
+            return False
+        return self._parts.clock.monotonic_ms() - max(oldest_ms, self._acked_ms) > self._parts.limits.max_gap_ms
 
     @property
     def takes_changes(self) -> bool:
@@ -116,11 +129,8 @@ class PartitionLog:
 
     @property
     def refuses_changes(self) -> bool:
-        """Whether an operator's change must be refused because waiting would be useless.
-
-        Half of the queue is reserved for brokers, because their events end the session when the queue is full.
-        """
-        return self.link is Link.AWAY or self._fill >= 1 / 2
+        """Whether an operator's change must be refused: waiting would be useless, or the queue is full."""
+        return self.link is Link.AWAY or self._fill >= 1
 
     @property
     def _fill(self) -> float:
@@ -142,9 +152,6 @@ class PartitionLog:
         The event is published at the end of this iteration of the loop; a heartbeat waits for the next tick. Every
         publication wakes Kafka and the job, and a heartbeat has no effect before the tick that follows it.
         """
-        # The first of the gathered items has already caused this check.
-        if self.is_connected and self.publisher is not None and not self._items and self._fill >= 1:
-            self.publisher.abort("the publish queue is full")
         if not self.is_connected:
             self._remember(item)
             return
@@ -211,6 +218,10 @@ class PartitionLog:
         assert self.publisher is not None
         covered = self._parts.view.next_offset(self.partition)
         self.publisher.publish(record._replace(at_ms=self._parts.clock.monotonic_ms(), covered=covered))
+        self._report_fill()
+
+    def _report_fill(self) -> None:
+        self._parts.filled(self.partition, self.is_connected and self._fill >= 1 / 2)
 
     # ---- sessions with Kafka: called by the publisher ----
 
@@ -223,6 +234,7 @@ class PartitionLog:
     def acked(self, records: list[Acked]) -> None:
         """Give pending entries the positions of their records in the log; this can complete operators' changes."""
         view = self._parts.view
+        self._acked_ms = self._parts.clock.monotonic_ms()
         is_covered = False
         changes: list[Change] = []
         for record, offset in records:
@@ -236,6 +248,7 @@ class PartitionLog:
             view.sweep()
         if self.link is Link.RESUMING and self.publisher is not None and not self.publisher.queued_records:
             self._resumed()
+        self._report_fill()
         for change in changes:
             self._parts.changes.acked(change)
 
@@ -258,6 +271,7 @@ class PartitionLog:
                     self._remember(item)
                 if item.change is not None:
                     self._parts.changes.fail(item.change)
+        self._report_fill()
         self._parts.unlinked(self.partition)
 
     def _begin_session(self, publisher: KafkaPublisher) -> None:

@@ -107,12 +107,6 @@ class KafkaPublisher:
         """Monotonic time at which the oldest unacknowledged record was published; None if there is none."""
         return self._session.oldest_ms if self._session else None
 
-    def abort(self, reason: str) -> None:
-        """End the session as if a record had failed."""
-        if self._session is not None:
-            self._session.take_arrived()
-            self.ended(self._session, reason)
-
     async def close(self, timeout_s: float) -> bool:
         """Wait at most ``timeout_s`` until all records are acknowledged. Return whether they are."""
         session = self._session

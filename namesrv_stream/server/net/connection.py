@@ -11,7 +11,8 @@ It is read while it has no ``Pause``. Requests that wait, and the bytes behind t
 
     SLOW_READER   the peer does not read its answers        until the transport's buffer is empty enough
     TURN          its requests, or the rest of a large one, wait for a turn (``server.turns``)
-    LONG          one request takes long: another process decodes it, or its answer is computed in pieces
+    LONG          one request takes long: another process decodes it, it waits for room in the publish queue, or its
+                  answer is computed in pieces
     LANE          the lane reads the connection             until the lane returns it
 
 During SLOW_READER and LONG, requests are not answered either. A frame that breaks the protocol closes only this
@@ -92,7 +93,7 @@ class RemotingConnection(asyncio.Protocol):
         self._pauses: set[Pause] = set()
         self._is_read = True  # whether the transport reads
         self._reason = ""  # why this server closes the connection; "" while it does not
-        self._large: tuple[RemotingCommand, DecodedBody] | None = None  # to be answered in the next turn
+        self._again: tuple[RemotingCommand, DecodedBody | None] | None = None  # to be answered in a later turn
         self._large_bytes = 0
         self._cancel: Callable[[], object] | None = None  # cancels the decoding of a large request
         self._done = self._done_before = self._leaves_after = 0  # requests that were processed
@@ -158,7 +159,7 @@ class RemotingConnection(asyncio.Protocol):
     @property
     def _queue(self) -> Queue:
         """The queue in which waiting requests of this connection belong. All requests of a broker are vital."""
-        is_vital = self._large or self._session.registered or self._inbound.next_code() in BROKER_CODES
+        is_vital = self._again or self._session.registered or self._inbound.next_code() in BROKER_CODES
         return Queue.VITAL if is_vital else Queue.OTHERS
 
     def work(self, until_ns: int) -> None:
@@ -172,8 +173,8 @@ class RemotingConnection(asyncio.Protocol):
         """Answer requests up to a moment, or to one that takes long, unless the peer does not read."""
         answers: list[bytes] = []
         query, size, before, is_broken = b"", 0, self._done, False
-        if self._large is not None:
-            self._answer_large(*self._large)
+        if self._again is not None:
+            self._answer_again(*self._again)
         try:
             while self._pauses.isdisjoint(_UNANSWERED):
                 frame = self._inbound.take()
@@ -208,22 +209,33 @@ class RemotingConnection(asyncio.Protocol):
 
     def decode(self, request: RemotingCommand, body: RegistrationBody) -> None:
         """Let another process decode the body of the current request, which is then answered in a turn."""
-        self._set_large(len(body.body))
-        self._pause(Pause.LONG, delays_ticks=True)
+        self._begin_long(len(body.body))
         self._cancel = self._services.decoder.decode(body, partial(self._decoded, request))
 
     def _decoded(self, request: RemotingCommand, body: DecodedBody) -> None:
         self._cancel = None
         if self._phase in (Phase.OPEN, Phase.LEAVING):
-            self._large = request, body
+            self._again = request, body
             self._wait(Queue.VITAL)
 
-    def _answer_large(self, request: RemotingCommand, body: DecodedBody) -> None:
-        self._large = None
+    def wait_for_room(self, request: RemotingCommand) -> None:
+        """Answer the current request in a turn after there is room in the publish queue."""
+        self._begin_long(len(request.body or b""))
+        self._again = request, None
+        self._turns.wait(self, Queue.LOGGED)
+
+    def _begin_long(self, size: int) -> None:
+        self._set_large(size)
+        self._pause(Pause.LONG)
+        self._services.gateway.backlog.wait(self, is_unread=False)
+
+    def _answer_again(self, request: RemotingCommand, body: DecodedBody | None) -> None:
+        self._again = None
         self._set_large(0)
         self._pauses.discard(Pause.LONG)
-        self._done += 1
-        answer = self._session.answer_decoded(request, body)
+        answer = self._session.answer_again(request, body)
+        if Pause.LONG not in self._pauses:  # after it had room, it may have to be decoded
+            self._done += 1
         if answer is not None:
             self._write(answer)
 
@@ -234,7 +246,9 @@ class RemotingConnection(asyncio.Protocol):
 
     def answer_later(self) -> None:
         """Answer no further requests until ``answered`` is called with the answer to the current one."""
-        self._pause(Pause.LONG, delays_ticks=self.has_brokers)
+        self._pause(Pause.LONG)
+        if self.has_brokers:
+            self._services.gateway.backlog.wait(self, is_unread=False)
 
     def answered(self, answer: bytes | None) -> None:
         if self._phase is not Phase.CLOSED:
@@ -279,12 +293,12 @@ class RemotingConnection(asyncio.Protocol):
     # ---- reading ----
 
     def _wait(self, queue: Queue) -> None:
-        self._pause(Pause.TURN, delays_ticks=queue is not Queue.OTHERS)
+        self._pause(Pause.TURN)
+        if queue is not Queue.OTHERS:
+            self._services.gateway.backlog.wait(self, is_unread=queue is Queue.VITAL)
         self._turns.wait(self, queue)
 
-    def _pause(self, reason: Pause, *, delays_ticks: bool = False) -> None:
-        if delays_ticks:
-            self._services.gateway.backlog.wait(self)
+    def _pause(self, reason: Pause) -> None:
         if reason in _DELAYED and self._delayed_since_ms is None:
             self._delayed_since_ms = self._services.gateway.observed_ms
         self._pauses.add(reason)
@@ -400,7 +414,7 @@ class RemotingConnection(asyncio.Protocol):
     def _drop(self) -> None:
         """Drop everything that was received and is not answered."""
         self._inbound.end()
-        self._large = None
+        self._again = None
         self._set_large(0)
         if self._cancel is not None:
             self._cancel()

@@ -116,6 +116,7 @@ class Connection(Hashable, Protocol):
     def returned(self, unread: bytes, unsent: bytes) -> None: ...
     def settled(self, answer: bytes | None) -> None: ...
     def decode(self, request: RemotingCommand, body: RegistrationBody) -> None: ...
+    def wait_for_room(self, request: RemotingCommand) -> None: ...
     def answer_later(self) -> None: ...
     def answered(self, answer: bytes | None) -> None: ...
     def broker_expired(self, key: LeaseKey) -> None: ...
@@ -216,14 +217,14 @@ class Connections:
         self._hold_readers()
 
     def large(self, added_bytes: int) -> None:
-        """Count the bytes of large requests that are being decoded."""
+        """Count the bytes of requests that another process decodes, or that wait for room in the publish queue."""
         self._large_bytes += added_bytes
         self._hold_readers()
 
     def _hold_readers(self) -> None:
-        """Read no further parts of large requests if half of the limit is used, until those being decoded are done."""
+        """Read no further parts of large requests if half of the limit is used, until complete ones are answered."""
         is_half_used = self.partial_frames.size >= self.limits.partial_frames_bytes // 2
-        self._turns.hold_readers(are_held=is_half_used and self._large_bytes > 0)
+        self._turns.hold(Queue.READERS, is_held=is_half_used and self._large_bytes > 0)
 
     def stalled(self, connection: Connection) -> None:
         """Record that the peer does not read its answers, until ``flows`` is called."""

@@ -25,7 +25,7 @@ from namesrv_stream.server.net.long_answers import LongAnswers
 from namesrv_stream.server.net.request_metrics import RequestMetrics
 from namesrv_stream.server.net.response_cache import ResponseCache
 from namesrv_stream.server.tls import ServerTls
-from namesrv_stream.server.turns import Turns
+from namesrv_stream.server.turns import Queue, Turns
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +64,7 @@ class Session:
         self._views: AddressViews | None = None  # from which the next two were chosen; None: to be chosen again
         self._view: AddressView | None = None
         self._view_number = 0
+        self._alive: LeaseKey | None = None  # the broker whose registration waits
 
     def answer(self, frame: bytes) -> bytes | None:
         """Answer a frame without length prefix; None if there is no answer, or not yet.
@@ -104,28 +105,36 @@ class Session:
         self._view_number = views.number if view is None else view.number
 
     def heartbeats(self) -> Iterator[BrokerHeartbeat]:
-        """Yield heartbeats of the brokers that are registered over the connection, and over no newer one."""
-        for key in self.registered:
+        """Yield heartbeats of the broker whose registration waits, and of those that are registered over the connection
+        and over no newer one."""
+        if self._alive is not None:
+            yield BrokerHeartbeat(self.origin, *self._alive, Proof.HEARTBEAT)
+        for key in list(self.registered):
             if self._services.gateway.view.is_held(key, self.origin.holder):
                 yield BrokerHeartbeat(self.origin, *key, Proof.HEARTBEAT)
 
-    def answer_decoded(self, request: RemotingCommand, decoded: DecodedBody) -> bytes | None:
-        """Answer a request whose body was decoded by another process."""
+    def answer_again(self, request: RemotingCommand, decoded: DecodedBody | None) -> bytes | None:
+        """Answer a request that has waited: for another process to decode its body, or for room in the log."""
         return self._answer(request, perf_counter_ns(), decoded=decoded)
 
-    def _call(self, request: RemotingCommand, decoded: DecodedBody | None = None) -> Call:
-        return Call(
-            request, self.origin, self._services.clock.monotonic_ms(), self.caller, decoded, self._client_view()
-        )
+    def _call(self, request: RemotingCommand, decoded: DecodedBody | None, *, is_new: bool) -> Call:
+        must_wait = is_new and not self._services.turns.has_room(Queue.LOGGED)
+        now_ms = self._services.clock.monotonic_ms()
+        return Call(request, self.origin, now_ms, self.caller, decoded, self._client_view(), must_wait)
 
     def _answer(
         self, request: RemotingCommand, began_ns: int, frame: bytes | None = None, decoded: DecodedBody | None = None
     ) -> bytes | None:
+        self._alive = None
         try:
             number = self.view_number  # the request itself may register a broker
-            answer = process(self._services.name_server, self._call(request, decoded))
+            answer = process(self._services.name_server, self._call(request, decoded, is_new=frame is not None))
+            self._alive = answer.alive
             if answer.undecoded is not None:
                 self._connection.decode(request, answer.undecoded)
+                return None
+            if answer.is_postponed:
+                self._connection.wait_for_room(request)
                 return None
             response = self._act(request, answer, began_ns)
             if response is not None and answer.long is not None:

@@ -217,17 +217,16 @@ async def test_a_change_is_refused_if_the_publish_queue_is_full_and_the_session_
     assert rig.gateway.is_connected
 
 
-async def test_changes_leave_room_in_the_publish_queue_for_events_of_brokers() -> None:
+async def test_events_of_brokers_leave_room_in_the_publish_queue_for_changes() -> None:
     rig = a_talking_rig(queue_records=4)
+    for number in range(4):
+        send(rig.connect(), a_registration_request(f"10.0.0.{number}:1"))
+        await turn()
     operator = rig.connect(LOOPBACK)
     for i in range(6):
         send(operator, a_put(f"k{i}", opaque=i))
         await turn()
     assert [a.code for a in operator.answers()] == [ResponseCode.SYSTEM_BUSY] * 4
-
-    rig.ask(rig.connect(), a_registration_request())
-    await turn()
-
     assert rig.gateway.is_connected
 
 

@@ -271,23 +271,6 @@ async def test_a_registration_too_large_for_kafka_is_dropped_and_others_are_publ
     assert "cannot be logged" in caplog.text
 
 
-async def test_a_full_publish_queue_ends_the_session_and_loses_no_event() -> None:
-    rig = Rig(queue_records=2)
-    rig.talk()
-    broker = rig.connect()
-    for i in range(2):
-        rig.ask(broker, a_registration_request(f"10.0.0.{i}:1", brokerName=f"b{i}"))
-    await turn()
-    rig.ask(broker, a_registration_request("10.0.0.7:1", brokerName="b7"))
-    assert not rig.gateway.is_connected
-    await turn()
-    rig.beat(3)
-    rig.publisher.open()
-    rig.publisher.ack()
-    names = [orjson.loads(r.value).get("broker_name") for r in rig.publisher.log]
-    assert names == [None, None, "b0", "b1", "b7"]
-
-
 async def test_events_that_are_not_flushed_when_a_session_fails_are_published_later() -> None:
     rig = Rig()
     rig.talk()

@@ -15,7 +15,7 @@ def _registered() -> BrokerRegistered:
 
 
 def test_the_age_of_a_broker_counts_from_its_last_heartbeat() -> None:
-    heartbeats = LastHeartbeats(1)
+    heartbeats = LastHeartbeats()
     heartbeats.received(_registered(), 1_000)
     assert heartbeats.age_ms(KEY, 4_000) == 3_000
     heartbeats.received(BrokerHeartbeat(over(S1, 1), NAME, a_key(), Proof.HEARTBEAT), 5_000)
@@ -23,18 +23,11 @@ def test_the_age_of_a_broker_counts_from_its_last_heartbeat() -> None:
 
 
 def test_the_age_of_a_broker_without_a_heartbeat_is_unknown() -> None:
-    assert LastHeartbeats(1).age_ms(KEY, 4_000) is None
-
-
-def test_the_age_of_all_brokers_is_zero_when_kafka_is_back() -> None:
-    heartbeats = LastHeartbeats(1)
-    heartbeats.received(_registered(), 1_000)
-    heartbeats.begin(0, 90_000)
-    assert heartbeats.age_ms(KEY, 91_000) == 1_000
+    assert LastHeartbeats().age_ms(KEY, 4_000) is None
 
 
 def test_a_removed_broker_is_forgotten_unless_it_is_registered_again() -> None:
-    heartbeats, log = LastHeartbeats(1), Log()
+    heartbeats, log = LastHeartbeats(), Log()
     log.register(a_registration())
     gone = log.disconnect(a_registration())
     heartbeats.received(_registered(), 1_000)
@@ -45,7 +38,7 @@ def test_a_removed_broker_is_forgotten_unless_it_is_registered_again() -> None:
 
 
 def test_brokers_that_never_become_live_are_forgotten_a_limited_number_with_each_commit() -> None:
-    heartbeats, checked = LastHeartbeats(1), list[LeaseKey]()
+    heartbeats, checked = LastHeartbeats(), list[LeaseKey]()
     live = [LeaseKey(NAME, a_key(f"10.0.0.{number}:1")) for number in range(9)]
     ignored = [LeaseKey(NAME, a_key(f"10.1.0.{number}:1")) for number in range(450)]
 

@@ -60,15 +60,5 @@ async def test_a_session_that_cannot_open_fails_once_and_another_can_begin(confi
         assert (heard.opened_count, len(heard.failures)) == (0, count)
 
 
-async def test_a_session_aborted_while_it_opens_fails_once() -> None:
-    heard = Heard()
-    publisher = a_publisher(heard, {"bootstrap_servers": f"127.0.0.1:{free_port()}", "bootstrap_timeout_ms": 200})
-    publisher.begin()
-    publisher.abort("test")
-    assert [reason for reason, _ in heard.failures] == ["test"]
-    await until_it_can_begin(publisher)
-    assert len(heard.failures) == 1
-
-
 async def test_close_without_a_session_does_not_report_acknowledged_records() -> None:
     assert not await a_publisher(Heard(), {}).close(0.01)

@@ -53,25 +53,37 @@ async def test_the_reader_that_was_read_last_is_read_first_and_few_are_read_whil
     assert done == ["v", "11", "w", *map(str, range(10, 2, -1)), "2", "1", "0"]
 
 
-async def test_readers_wait_while_they_are_held_and_the_loop_rests_meanwhile() -> None:
+@pytest.mark.parametrize("queue", [Queue.LOGGED, Queue.READERS])
+async def test_work_waits_while_its_queue_is_held_and_the_loop_rests_meanwhile(queue: Queue) -> None:
     turns, done = Turns(AT_ONCE_NS), list[str]()
-    turns.hold_readers(are_held=True)
-    begin(turns, done, Queue.READERS, "r", pieces=1)
+    turns.hold(queue, is_held=True)
+    begin(turns, done, queue, "r", pieces=1)
     for _ in range(3):
         await turn()
-    assert (done, turns.has_room(Queue.READERS)) == ([], False)
-    turns.hold_readers(are_held=False)
+    assert (done, turns.has_room(queue)) == ([], False)
+    turns.hold(queue, is_held=False)
     await turn()
-    assert (done, turns.has_room(Queue.READERS)) == (["r"], True)
+    assert (done, turns.has_room(queue)) == (["r"], True)
+
+
+async def test_work_that_waits_for_room_in_the_log_comes_before_later_work_and_before_others() -> None:
+    turns, done = Turns(0), list[str]()
+    begin(turns, done, Queue.OTHERS, "a", pieces=1)
+    begin(turns, done, Queue.LOGGED, "l", "m", pieces=1)
+    assert not turns.has_room(Queue.LOGGED)
+    begin(turns, done, Queue.VITAL, "v", pieces=1)
+    for _ in range(2):
+        await turn()
+    assert done == ["v", "l", "a", "m"]
 
 
 async def test_work_begins_at_once_until_the_time_of_an_iteration_is_spent() -> None:
     turns = Turns(1_000)
     assert all(map(turns.has_room, Queue))
     turns.spent(4_000)
-    assert [turns.has_room(queue) for queue in Queue] == [True, False, False]
+    assert [queue for queue in Queue if turns.has_room(queue)] == [Queue.VITAL, Queue.LOGGED]
     turns.spent(4_000)
-    assert not any(map(turns.has_room, Queue))
+    assert [queue for queue in Queue if turns.has_room(queue)] == [Queue.LOGGED]
     await turn()
     assert all(map(turns.has_room, Queue))
 

@@ -275,6 +275,49 @@ async def test_a_peer_that_was_paused_and_sends_no_large_request_delays_no_tick(
     assert rig.publisher.kinds().count("tick") >= before + 3
 
 
+@pytest.mark.parametrize("is_reconnected", [False, True])
+async def test_no_tick_waits_for_the_decoding_of_a_registration_and_its_broker_does_not_expire(
+    rig: Rig, decoder: ManualDecoder, is_reconnected: bool
+) -> None:
+    peer = rig.connect()
+
+    def a_registration(body: bytes | None = None) -> bytes:
+        return encode_frame(a_registration_request(body=body, brokerName="b", heartbeatTimeoutMillis="5000"))
+
+    receive(peer, a_registration())
+    await turn()
+    rig.commit()
+    if is_reconnected:
+        assert peer.protocol is not None
+        peer.protocol.abort("a limit of the server")
+        peer = rig.connect()
+    receive(peer, a_registration(BODY))
+    for number in range(20):
+        rig.beat()
+        assert (rig.publisher.kinds(rig.publisher.unacked)[-1], len(decoder.waiting)) == ("tick", 1)
+        assert [(r.kind, r.cause) for r in rig.commit() if r.gone] == []
+        assert rig.publisher.kinds().count("tick") == number + 1
+    decoder.release()
+    await turn()
+    assert rig.view.table.group("b").is_registered
+    rig.publisher.ack()
+    kinds = rig.publisher.kinds()
+    rig.beat(2)
+    rig.publisher.ack()
+    assert rig.publisher.kinds()[len(kinds) :].count("broker_heartbeats") == 0
+
+
+async def test_a_tick_that_waits_for_a_turn_does_not_wait_for_the_decoding_that_follows(
+    decoder: ManualDecoder, rig: Rig
+) -> None:
+    peer = rig.connect()
+    rig.gateway.backlog.wait(peer.protocol)  # type: ignore[arg-type]
+    rig.beat()
+    assert rig.publisher.queued_records == 0
+    receive(peer, REGISTRATIONS[0])
+    assert (rig.publisher.kinds(rig.publisher.unacked)[-1:], len(decoder.waiting)) == (["tick"], 1)
+
+
 # ---- reading ----
 
 
