@@ -34,6 +34,7 @@ from namesrv_stream.remoting.headers import (
 from namesrv_stream.route.address_views import addrs_for_clients
 from namesrv_stream.route.events import BrokerHeartbeat, BrokerRegistered, BrokerUnregistered, Origin, Proof, murmur2
 from namesrv_stream.route.group import BrokerGroup, master_of
+from namesrv_stream.route.interpretation import refusal_of_end
 from namesrv_stream.route.liveness_settings import settings_of_registrations
 from namesrv_stream.route.model import LeaseKey, LiveKey, Registration
 from namesrv_stream.route.registration import register
@@ -142,17 +143,17 @@ def register_broker(server: NameServer, call: Call) -> Answer:
 def unregister_broker(server: NameServer, call: Call) -> Answer:
     """Answer 104, with SUCCESS for every well-formed request, even if the broker is unknown.
 
-    That of a known broker never waits for room in the log: there is one for each registration.
+    One that counts never waits for room in the log: there is one for each registration.
 
     Raises:
         RequestRefused: A field is missing.
     """
     header = UnRegisterBrokerRequestHeader.from_ext_fields(call.request.ext_fields)
     key = broker_of(header.broker_name, header.cluster_name, header.broker_addr)
-    if call.must_wait and key.live_key not in server.table.group(key.broker_name).live_brokers:
-        return Answer(response_to(call.request), is_postponed=True)
     broker_id = -1 if header.broker_id is None else header.broker_id
     event = BrokerUnregistered(call.origin, key.broker_name, key.live_key, broker_id)
+    if call.must_wait and refusal_of_end(server.table.group(key.broker_name), event) is not None:
+        return Answer(response_to(call.request), is_postponed=True)
     return Answer(response_to(call.request), (Accepted(event, event),))
 
 

@@ -137,15 +137,7 @@ def build_core(settings: Settings, view: RouteView, ports: Ports) -> Core:
         on_group_changed=notifier.group_changed,
     )
     address, limits = advertised_address(settings.remoting, ports.listen_port), _gateway_limits(settings, ports)
-    gateway = Gateway(
-        served,
-        ports.identity,
-        limits,
-        ports.clock,
-        peer_log,
-        turns,
-        address,
-    )
+    gateway = Gateway(served, ports.identity, limits, ports.clock, peer_log, turns, address)
     name_server.is_unbroken = gateway.is_unbroken
     services = Services(
         name_server=name_server,

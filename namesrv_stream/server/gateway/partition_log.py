@@ -11,7 +11,7 @@ so none waits for another that is unreachable.
 
 A partition's share of the publish queue limits what peers can make the server hold. When half of it is used, requests
 that need room wait (``Queue.LOGGED``); operators' changes, which cannot wait long, may use the other half. Heartbeats,
-closed connections and unregistrations of known brokers are small and few, so they always fit. A full queue therefore
+closed connections and unregistrations that count are small and few, so they always fit. A full queue therefore
 says nothing about Kafka: only a record that Kafka does not accept in time ends a session.
 """
 

@@ -80,6 +80,13 @@ async def test_events_that_a_stranger_can_repeat_wait_as_well(code: RequestCode)
     assert [answer.code for answer in peer.answers()] == [ResponseCode.SUCCESS]
 
 
+async def test_an_unregistration_over_an_earlier_connection_than_the_registration_waits() -> None:
+    _, honest = await a_full_rig()
+    before = len(honest.received)
+    send(honest, of_broker(RequestCode.UNREGISTER_BROKER, "flood-0"))
+    assert len(honest.received) == before
+
+
 async def test_signs_of_life_goodbyes_and_queries_do_not_wait() -> None:
     rig, honest = await a_full_rig()
     peer = rig.connect()
