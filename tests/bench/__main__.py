@@ -19,6 +19,7 @@ from tests.bench.figures import Figure
 from tests.bench.report import print_figures, write_results
 from tests.bench.rows import (
     expiry,
+    flaps,
     fleet,
     growth,
     heartbeats,
@@ -45,6 +46,7 @@ ROWS: Final[dict[str, Callable[[Bench], list[Figure]]]] = {
     "fleet": fleet.measure,
     "heartbeats": heartbeats.measure,
     "hostile": hostile.measure,
+    "flaps": flaps.measure,
     "job": job.measure,
     "expiry": expiry.measure,
     "memory": memory.measure,

@@ -204,9 +204,9 @@ class RouteView:
 
     def _add_broadcast(self, event: AcceptedEvent, pending_in: Mapping[int, Pending]) -> None:
         """Apply an event in the partitions in which it is pending."""
-        for name in self._groups:
-            if (partition := self._partition_of(name)) in pending_in:
-                self._groups[name].pending.append(pending_in[partition])
+        for name, layer in self._groups.items():
+            if (pending := pending_in.get(partition_of(name, self._partitions))) is not None:
+                layer.pending.append(pending)
         for partition, pending in pending_in.items():
             self._broadcasts.add(partition, pending)
         if isinstance(event, TopicDeleted):

@@ -3,7 +3,7 @@
 Pending events apply in the order in which the server accepted them.
 """
 
-from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, ItemsView, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
@@ -66,6 +66,9 @@ class Overlay(Generic[Key, State]):
 
     def __getitem__(self, key: Key) -> Layer[State]:
         return self._layers[key]
+
+    def items(self) -> ItemsView[Key, Layer[State]]:
+        return self._layers.items()
 
     def add(self, key: Key, committed: State, pending: Iterable[Pending]) -> None:
         """Add pending events to a key. ``committed`` is used only if the key has no layer yet."""

@@ -55,8 +55,10 @@ _WHOLE: Final = {
 }
 _SCALES: Final = _WHOLE if _IS_WHOLE else {"quick": _QUICK}
 _TRIES: Final = 3
-#: Two steps cannot be cut (docs/limits.md): all topics of a broker are replaced at once, and a set of all topics grows.
+#: Three steps cannot be cut (docs/limits.md): all topics of a broker are replaced at once, a set of all topics grows, and
+#: a change of settings is added to the events of each broker that wait for the job.
 _OF_BROKER_MS: Final = 0.7 / 1_000
+_OF_WAITING_MS: Final = 4 / 1_000
 _OF_SET_MS: Final = 30 / 1_000_000
 _TIMEOUT_S: Final = 300
 #: What a transport of asyncio reads at once.
@@ -341,6 +343,8 @@ async def test_no_request_takes_long(server: Server, times: CallbackTimes, code:
                 limit_ms = max(limit_ms, scale.largest * _OF_BROKER_MS)
             elif code in _LISTS:
                 limit_ms = max(limit_ms, (scale.brokers * scale.topics_of_each + scale.largest) * _OF_SET_MS)
+            elif code is RequestCode.UPDATE_NAMESRV_CONFIG:
+                limit_ms = max(limit_ms, scale.brokers * _OF_WAITING_MS)
             await _check(times, what, server, partial(server.flood, data, _PIPELINED), limit_ms)
 
 
