@@ -3,6 +3,7 @@
 import json
 import logging
 import shutil
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,7 @@ import polars
 import pytest
 from deltalake import DeltaTable
 from kafka import KafkaProducer
+from pyspark.errors import StreamingQueryException
 from pyspark.sql import SparkSession
 
 from namesrv_stream.kafka import producer_config
@@ -31,7 +33,9 @@ from namesrv_stream.route.events import (
     WritePermChanged,
 )
 from namesrv_stream.settings import Settings
+from namesrv_stream.streaming.route_table import fold_query
 from namesrv_stream.streaming.route_table.route_job import log_changed_settings
+from namesrv_stream.streaming.route_table.stateful import RouteStatefulProcessor, records_that_fit
 from namesrv_stream.tables.change_rows import CHANGES_SCHEMA, STATE_SCHEMA, decode_changes, in_log_order
 from namesrv_stream.tables.layout import ROUTE_CHANGES, ROUTE_STATE
 from namesrv_stream.tables.repair import create_table, prepare_tables
@@ -103,6 +107,23 @@ def test_rows_are_those_of_the_fold_without_spark(
     assert held == {(Cause.GUARD_HELD, False), (Cause.HEARD, True), (Cause.GUARD_RELEASED, True)}
     # The first closed connections removed brokers; the guard restored them.
     assert {life[1:] for life in lives} >= {(Cause.DISCONNECTED, True), (Cause.GUARD_HELD, False)}
+
+
+def test_a_batch_with_too_many_rows_fails_and_the_backlog_is_folded_in_smaller_ones(
+    spark: SparkSession, kafka_settings: Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settings = own_settings(kafka_settings, tmp_path)
+    topics = {f"topic-{n}": RW for n in range(100)}
+    with event_producer(settings) as producer:
+        producer.send(*[_registered(name, topics=topics) for name in _NAMES])
+    monkeypatch.setattr(fold_query, "RouteStatefulProcessor", partial(RouteStatefulProcessor, most_rows=350))
+    with pytest.raises(StreamingQueryException) as failure:
+        fold_available(spark, settings)
+    assert records_that_fit(failure.value) == 3
+    assert written_changes(settings) == []
+
+    fold_available(spark, settings, backlog_records=1)
+    assert written_changes(settings) == fold_offline(settings)
 
 
 def test_job_logs_held_brokers_and_changed_settings(

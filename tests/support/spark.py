@@ -92,8 +92,8 @@ def event_producer(settings: Settings) -> Iterator[EventProducer]:
         producer.close()
 
 
-def fold_available(spark: SparkSession, settings: Settings) -> StartPoint:
-    """Run the job's query until it has folded the whole topic; returns where it began."""
+def fold_available(spark: SparkSession, settings: Settings, backlog_records: int | None = None) -> StartPoint:
+    """Run the job's query until it has folded the whole topic; returns where it began. See also ``start_query``."""
     extent = read_extent(settings)
     prepare_tables(settings, extent.topic_id)
     tables = tables_of(settings)
@@ -107,9 +107,12 @@ def fold_available(spark: SparkSession, settings: Settings) -> StartPoint:
             state_writer.cover(batch.states)
 
     sink = BatchSink(settings, writer, producer, figures, lambda interrupted: None, keep_states)
-    query = start_query(spark, settings, start, sink)
+    query = start_query(spark, settings, start, sink, backlog_records)
     try:
-        query.processAllAvailable()
+        if backlog_records is None:
+            query.processAllAvailable()
+        else:
+            query.awaitTermination()
     finally:
         query.stop()
         producer.close()

@@ -263,26 +263,34 @@ def _initial_state(partition: int, kept: KeptState) -> InitialState:
 
 
 def start_query(
-    spark: SparkSession, settings: Settings, start: StartPoint, sink: Callable[[DataFrame, int], None]
+    spark: SparkSession,
+    settings: Settings,
+    start: StartPoint,
+    sink: Callable[[DataFrame, int], None],
+    backlog_records: int | None = None,
 ) -> StreamingQuery:
     """Start the query and return at once. Batches run on Spark's threads, ``sink`` on a Python thread.
 
     Args:
         sink: The function of ``foreachBatch``.
+        backlog_records: None for a query without end. Otherwise, the query ends when it has folded the records that the
+            log has now, so many of them at once.
     """
-    return (
-        _folded(spark, settings, start)
+    checkpoint = scratch_dir(settings) / f"checkpoint-{uuid.uuid4()}"
+    records = backlog_records or settings.streaming.max_offsets_per_trigger
+    query = (
+        _folded(spark, settings, start, records)
         .writeStream.foreachBatch(sink)
         .queryName("route_table")
-        .option("checkpointLocation", str((scratch_dir(settings) / f"checkpoint-{uuid.uuid4()}").absolute()))
+        .option("checkpointLocation", str(checkpoint.absolute()))
         .outputMode("append")
-        .start()
     )
+    return (query.trigger(availableNow=True) if backlog_records else query).start()
 
 
-def _folded(spark: SparkSession, settings: Settings, start: StartPoint) -> DataFrame:
-    """Return the fold's output, columns of ``stateful.OUTPUT_SCHEMA``."""
-    events = _events(spark, settings, start.offsets)
+def _folded(spark: SparkSession, settings: Settings, start: StartPoint, records: int) -> DataFrame:
+    """Return the fold's output, columns of ``stateful.OUTPUT_SCHEMA``; ``records`` are folded at once."""
+    events = _events(spark, settings, start.offsets, records)
     processor = RouteStatefulProcessor(settings.kafka.partitions, settings.streaming.compaction_interval_ms)
     initial = None
     if start.initial_state:
@@ -301,12 +309,13 @@ def _folded(spark: SparkSession, settings: Settings, start: StartPoint) -> DataF
     )
 
 
-def _events(spark: SparkSession, settings: Settings, starting_offsets: Mapping[int, int]) -> DataFrame:
+def _events(spark: SparkSession, settings: Settings, starting_offsets: Mapping[int, int], records: int) -> DataFrame:
     """Return all records of the events topic.
 
     Args:
         settings: ``kafka``, and options ``kafka.…`` of ``streaming.extra``, are used.
         starting_offsets: Partition → first offset.
+        records: The most records of a batch.
 
     Returns:
         Columns partition (int), offset (bigint), at_ms (bigint, LogAppendTime), value (binary).
@@ -317,5 +326,5 @@ def _events(spark: SparkSession, settings: Settings, starting_offsets: Mapping[i
         # 300 ms.
         "kafka.fetch.max.wait.ms": "1",
     }
-    records = read_log(spark, settings, starting_offsets, settings.streaming.max_offsets_per_trigger, options)
-    return records.select("partition", "offset", f.unix_millis("timestamp").alias("at_ms"), "value")
+    log = read_log(spark, settings, starting_offsets, records, options)
+    return log.select("partition", "offset", f.unix_millis("timestamp").alias("at_ms"), "value")

@@ -41,7 +41,7 @@ from namesrv_stream.streaming.route_table.fold_query import (
     find_start_point,
     start_query,
 )
-from namesrv_stream.streaming.route_table.stateful import is_too_large
+from namesrv_stream.streaming.route_table.stateful import records_that_fit
 from namesrv_stream.streaming.route_table.ticks import Ticker
 from namesrv_stream.streaming.spark_session import build_session, failure_reason, kill_jvm, scratch_dir
 from namesrv_stream.table_errors import LogReplaced, LogTruncated, RecordsLost
@@ -124,19 +124,21 @@ class _Job:
         return self._fold(start)
 
     def _fold(self, start: StartPoint) -> int:
-        """Fold until the query fails. If a batch has too many rows, fold it again with fewer records in each batch."""
+        """Fold until the query fails. A backlog with too many rows for one batch is folded in smaller ones first."""
         assert self._spark is not None
-        streaming = self._settings.streaming
-        records = streaming.max_offsets_per_trigger
+        records: int | None = None  # in each batch of a backlog
         while True:
-            fewer = streaming.model_copy(update={"max_offsets_per_trigger": records})
-            settings = self._settings.model_copy(update={"streaming": fewer})
-            self._wait(start_query(self._spark, settings, start, self._write))
-            if not is_too_large(self._failure) or records == 1:
+            self._wait(start_query(self._spark, self._settings, start, self._write, records))
+            fit = records_that_fit(self._failure)
+            if fit is not None:
+                records = max(1, fit // 2)
+                self._print_progress(f"the waiting records have too many rows for one batch: {records} at once")
+            elif self._failure is None and records is not None:
+                records = None  # the backlog is folded
+            else:
                 return self._failed()
-            records, self._failure = max(1, records // 10), None
+            self._failure = None
             self._ended.clear()
-            self._print_progress(f"the records of a batch have too many rows; from now on, {records} records at once")
             start = self._start_point()
 
     def _open_tables(self) -> tuple[ChangesWriter, StateWriter, StartPoint]:
@@ -210,7 +212,7 @@ class _Job:
             raise RecordsLost from None
 
     def _wait(self, query: StreamingQuery) -> None:
-        """Wait until the query or another part fails."""
+        """Wait until the query ends, or another part fails."""
 
         def await_end() -> None:
             try:

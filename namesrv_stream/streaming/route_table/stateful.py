@@ -11,6 +11,7 @@ the failed item of the record or the whole record, truncated if it is long.
 import base64
 import gc
 import itertools
+import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any, Final
@@ -48,19 +49,30 @@ INITIAL_STATE_SCHEMA: Final = pa.schema(
 #: After this many folds, a worker has loaded all modules.
 _LOADING_FOLDS: Final = 3
 _CHUNK_ROWS: Final = 20_000  # changes in one output row: some megabytes
-#: The most rows of a batch in each partition: 25 MB in the driver's JVM. A single record may have more.
-_MOST_ROWS: Final = 1_000_000
+#: The most rows of a batch in each partition: 12 MB in the driver's JVM. A single record may have more.
+_MOST_ROWS: Final = 500_000
 
 _folds = itertools.count()
 
 
 class BatchTooLarge(Exception):
-    """The records of a batch cause too many rows. Fewer records must be folded at once."""
+    """The records of a batch cause too many rows.
+
+    Args:
+        fit: The number of records of a partition, from the first one, that do not.
+    """
+
+    def __init__(self, fit: int) -> None:
+        super().__init__(f"only {fit} records fit")
 
 
-def is_too_large(failure: Exception | None) -> bool:
-    """Return whether a query failed with ``BatchTooLarge``. Spark keeps only the text of an exception."""
-    return BatchTooLarge.__name__ in str(failure)
+_FIT: Final = re.compile(rf"{BatchTooLarge.__name__}: only (\d+) records fit")
+
+
+def records_that_fit(failure: Exception | None) -> int | None:
+    """Return ``fit`` if a query failed with ``BatchTooLarge``. Spark keeps only the text of an exception."""
+    found = _FIT.search(str(failure))
+    return int(found[1]) if found else None
 
 
 class StateGroups:
@@ -141,10 +153,10 @@ class RouteStatefulProcessor(StatefulProcessor):
         dead_letters: list[Any] = []
         dead_values: dict[int, bytes] = {}
         output, rows_before = FoldOutput(), 0
-        for record in records:
+        for number, record in enumerate(records):
             fold(state, groups, record, output)
-            if record is not records[0] and rows_before + len(output.changes) > self._most_rows:
-                raise BatchTooLarge(f"{len(records)} records of partition {partition} cause too many rows")
+            if number and rows_before + len(output.changes) > self._most_rows:
+                raise BatchTooLarge(number)
             if output.dead_letters:
                 dead_letters += output.dead_letters
                 dead_values[record.offset] = record.value

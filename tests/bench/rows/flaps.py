@@ -8,7 +8,7 @@ import os
 import signal
 import threading
 import time
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from typing import Final
 
 from tests.bench.contenders import Contenders
@@ -80,4 +80,5 @@ def _shape(number: int) -> Shape:
 
 def _signal(pids: dict[int, str], number: signal.Signals) -> None:
     for pid in pids:
-        os.kill(pid, number)
+        with suppress(ProcessLookupError):
+            os.kill(pid, number)

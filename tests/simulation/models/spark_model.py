@@ -47,7 +47,9 @@ class SparkModel:
         self._scheduler.sleep(_START)
         return self
 
-    def start_query(self, spark: object, settings: Settings, start: Any, sink: Callable[[Any, int], None]) -> "Query":
+    def start_query(
+        self, spark: object, settings: Settings, start: Any, sink: Callable[[Any, int], None], _: int | None
+    ) -> "Query":
         return Query(self._scheduler, self._kafka, self, settings, start, sink)
 
     def wake(self) -> None:

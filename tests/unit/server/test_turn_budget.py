@@ -55,8 +55,8 @@ _WHOLE: Final = {
 }
 _SCALES: Final = _WHOLE if _IS_WHOLE else {"quick": _QUICK}
 _TRIES: Final = 3
-#: Three steps cannot be cut (docs/limits.md): all topics of a broker are replaced at once, a set of all topics grows, and
-#: a change of settings is added to the events of each broker that wait for the job.
+#: Three steps cannot be cut (docs/limits.md): all topics of a broker are replaced at once, a set of all topics grows,
+#: and a change of settings is added to the events of each broker that wait for the job.
 _OF_BROKER_MS: Final = 0.7 / 1_000
 _OF_WAITING_MS: Final = 4 / 1_000
 _OF_SET_MS: Final = 30 / 1_000_000

@@ -61,20 +61,22 @@ def test_change_at_run_time_is_not_a_change_of_the_configuration() -> None:
     assert changed_settings(Settings(), configured_settings(table, 0)) == {}
 
 
-def test_a_batch_with_too_many_rows_is_folded_with_fewer_records(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_backlog_with_too_many_rows_is_folded_in_smaller_batches(monkeypatch: pytest.MonkeyPatch) -> None:
     job: Any = route_job._Job(Settings())  # noqa: SLF001
-    job._spark, started = object(), list[tuple[int, str]]()  # noqa: SLF001
+    job._spark, started = object(), list[tuple[str, int | None]]()  # noqa: SLF001
+    ends = ["BatchTooLarge: only 57 records fit", "BatchTooLarge: only 1 records fit", "", "another error"]
 
-    def start_query(_spark: object, settings: Settings, start: Any, _sink: object) -> Any:
-        started.append((settings.streaming.max_offsets_per_trigger, start))
+    def start_query(_spark: object, _: Settings, start: Any, _sink: object, records: int | None) -> Any:
+        started.append((start, records))
 
-        def fail() -> None:
-            raise RuntimeError("BatchTooLarge: 9 records" if len(started) < 3 else "another error")
+        def end() -> None:
+            if text := ends[len(started) - 1]:
+                raise RuntimeError(text)
 
-        return SimpleNamespace(awaitTermination=fail)
+        return SimpleNamespace(awaitTermination=end)
 
     monkeypatch.setattr(route_job, "start_query", start_query)
     monkeypatch.setattr(job, "_start_point", lambda: "committed")
     monkeypatch.setattr(job, "_failed", lambda: 1)
     assert job._fold("first") == 1  # noqa: SLF001
-    assert started == [(2_000, "first"), (200, "committed"), (20, "committed")]
+    assert started == [("first", None), ("committed", 28), ("committed", 1), ("committed", None)]

@@ -22,7 +22,7 @@ from namesrv_stream.streaming.route_table.stateful import (
     RouteStatefulProcessor,
     decode_dead_letters,
     encode_dead_letters,
-    is_too_large,
+    records_that_fit,
 )
 from namesrv_stream.tables.change_rows import changes_from_ipc, decode_changes
 from tests.support.builders import BEGIN_MS, DIRECT_ORIGIN, RW, S1, Log, a_registration
@@ -80,7 +80,7 @@ def test_a_batch_with_too_many_rows_fails_unless_it_has_one_record() -> None:
 
     with pytest.raises(BatchTooLarge) as failure:
         tester.test(0, _rows(log.records))
-    assert is_too_large(RuntimeError(f"Spark failed: BatchTooLarge: {failure.value}"))
+    assert records_that_fit(RuntimeError(f"Spark failed: BatchTooLarge: {failure.value} …")) == 1
 
     one_by_one = TwsTester(RouteStatefulProcessor(1, _INTERVAL_MS, most_rows=3))
     assert _changes(o for r in log.records for o in one_by_one.test(0, _rows([r]))) == log.output.changes
