@@ -15,7 +15,7 @@ from typing import Final
 from namesrv_stream.errors import ConfigError
 from namesrv_stream.ports import choose_port, port_fault
 from namesrv_stream.prerequisites import find_java, kafka_jars, spark_jars
-from namesrv_stream.processes import is_running, read_run_file, write_run_file
+from namesrv_stream.processes import is_writer_alive, read_run_file, write_run_file
 from namesrv_stream.settings import Settings, to_toml
 from namesrv_stream.settings.installation import PORTS_FILE
 from namesrv_stream.settings.layers import EFFECTIVE_FILE
@@ -47,7 +47,7 @@ def acquire_run_lock(path: Path, print_line: Callable[[str], None], wait_s: floa
     has_printed = False
     while not _try_lock(lock):
         owner = os.pread(lock, 32, 0).decode("ascii", "replace").strip()
-        if (owner.isdecimal() and is_running(int(owner))) or time.monotonic() > deadline:
+        if (owner.isdecimal() and is_writer_alive({"pid": int(owner)})) or time.monotonic() > deadline:
             os.close(lock)
             raise ConfigError("settings", "data.dir", f"{data_dir} is in use by another `up` (process {owner})")
         if not has_printed:

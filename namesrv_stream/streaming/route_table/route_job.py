@@ -117,7 +117,7 @@ class _Job:
         self._print_progress("Spark started; running the first batch, which warms it up")
         self._compactor = Compactor(settings, writer.table, state, self._end)
         self._compactor.start()
-        self._ticker = Ticker(settings, self._producer, self._server_epoch)
+        self._ticker = Ticker(settings, self._producer, self._server_epoch, self._end)
         self._ticker.start()
         figures = BatchFigures(self._server_epoch, writer.committed)
         self._sink = BatchSink(settings, writer, self._producer, figures, self._before_write, self._on_batch)

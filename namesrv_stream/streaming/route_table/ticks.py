@@ -9,7 +9,7 @@ heartbeat.
 import logging
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Final
 
 from kafka import KafkaProducer
@@ -32,9 +32,13 @@ class Ticker:
     Args:
         producer: The producer, which dead letters use as well.
         server_epoch: Epoch of this start of the job.
+        on_error: Called with an unexpected error, which ends the thread.
     """
 
-    def __init__(self, settings: Settings, producer: KafkaProducer, server_epoch: int) -> None:
+    def __init__(
+        self, settings: Settings, producer: KafkaProducer, server_epoch: int, on_error: Callable[[Exception], None]
+    ) -> None:
+        self._on_error = on_error
         self._topic = settings.kafka.broker_events_topic
         liveness = settings.liveness
         self._interval_ms = liveness.tick_interval_ms
@@ -58,6 +62,12 @@ class Ticker:
             self._needs.folded(partition, has_direct_brokers, time.monotonic())
 
     def _run(self) -> None:
+        try:
+            self._send_ticks()
+        except Exception as error:
+            self._on_error(error)
+
+    def _send_ticks(self) -> None:
         clock = SystemClock()
         while True:
             time.sleep(until_multiple_ms(clock, self._interval_ms) / 1000)

@@ -35,13 +35,17 @@ def _dead_pid() -> int:
 
 
 def test_a_second_up_is_refused_and_the_first_is_named(tmp_path: Path) -> None:
-    lock = acquire_run_lock(tmp_path / "run" / "up.lock", pytest.fail)
-    with pytest.raises(ConfigError) as refusal:
-        acquire_run_lock(tmp_path / "run" / "up.lock", pytest.fail)
+    path = tmp_path / "run" / "up.lock"
+    lock = acquire_run_lock(path, pytest.fail)
+    command = [sys.executable, "-c", "import sys; sys.stdin.read()", "namesrv-stream"]
+    with subprocess.Popen(command, stdin=subprocess.PIPE) as first:
+        path.write_text(f"{first.pid}\n")
+        with pytest.raises(ConfigError) as refusal:
+            acquire_run_lock(path, pytest.fail)
     os.close(lock)
     assert (refusal.value.exit_code, refusal.value.key) == (2, "data.dir")
     assert str(tmp_path) in refusal.value.reason
-    assert f"process {os.getpid()}" in refusal.value.reason
+    assert f"process {first.pid}" in refusal.value.reason
 
 
 def test_the_lock_is_free_once_it_is_closed(tmp_path: Path) -> None:
@@ -49,12 +53,13 @@ def test_the_lock_is_free_once_it_is_closed(tmp_path: Path) -> None:
         os.close(acquire_run_lock(tmp_path / "run" / "up.lock", pytest.fail))
 
 
-def test_a_new_up_waits_for_the_children_of_a_killed_one(tmp_path: Path) -> None:
+@pytest.mark.parametrize("has_another_its_pid", [False, True])
+def test_a_new_up_waits_for_the_children_of_a_killed_one(tmp_path: Path, has_another_its_pid: bool) -> None:
     path = tmp_path / "run" / "up.lock"
     lock = acquire_run_lock(path, pytest.fail)
     child = _hold(lock)
     os.close(lock)
-    path.write_text(f"{_dead_pid()}\n")
+    path.write_text(f"{os.getpid() if has_another_its_pid else _dead_pid()}\n")
     said: list[str] = []
 
     def say(text: str) -> None:
