@@ -47,6 +47,7 @@ class FoldSettings:
             100 turns the guard off.
         guard_min_brokers: The guard acts only if at least this many brokers seem to fail at once, over all partitions.
         guard_hold_timeouts: For how many further timeouts the guard holds a broker.
+        guard_known_ms: The guard counts a broker that has been live for this long, in log time, without interruption.
         guard_close_window_ms: Connections that one server sees closed within this time count as closed simultaneously.
         guard_off_clusters: Clusters without the guard.
     """
@@ -63,6 +64,7 @@ class FoldSettings:
     guard_share_percent: int = 50
     guard_min_brokers: int = 5
     guard_hold_timeouts: int = 2
+    guard_known_ms: int = 600_000
     guard_close_window_ms: int = 2_000
     guard_off_clusters: tuple[str, ...] = ()
 
@@ -95,10 +97,10 @@ class FoldSettings:
         for name, value in known.items():
             if type(value) is not kinds[name]:
                 raise ValueError(f"{name}: {value!r} is of the wrong type")
-            # Zero would be an outage: a clock that never advances, or a server that is silent at once.
-            limit = _MAX.get(name, _MAX_MS)
-            if type(value) is int and not 0 < value <= limit:
-                raise ValueError(f"{name}: {value} is not between 1 and {limit}")
+            # Zero would be an outage in the others: a clock that never advances, or a server that is silent at once.
+            least, limit = int(name != "guard_known_ms"), _MAX.get(name, _MAX_MS)
+            if type(value) is int and not least <= value <= limit:
+                raise ValueError(f"{name}: {value} is not between {least} and {limit}")
         return replace(self, **known)
 
     def with_texts(self, texts: Mapping[str, str]) -> "FoldSettings":

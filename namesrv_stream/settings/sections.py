@@ -196,6 +196,7 @@ class LivenessSettings(Section):
     guard_share_percent: Annotated[Number, Field(ge=1, le=100)] = 50
     guard_min_brokers: Advanced[Annotated[Number, Field(ge=1, le=1_000_000)]] = 5
     guard_hold_timeouts: Advanced[Annotated[Number, Field(ge=1, le=1_000)]] = 2
+    guard_known_ms: Advanced[Annotated[Number, Field(ge=0)]] = 600_000
     guard_close_window_ms: Advanced[PositiveInt] = 2_000
     guard_off_clusters: Names = ()
 

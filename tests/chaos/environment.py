@@ -196,6 +196,7 @@ def _settings(work_dir: Path, scale: Scale) -> dict[str, Settings]:
         "advanced.liveness.server_lost_ms": scale.server_lost_ms,
         # The guard is off. The scenario of the guard switches it on for one cluster only.
         "liveness.guard_share_percent": 100,
+        "advanced.liveness.guard_known_ms": 1_000,
         "liveness.guard_off_clusters": ",".join((*CLUSTERS, DIRECT_CLUSTER)),
         "streaming.driver_memory": "768m",
         "advanced.streaming.compaction_interval_ms": 5_000,

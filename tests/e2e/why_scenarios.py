@@ -26,8 +26,12 @@ SETTLE_S: Final = 60.0
 HISTORY_S: Final = 300.0
 #: Pause between two calls of ``why`` while a test waits for a cause.
 _ASK_EVERY_S: Final = 0.2
-#: Settings of all servers: two brokers are enough for the guard to act, and it holds them for a shorter time.
-_GUARD: Final[dict[str, Any]] = {"liveness__guard_min_brokers": "2", "liveness__guard_hold_timeouts": "1"}
+#: Settings of all servers: the guard counts new brokers, two are enough for it to act, and it holds them for less time.
+_GUARD: Final[dict[str, Any]] = {
+    "liveness__guard_min_brokers": "2",
+    "liveness__guard_hold_timeouts": "1",
+    "liveness__guard_known_ms": "0",
+}
 #: Brokers send their timeout only in acting-master mode.
 _TIMEOUT: Final = {
     "enableSlaveActingMaster": "true",

@@ -36,14 +36,18 @@ Run = Callable[..., Finished]
 
 @pytest.fixture(scope="module")
 def stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
-    with Stack(tmp_path_factory.mktemp("operate") / "data", kafka__partitions=PARTITIONS) as running:
+    with Stack(
+        tmp_path_factory.mktemp("operate") / "data", kafka__partitions=PARTITIONS, liveness__guard_known_ms=0
+    ) as running:
         running.wait_job()
         yield running
 
 
 @pytest.fixture(scope="module")
 def second_server(stack: Stack) -> Iterator[SecondServer]:
-    with SecondServer(stack.data_dir.parent / "second", stack, kafka__partitions=PARTITIONS) as running:
+    with SecondServer(
+        stack.data_dir.parent / "second", stack, kafka__partitions=PARTITIONS, liveness__guard_known_ms=0
+    ) as running:
         yield running
 
 

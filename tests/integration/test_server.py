@@ -19,7 +19,7 @@ import pytest
 from namesrv_stream.kafka.log_reader import read_extent
 from namesrv_stream.processes import read_run_file
 from namesrv_stream.remoting.command import RequestCode, ResponseCode
-from namesrv_stream.route.events import KvPut
+from namesrv_stream.route.events import JOB, KvPut, Origin, SettingsChanged
 from namesrv_stream.route.fold.step import Record
 from namesrv_stream.settings import Settings, to_toml
 from namesrv_stream.tables.change_rows import encode_changes
@@ -32,6 +32,7 @@ from tests.support.offline_fold import fold_offline, places_of, read_records
 from tests.support.processes import ServeProcess, free_port, wait_until
 from tests.support.remoting_client import RemotingClient, encode_request
 from tests.support.rocketmq import is_listening
+from tests.support.spark import event_producer
 from tests.support.tables import TablesOfLog
 
 pytestmark = [pytest.mark.kafka, pytest.mark.integration]
@@ -215,6 +216,8 @@ def test_mass_of_closed_connections_removes_no_broker_while_the_job_is_down_or_a
         assert broker.ask(103, header | {"clusterName": "mass"}, body).code == ResponseCode.SUCCESS
         return broker
 
+    with event_producer(serve.settings) as producer:  # as a job would, for brokers that have just come
+        producer.send(SettingsChanged(Origin(JOB, 1), "config", (("guard_known_ms", 0),)))
     fleet = [registered(number) for number in range(8)]
     for broker in fleet:
         broker.close()

@@ -37,6 +37,7 @@ TABLES: Final = "/simulation/tables"
 #: Settings that a plan scales, and their defaults.
 _SCALED: Final = {
     "liveness.default_timeout_ms": 120_000,
+    "liveness.guard_known_ms": 20_000,
     "liveness.max_timeout_ms": 3_600_000,
     "liveness.server_silent_ms": 15_000,
     "liveness.server_lost_ms": 600_000,

@@ -72,7 +72,7 @@ def _closed(name: str) -> BrokerDisconnected:
 def _send_events_of_a_fleet(settings: Settings) -> None:
     """Send events of every kind. The guard holds brokers twice: many are silent, and later many connections close."""
     with event_producer(settings) as producer:
-        values = (("default_timeout_ms", 1_000), ("guard_hold_timeouts", 100))
+        values = (("default_timeout_ms", 1_000), ("guard_hold_timeouts", 100), ("guard_known_ms", 0))
         producer.send(SettingsChanged(_S1, "ada", values))
         producer.send(*[_registered(name) for name in _NAMES], KvPut(_S1, "ns", "k", "v"))
         producer.send(

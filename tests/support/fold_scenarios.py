@@ -19,7 +19,7 @@ from tests.support.builders import (
 #: Timeout of the brokers, in milliseconds. Servers tick every 500 ms, and one record counts for 2,000 ms at most.
 TIMEOUT_MS = 10_000
 ADDR = "10.0.0.1:10911"
-SETTINGS = FoldSettings(server_silent_ms=15_000, server_lost_ms=60_000)
+SETTINGS = FoldSettings(guard_known_ms=0, server_silent_ms=15_000, server_lost_ms=60_000)
 
 broker = a_registration(timeout_ms=TIMEOUT_MS)
 
@@ -50,7 +50,7 @@ def a_fleet(brokers: int, cluster: str = CLUSTER, timeout_ms: int = TIMEOUT_MS) 
 
 
 def a_fleet_log(fleet: Iterable[Registration], settings: FoldSettings | None = None, partitions: int = 1) -> Log:
-    log = Log(settings or FoldSettings(), partitions=partitions)
+    log = Log(settings or FoldSettings(guard_known_ms=0), partitions=partitions)
     for registration in fleet:
         log.register(registration)
     return log

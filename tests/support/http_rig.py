@@ -157,7 +157,7 @@ class HttpRig:
 
 def a_served_fleet() -> tuple[HttpRig, Log]:
     """Return a server with the brokers of ``FLEET``, which the job has committed, and their log."""
-    log = Log(FoldSettings(guard_min_brokers=2))
+    log = Log(FoldSettings(guard_known_ms=0, guard_min_brokers=2))
     for registration in FLEET:
         log.register(registration)
     served = HttpRig()

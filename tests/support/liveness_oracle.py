@@ -36,6 +36,8 @@ class Oracle:
         self.closes: list[ClosedBroker] = []
         self.silent: set[str] = set()
         self.lost: set[str] = set()
+        self.came_ms: dict[str, int] = {}
+        self.known: set[str] = set()
         for index in range(len(self.events)):
             self._apply(index)
         return self.alive
@@ -95,6 +97,8 @@ class Oracle:
     def _apply(self, now: int) -> None:
         event = self.events[now]
         self.gaps_ms.append(self.settings.max_gap_ms)
+        at_ms = max(each.at_ms for each in self.events[: now + 1])
+        self.known |= {a for a in self.alive if at_ms - self.came_ms[a] >= self.settings.guard_known_ms}
         if event.server_id != DIRECT:
             mover = DIRECT if event.server_id == JOB else event.server_id
             self.silent.discard(mover)
@@ -133,6 +137,9 @@ class Oracle:
         if event.addr not in self.alive:
             self.alive[event.addr] = LiveBroker()
             self._forget_closes(event.addr)
+            self.came_ms[event.addr] = max(each.at_ms for each in self.events[: now + 1])
+            if not self.settings.guard_known_ms:
+                self.known.add(event.addr)
         broker = self.alive[event.addr]
         held = broker.leases.get(event.server_id)
         is_late = held is not None and event.epoch < held[1][0]
@@ -268,7 +275,8 @@ class Oracle:
             and self.observed_ms(server_id, c.event, now) <= window_ms
         ]
         ending = [a for a in peers if a == addr or self.alive[a].kept or self._is_fading(a, now)]
-        count, brokers = len(ending) + len(closed), len(peers) + len(closed)
+        known_closed = len([c for c in closed if c.addr in self.known])
+        count, brokers = (len(self.known.intersection(each)) + known_closed for each in (ending, peers))
         least = max(2, self.settings.guard_min_brokers)
         if count < least or count * 100 <= brokers * self.settings.guard_share_percent:
             return False

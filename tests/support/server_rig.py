@@ -14,6 +14,7 @@ from namesrv_stream.remoting.frame import FrameBuffer, decode_frame, encode_fram
 from namesrv_stream.route.address_views import VIEWS_NAMESPACE
 from namesrv_stream.route.changes import RouteChange
 from namesrv_stream.route.event_json import MAX_ITEMS
+from namesrv_stream.route.liveness_settings import FoldSettings
 from namesrv_stream.route.view.route_view import RouteView
 from namesrv_stream.server.core import Ports, build_core
 from namesrv_stream.server.gateway.partition_log import PartitionLog
@@ -286,7 +287,8 @@ class Rig:
         self.tls, self.decoder = self.core.services.tls, self.core.services.decoder
         self.request_metrics, self.peer_log = self.core.services.request_metrics, self.core.peer_log
         self.publisher = MemoryKafka()
-        self._logs = [Log(partition=p, partitions=partitions) for p in range(partitions)]
+        settings = FoldSettings(guard_known_ms=0)
+        self._logs = [Log(settings, partition=p, partitions=partitions) for p in range(partitions)]
         self._folded = 0
 
     def talk(self) -> None:

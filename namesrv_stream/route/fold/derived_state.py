@@ -60,6 +60,8 @@ def repartitioned(states: Sequence[FoldState], partitions: int) -> list[FoldStat
     for state in states:
         behind_ms = observed_ms - state.observed_ms
         server_behind_ms = {s: newest[s].observed_ms - clock.observed_ms for s, clock in state.servers.items()}
+        for key, came_ms in state.new.items():
+            found[partition_of(key.broker_name, partitions)].new[key] = came_ms
         for key, lease in state.leases.items():
             new = found[partition_of(key.broker_name, partitions)]
             new.add_lease(key, _moved(lease, behind_ms, server_behind_ms))

@@ -212,6 +212,9 @@ def _renew_or_create(
     if lease is None:
         assert registration is not None  # Only a registration creates a lease.
         lease = Lease(registration.timeout_ms, registration.registration_hash)
+        is_known = not state.settings.guard_known_ms or (key in state.gone and key not in state.new)
+        if not is_known:
+            state.new[key] = state.at_ms
         state.add_lease(key, lease)
         state.gone.pop(key, None)
         state.drop_recent_closes(key)

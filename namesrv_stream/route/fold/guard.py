@@ -5,6 +5,9 @@ to fail in three cases. (1) At every server that is not silent, its last heartbe
 and no silent server received a later one. (2) At the server at which another broker fails now, its last connection was
 closed within the last ``guard_close_window_ms`` of observed time. (3) The guard holds it already.
 
+Only known brokers count: those that were live for ``guard_known_ms`` of log time without interruption. A broker stays
+known until its registration is forgotten. So brokers that come and go do not change the decision.
+
 If at least ``guard_min_brokers_of(partitions)`` of a cluster's brokers in this partition seem to fail, and these are
 more than ``guard_share_percent`` of them, the guard holds those that seem to fail. A held broker lives for
 ``1 + guard_hold_timeouts`` timeouts after its last heartbeat, and is then removed, for example as ``expired``. A
@@ -89,11 +92,11 @@ def _mass_failure(state: FoldState, cluster: str, server_id: str, key: LeaseKey)
         state: The state of the partition.
         cluster: The cluster whose brokers are counted.
         server_id: The server whose recent closes count as well.
-        key: A broker that counts as failed in any case.
+        key: A broker that counts as failed in any case, if it is known.
     """
-    of_cluster, closed = state.of_cluster(cluster), state.servers[server_id].closes.count(cluster)
-    brokers = closed + of_cluster.number
-    ending = closed + len(of_cluster.failing) + (key not in of_cluster.failing)
+    of_cluster, closed = state.of_cluster(cluster), state.servers[server_id].closes.known[cluster]
+    brokers = closed + len(of_cluster.known)
+    ending = closed + len(of_cluster.failing_known) + (key in of_cluster.known and key not in of_cluster.failing)
     are_many = ending >= state.settings.guard_min_brokers_of(state.partitions) and (
         ending * 100 > brokers * state.settings.guard_share_percent
     )

@@ -1,6 +1,6 @@
 """Leases of broker processes, and the clocks of the servers by which they age."""
 
-from collections import OrderedDict
+from collections import Counter, OrderedDict
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import NamedTuple
@@ -60,20 +60,27 @@ class RecentClose(NamedTuple):
         closed_ms: Observed time of the server at the close.
         reason: The human-readable reason that the server logged.
         lease: The lease before the close.
+        is_known: Whether the guard counts the broker.
     """
 
     key: LeaseKey
     closed_ms: int
     reason: str
     lease: Lease
+    is_known: bool
 
 
 @dataclass(slots=True)
 class RecentCloses:
-    """The recent closes of one server, oldest first, at most one of each broker. Each method but ``take`` is O(1)."""
+    """The recent closes of one server, oldest first, at most one of each broker. Each method but ``take`` is O(1).
+
+    Attributes:
+        known: Cluster → number of closes of its known brokers.
+    """
 
     _closes: OrderedDict[LeaseKey, RecentClose] = field(default_factory=OrderedDict)
     _keys_of_cluster: dict[str, dict[LeaseKey, None]] = field(default_factory=dict)
+    known: Counter[str] = field(default_factory=Counter)
 
     def __iter__(self) -> Iterator[RecentClose]:
         return iter(self._closes.values())
@@ -84,6 +91,7 @@ class RecentCloses:
     def add(self, close: RecentClose) -> None:
         self._closes[close.key] = close
         self._keys_of_cluster.setdefault(close.key.live_key.cluster, {})[close.key] = None
+        self.known[close.key.live_key.cluster] += close.is_known
 
     def discard(self, key: LeaseKey) -> RecentClose | None:
         """Remove and return the close of a broker, if there is one."""
@@ -91,18 +99,15 @@ class RecentCloses:
         if close is not None:
             keys = self._keys_of_cluster[key.live_key.cluster]
             del keys[key]
+            self.known[key.live_key.cluster] -= close.is_known
             if not keys:
-                del self._keys_of_cluster[key.live_key.cluster]
+                del self._keys_of_cluster[key.live_key.cluster], self.known[key.live_key.cluster]
         return close
 
     def discard_older(self, since_ms: int) -> None:
         """Remove the closes before ``since_ms``, observed time of the server. The cost is O(1) for each of them."""
         while self._closes and (first := next(iter(self))).closed_ms < since_ms:
             self.discard(first.key)
-
-    def count(self, cluster: str) -> int:
-        """Return the number of closes of a cluster's brokers."""
-        return len(self._keys_of_cluster.get(cluster, ()))
 
     def take(self, cluster: str) -> list[RecentClose]:
         """Remove and return the closes of a cluster's brokers, oldest first."""
@@ -116,12 +121,16 @@ class ClusterLeases:
 
     Attributes:
         number: How many leases the cluster has.
+        known: Those of known brokers.
         failing: Those that seem to fail: the guard holds them, or they are without a recent heartbeat.
+        failing_known: Those of both.
         suspects: Those of ``failing`` that the guard can hold: it does not yet, and they were not released.
     """
 
     number: int = 0
+    known: dict[LeaseKey, Lease] = field(default_factory=dict)
     failing: dict[LeaseKey, Lease] = field(default_factory=dict)
+    failing_known: dict[LeaseKey, Lease] = field(default_factory=dict)
     suspects: dict[LeaseKey, Lease] = field(default_factory=dict)
 
 

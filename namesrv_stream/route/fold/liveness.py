@@ -47,6 +47,7 @@ def advance_clocks(step: FoldStep, event: Event) -> None:
         event: The first event of the record; all events of a record have the same server.
     """
     state, at_ms, origin = step.state, step.record.at_ms, event.origin
+    state.settle_new()
     if origin.server_id == DIRECT:
         _clock(step, DIRECT, origin.server_epoch)
         return
@@ -110,7 +111,7 @@ def close(step: FoldStep, key: LeaseKey, lease: Lease, server_id: str, reason: s
     may_be_restored = is_last and not lease.released and state.settings.is_guarded(key.live_key.cluster)
     end_holder(step, key, lease, server_id, Cause.DISCONNECTED, reason)
     if may_be_restored:
-        clock.closes.add(RecentClose(key, clock.observed_ms, reason, lease))
+        clock.closes.add(RecentClose(key, clock.observed_ms, reason, lease, key not in state.new))
 
 
 def end_holder(step: FoldStep, key: LeaseKey, lease: Lease, server_id: str, cause: Cause, detail: str | None) -> None:
@@ -268,6 +269,7 @@ def _drop_old_registrations(step: FoldStep) -> None:
         if not is_old and len(state.gone) <= MAX_RETAINED:
             return
         del state.gone[key]
+        state.new.pop(key, None)
         old = step.group(key.broker_name)
         registrations = {k: v for k, v in old.registrations.items() if k != key.live_key}
         new = replace(old, registrations=registrations)

@@ -4,7 +4,7 @@ Every batch reads and writes it, so it is small: a lease takes a few hundred byt
 """
 
 import heapq
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
@@ -33,6 +33,7 @@ class FoldState:
         servers: server_id → clock.
         leases: Broker process → lease. Only ``add_lease`` and ``remove_lease`` change it.
         gone: Removed broker process with a retained registration → ``at_ms`` of its removal, oldest first.
+        new: Broker process that the guard does not know yet, live or in ``gone`` → ``at_ms`` at which it came.
     """
 
     partition: int
@@ -45,9 +46,11 @@ class FoldState:
     servers: dict[str, ServerClock] = field(default_factory=dict)
     leases: dict[LeaseKey, Lease] = field(default_factory=dict)
     gone: dict[LeaseKey, int] = field(default_factory=dict)
+    new: dict[LeaseKey, int] = field(default_factory=dict)
     # Derived from the attributes above, and never stored. ``_due`` has the shares whose deadline has passed.
     _queues: dict[str, list[tuple[int, LeaseKey]]] = field(default_factory=dict)
     _due: dict[str, set[LeaseKey]] = field(default_factory=dict)
+    _oldest_new: list[tuple[int, LeaseKey]] = field(default_factory=list)
     _keys_of_name: dict[str, set[LeaseKey]] = field(default_factory=dict)
     _of_cluster: dict[str, ClusterLeases] = field(default_factory=dict)
 
@@ -67,6 +70,8 @@ class FoldState:
         self.leases[key] = lease
         self._keys_of_name.setdefault(key.broker_name, set()).add(key)
         self._of_cluster.setdefault(key.live_key.cluster, ClusterLeases()).number += 1
+        if key in self.new:
+            heapq.heappush(self._oldest_new, (self.new[key], key))
         self.requeue_lease(key, lease)
 
     def remove_lease(self, key: LeaseKey) -> None:
@@ -76,15 +81,22 @@ class FoldState:
             if not keys:
                 del self._keys_of_name[key.broker_name]
             of_cluster.number -= 1
-            of_cluster.failing.pop(key, None)
-            of_cluster.suspects.pop(key, None)
+            for index in (of_cluster.known, of_cluster.failing, of_cluster.failing_known, of_cluster.suspects):
+                index.pop(key, None)
             if not of_cluster.number:
                 del self._of_cluster[key.live_key.cluster]
 
     def review(self, key: LeaseKey, lease: Lease) -> None:
         """Update what the guard counts, after a change of a lease's shares, hold or release, or of a silent server."""
-        of_cluster, is_suspect = self._of_cluster[key.live_key.cluster], self._is_suspect(lease)
-        _keep(of_cluster.failing, key, lease, is_suspect or lease.hold is not None)
+        of_cluster, is_suspect, is_known = (
+            self._of_cluster[key.live_key.cluster],
+            self._is_suspect(lease),
+            key not in self.new,
+        )
+        is_failing = is_suspect or lease.hold is not None
+        _keep(of_cluster.known, key, lease, is_known)
+        _keep(of_cluster.failing, key, lease, is_failing)
+        _keep(of_cluster.failing_known, key, lease, is_failing and is_known)
         _keep(of_cluster.suspects, key, lease, is_suspect and lease.hold is None and not lease.released)
 
     def _is_suspect(self, lease: Lease) -> bool:
@@ -139,6 +151,15 @@ class FoldState:
         if lease.requested_timeout_ms != requested_timeout_ms:
             lease.requested_timeout_ms = requested_timeout_ms
             self.requeue_lease(key, lease)
+
+    def settle_new(self) -> None:
+        """Let the guard count the brokers that have been live for long enough. The cost is O(log n) for each."""
+        since_ms = self.at_ms - self.settings.guard_known_ms
+        while self._oldest_new and self._oldest_new[0][0] <= since_ms:
+            came_ms, key = heapq.heappop(self._oldest_new)
+            if key in self.leases and self.new.get(key) == came_ms:
+                del self.new[key]
+                self.review(key, self.leases[key])
 
     def advance(self, server_id: str) -> None:
         """Note which shares of a server are now quiet or due, after its clock has advanced."""
@@ -234,6 +255,7 @@ def encode_state(state: FoldState) -> bytes:
             "addresses": {s: c.address for s, c in state.servers.items() if c.address},  # earlier versions ignore it
             "leases": [_lease_fields(k, v) for k, v in state.leases.items()],
             "gone": [[k.broker_name, *k.live_key, at_ms] for k, at_ms in state.gone.items()],
+            "new": [[k.broker_name, *k.live_key, at_ms] for k, at_ms in state.new.items()],  # likewise
         }
     )
 
@@ -255,9 +277,10 @@ def decode_state(data: bytes) -> FoldState:
         observed_ms=fields["observed_ms"],
         previous_at_ms=fields["previous_at_ms"],
         settings=FoldSettings().with_values({n: _frozen(v) for n, v in fields["settings"].items()}),
-        servers={s: _read_clock(c) for s, c in fields["servers"].items()},
         gone={LeaseKey(n, LiveKey(c, a)): at_ms for n, c, a, at_ms in fields["gone"]},
+        new={LeaseKey(n, LiveKey(c, a)): at_ms for n, c, a, at_ms in fields.get("new", ())},
     )
+    state.servers = {s: _read_clock(c, state.new) for s, c in fields["servers"].items()}
     for server_id, address in fields.get("addresses", {}).items():
         state.servers[server_id].address = address
     for lease in fields["leases"]:
@@ -278,12 +301,12 @@ def _clock_fields(clock: ServerClock) -> list[Any]:
     ]
 
 
-def _read_clock(fields: list[Any]) -> ServerClock:
+def _read_clock(fields: list[Any], new: Collection[LeaseKey]) -> ServerClock:
     *values, stored = fields
     clock = ServerClock(*values)
     for closed_ms, reason, lease_fields in stored:
         key, lease = _read_lease(lease_fields)
-        clock.closes.add(RecentClose(key, closed_ms, reason, lease))
+        clock.closes.add(RecentClose(key, closed_ms, reason, lease, key not in new))
     return clock
 
 

@@ -13,7 +13,11 @@ from tests.support.examples import examples
 from tests.support.strategies_route import Entry, logs
 
 FAST = FoldSettings(
-    default_timeout_ms=4_000, server_silent_ms=3_000, server_lost_ms=6_000, registration_retention_ms=9_000
+    guard_known_ms=0,
+    default_timeout_ms=4_000,
+    server_silent_ms=3_000,
+    server_lost_ms=6_000,
+    registration_retention_ms=9_000,
 )
 
 

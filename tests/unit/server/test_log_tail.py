@@ -38,8 +38,10 @@ PLENTY = 1 << 30
 ENTRY = KvPut(S1, "ns", "k", "v")
 REGISTERED = BrokerRegistered(over(S1, 1), a_registration())
 #: The guard never acts, whatever settings the events change.
-UNGUARDED = FoldSettings(guard_min_brokers=1_000_000)
-FAST = FoldSettings(default_timeout_ms=4_000, server_silent_ms=3_000, server_lost_ms=6_000, guard_min_brokers=2)
+UNGUARDED = FoldSettings(guard_known_ms=0, guard_min_brokers=1_000_000)
+FAST = FoldSettings(
+    guard_known_ms=0, default_timeout_ms=4_000, server_silent_ms=3_000, server_lost_ms=6_000, guard_min_brokers=2
+)
 TOPICS = ("t1", "t2", "t3", "t4")
 
 

@@ -26,7 +26,7 @@ def _fleet(cluster: str = "c0") -> list[Registration]:
 
 
 def _log(*clusters: str) -> Log:
-    log = Log(FoldSettings(guard_min_brokers=2))
+    log = Log(FoldSettings(guard_known_ms=0, guard_min_brokers=2))
     for cluster in clusters:
         for registration in _fleet(cluster):
             log.register(registration)

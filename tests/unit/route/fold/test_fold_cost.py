@@ -56,7 +56,11 @@ class World:
     """A fold whose records are not encoded, because only the fold is measured."""
 
     def __init__(self) -> None:
-        self.state, self.groups, self.numbers = FoldState(0, 1, settings=FoldSettings()), GroupDict(), count()
+        self.state, self.groups, self.numbers = (
+            FoldState(0, 1, settings=FoldSettings(guard_known_ms=0)),
+            GroupDict(),
+            count(),
+        )
         self.at_ms = BEGIN_MS
 
     def say(self, event: Event, after_ms: int = 0) -> None:
@@ -144,6 +148,7 @@ _COLLECTIONS: Final = {
     "FoldState.servers": "only those who may write to the topic name servers; ended ones are forgotten after a day",
     "FoldState.leases": "brokers",
     "FoldState.gone": "ended",
+    "FoldState.new": "ended",
     "ServerClock.closes": "closes_of_clusters",
     "Lease.holders": "at most one of each server",
     "BrokerGroup.clusters": "at most one of each process",

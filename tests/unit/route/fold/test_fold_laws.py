@@ -15,6 +15,7 @@ from tests.support.examples import examples
 from tests.support.strategies_route import Entry, logs
 
 FAST = FoldSettings(
+    guard_known_ms=0,
     default_timeout_ms=4_000,
     server_silent_ms=3_000,
     server_lost_ms=6_000,

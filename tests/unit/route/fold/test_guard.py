@@ -47,7 +47,7 @@ def test_brokers_are_held_above_the_share_and_the_minimum(brokers: int, silent: 
 )
 def test_share_is_a_setting_and_100_percent_disables_the_guard(share: int, silent: int, is_mass: bool) -> None:
     fleet = a_fleet(10)
-    log = a_fleet_log(fleet, FoldSettings(guard_share_percent=share, guard_min_brokers=2))
+    log = a_fleet_log(fleet, FoldSettings(guard_known_ms=0, guard_share_percent=share, guard_min_brokers=2))
 
     pass_time_with_heartbeats(log, TIMEOUT_MS + 1, hearing=fleet[silent:])
 
@@ -174,7 +174,7 @@ def test_held_broker_is_removed_strictly_after_its_hold_with_its_own_cause() -> 
 
 @pytest.mark.parametrize("timeouts", [1, 5])
 def test_how_long_a_hold_lasts_is_a_setting(timeouts: int) -> None:
-    log = a_fleet_log(a_fleet(5), FoldSettings(guard_hold_timeouts=timeouts))
+    log = a_fleet_log(a_fleet(5), FoldSettings(guard_known_ms=0, guard_hold_timeouts=timeouts))
 
     pass_time_with_heartbeats(log, (1 + timeouts) * TIMEOUT_MS)
     assert len(log.alive()) == 5
@@ -302,7 +302,7 @@ def test_release_without_held_brokers_writes_a_row() -> None:
 
 def test_guard_can_be_disabled_for_a_cluster() -> None:
     left, guarded = a_fleet(5, "c1"), a_fleet(5, "c2")
-    log = a_fleet_log([*left, *guarded], FoldSettings(guard_off_clusters=("c1",)))
+    log = a_fleet_log([*left, *guarded], FoldSettings(guard_known_ms=0, guard_off_clusters=("c1",)))
 
     pass_time_with_heartbeats(log, TIMEOUT_MS + 1)
 

@@ -4,8 +4,9 @@ import pytest
 
 from namesrv_stream.route.changes import ChangeKind
 from namesrv_stream.route.events import GuardReleased
+from namesrv_stream.route.fold.state import decode_state, encode_state
 from namesrv_stream.route.liveness_settings import FoldSettings
-from namesrv_stream.route.model import decode_hold
+from namesrv_stream.route.model import Registration, decode_hold
 from tests.support.builders import CLUSTER, DIRECT_ORIGIN, RW, S1, S2, Log, a_registration, a_server, of_kind
 from tests.support.fold_scenarios import (
     TIMEOUT_MS,
@@ -53,6 +54,72 @@ def test_closes_count_together_within_two_seconds_of_observed_time(every_ms: int
     close_all(log, fleet, every_ms)
 
     assert held_addrs(log) == (addrs(fleet) if is_mass else set())
+
+
+# ---- brokers that have just come do not count ----
+
+_KNOWN_AFTER_MS = 20_000
+
+
+def _known_fleet(brokers: int) -> tuple[list[Registration], Log]:
+    """Return a fleet that has just become known to the guard, and its log."""
+    fleet = a_fleet(brokers)
+    log = a_fleet_log(fleet, FoldSettings(guard_known_ms=_KNOWN_AFTER_MS))
+    pass_time_with_heartbeats(log, _KNOWN_AFTER_MS, hearing=fleet)
+    return fleet, log
+
+
+def _strangers(log: Log, number: int) -> list[Registration]:
+    strangers = [a_registration(f"9.9.9.{n}:1", broker_name=f"zz-{n}", timeout_ms=TIMEOUT_MS) for n in range(number)]
+    for stranger in strangers:
+        log.register(stranger)
+    return strangers
+
+
+def test_live_strangers_do_not_lower_the_share_of_failing_brokers() -> None:
+    fleet, log = _known_fleet(6)
+    _strangers(log, 7)
+
+    close_all(log, fleet, every_ms=10)
+
+    assert held_addrs(log) == addrs(fleet)
+
+
+def test_strangers_that_go_do_not_keep_a_dead_broker() -> None:
+    fleet, log = _known_fleet(6)
+    strangers = _strangers(log, 8)
+
+    close_all(log, [*strangers, fleet[0]], every_ms=10)
+
+    assert (held_addrs(log), log.alive()) == (set(), addrs(fleet[1:]))
+
+
+@pytest.mark.parametrize("is_restarted", [False, True])
+def test_a_known_broker_that_returns_counts_and_a_stranger_that_returns_does_not(is_restarted: bool) -> None:
+    fleet, log = _known_fleet(6)
+    strangers = _strangers(log, 7)
+    for registration in (*fleet, *strangers):
+        log.unregister(registration)
+        log.pass_time(100)
+        log.register(registration)
+    if is_restarted:
+        log.state = decode_state(encode_state(log.state))
+
+    close_all(log, fleet, every_ms=10)
+
+    assert held_addrs(log) == addrs(fleet)
+
+
+def test_a_broker_that_closes_counts_only_if_it_is_known() -> None:
+    fleet = a_fleet(8)
+    log = a_fleet_log(fleet[:4], FoldSettings(guard_known_ms=_KNOWN_AFTER_MS))
+    pass_time_with_heartbeats(log, _KNOWN_AFTER_MS, hearing=fleet[:4])
+    for registration in fleet[4:]:
+        log.register(registration)
+
+    close_all(log, fleet, every_ms=10)
+
+    assert held_addrs(log) == set()
 
 
 def test_closes_at_two_servers_do_not_count_together() -> None:
@@ -214,7 +281,7 @@ def test_closed_broker_that_another_server_hears_belongs_to_that_server() -> Non
 
 
 def test_brokers_of_direct_publishers_are_guarded_too() -> None:
-    log = Log()
+    log = Log(FoldSettings(guard_known_ms=0))
     for registration in a_fleet(5):
         log.register(registration, DIRECT_ORIGIN)
 
@@ -260,7 +327,7 @@ def test_earlier_heartbeats_at_a_silent_server_do_not_hide_a_mass_failure() -> N
 
 def test_heartbeats_at_a_silent_server_at_the_same_time_do_not_hide_a_mass_failure() -> None:
     fleet = a_fleet(5)
-    log = a_fleet_log(fleet, FoldSettings(server_silent_ms=6_000))
+    log = a_fleet_log(fleet, FoldSettings(guard_known_ms=0, server_silent_ms=6_000))
     for registration in fleet:
         log.register(registration, S2)
 
@@ -321,7 +388,7 @@ def test_brokers_without_a_holder_are_held_at_the_server_that_still_hears_them()
 
 def test_brokers_of_a_lost_server_are_removed_with_it() -> None:
     fleet = a_fleet(5)
-    log = Log(FoldSettings(server_lost_ms=60_000))
+    log = Log(FoldSettings(guard_known_ms=0, server_lost_ms=60_000))
     for registration in fleet:
         log.register(registration, S2)
 

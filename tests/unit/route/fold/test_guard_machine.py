@@ -21,6 +21,7 @@ from tests.support.liveness_oracle import Oracle
 from tests.support.simulated_liveness import BrokerProcess, LogEvent
 
 SETTINGS = FoldSettings(
+    guard_known_ms=0,
     default_timeout_ms=3_000,
     max_timeout_ms=5_000,
     server_silent_ms=6_000,
@@ -38,6 +39,7 @@ CHANGES: dict[str, tuple[SettingValue, ...]] = {
     "guard_share_percent": (20, 50, 100),
     "guard_min_brokers": (2, 3),
     "guard_hold_timeouts": (1, 2),
+    "guard_known_ms": (0, 1_000, 5_000),
     "guard_off_clusters": ((), ("c0",)),
 }
 #: Two addresses each claim brokerId 0 of b5 and of b8.

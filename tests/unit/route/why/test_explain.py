@@ -264,7 +264,7 @@ def test_why_reports_an_order_configuration_that_names_a_removed_broker() -> Non
 
 
 def test_why_reports_brokers_that_the_guard_holds() -> None:
-    log = Log(FoldSettings(guard_min_brokers=2))
+    log = Log(FoldSettings(guard_known_ms=0, guard_min_brokers=2))
     brokers = [a_broker(f"broker-{n}", n) for n in range(1, 6)]
     for number, broker in enumerate(brokers):
         log.register(broker, connection=number)

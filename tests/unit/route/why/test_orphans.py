@@ -5,6 +5,7 @@ from itertools import chain
 from namesrv_stream.route import reducer
 from namesrv_stream.route.changes import Cause, ChangeKind
 from namesrv_stream.route.events import KvPut, TopicRegistered
+from namesrv_stream.route.liveness_settings import FoldSettings
 from namesrv_stream.route.model import DataVersion
 from namesrv_stream.route.table import RouteTable
 from namesrv_stream.route.why.orphans import Orphan, OrphanSearch
@@ -72,7 +73,7 @@ def test_an_order_configuration_that_names_a_broker_without_the_topic_is_an_orph
 
 
 def test_topics_that_only_held_brokers_have_are_orphans() -> None:
-    log = Log()
+    log = Log(FoldSettings(guard_known_ms=0))
     numbers = range(1, 6)
     for number in numbers:
         log.register(a_registration(f"10.0.0.{number}:1", broker_name=f"b{number}"), connection=number)

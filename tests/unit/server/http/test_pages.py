@@ -23,7 +23,7 @@ _NONSENSE = (
 
 
 def _log() -> Log:
-    log = Log(FoldSettings(guard_min_brokers=2))
+    log = Log(FoldSettings(guard_known_ms=0, guard_min_brokers=2))
     log.register(a_registration())
     log.register(a_registration("10.0.0.2:1", broker_name="broker-b", cluster="c1", topics={"B": RW, "C": RW}))
     log.say(KvPut(S1, "ns", "key", "value"))

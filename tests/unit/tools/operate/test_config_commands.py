@@ -152,7 +152,7 @@ def test_nothing_is_written_to_kafka_if_the_tables_belong_to_another_topic(
     run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, words: tuple[str, ...]
 ) -> None:
     tables = TablesOfLog(tmp_path)
-    tables.log = Log(FoldSettings(guard_min_brokers=2))
+    tables.log = Log(FoldSettings(guard_known_ms=0, guard_min_brokers=2))
     for number in range(3):
         tables.log.register(a_registration(f"10.0.0.{number}:1", broker_name=f"b{number}"))
     tables.log.pass_time(121_000)

@@ -36,7 +36,7 @@ def run(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> 
 
 
 def _log(*, held: bool) -> Log:
-    log = Log(FoldSettings(guard_min_brokers=2))
+    log = Log(FoldSettings(guard_known_ms=0, guard_min_brokers=2))
     for number in range(3):
         log.register(a_registration(f"10.0.0.{number}:1", broker_name=f"b{number}"))
     if held:
@@ -64,7 +64,7 @@ async def test_held_brokers_are_listed_with_the_reason(run: Run) -> None:
 
 
 async def test_a_live_broker_is_not_taken_for_a_held_one_with_a_slash_elsewhere_in_its_names(run: Run) -> None:
-    log, exchange = Log(FoldSettings(guard_min_brokers=2)), Exchange()
+    log, exchange = Log(FoldSettings(guard_known_ms=0, guard_min_brokers=2)), Exchange()
     dead = [a_registration("10.0.0.1:1", cluster="a/b", broker_name=name) for name in ("c", "d")]
     live = a_registration("10.0.0.1:1", cluster="a", broker_name="b/c")
     for registration in (*dead, live):

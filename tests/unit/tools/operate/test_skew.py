@@ -211,7 +211,7 @@ async def test_many_differing_rows_are_found_at_once() -> None:
 
 
 async def test_brokers_are_listed_with_why_they_are_held() -> None:
-    log = Log(FoldSettings(guard_min_brokers=2))
+    log = Log(FoldSettings(guard_known_ms=0, guard_min_brokers=2))
     for number in range(3):
         log.register(a_registration(f"10.0.0.{number}:1", broker_name=f"b{number}"))
     log.pass_time(121_000)

@@ -17,7 +17,7 @@ from namesrv_stream.tools.what_if.silences import Silence, Verdict
 from tests.support.builders import NAME, S1, Log, a_registration, over
 from tests.support.strategies_route import Entry, logs
 
-_SETTINGS = FoldSettings(default_timeout_ms=4_000, server_silent_ms=5_000, server_lost_ms=20_000)
+_SETTINGS = FoldSettings(guard_known_ms=0, default_timeout_ms=4_000, server_silent_ms=5_000, server_lost_ms=20_000)
 _TIMEOUTS = ("default_timeout_ms", "min_timeout_ms", "max_timeout_ms", "registration_retention_ms")
 
 Removals = list[tuple[int, str, str, str]]
