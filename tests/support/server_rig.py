@@ -287,8 +287,8 @@ class Rig:
         self.tls, self.decoder = self.core.services.tls, self.core.services.decoder
         self.request_metrics, self.peer_log = self.core.services.request_metrics, self.core.peer_log
         self.publisher = MemoryKafka()
-        settings = FoldSettings(guard_known_ms=0)
-        self._logs = [Log(settings, partition=p, partitions=partitions) for p in range(partitions)]
+        counts_all = FoldSettings(guard_known_ms=0)
+        self._logs = [Log(counts_all, partition=p, partitions=partitions) for p in range(partitions)]
         self._folded = 0
 
     def talk(self) -> None:
