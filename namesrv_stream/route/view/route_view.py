@@ -200,6 +200,7 @@ class RouteView:
         group = self.table.group(key)
         self._add_broadcasts_to(key)
         self._groups.add(key, group, [pending])
+        self._groups[key].pack_before_last()
         self._show_after(group, pending.event, self.table.settings_of(self._partition_of(key)))
 
     def _add_broadcast(self, event: AcceptedEvent, pending_in: Mapping[int, Pending]) -> None:
@@ -303,9 +304,9 @@ class RouteView:
         Events that are accepted meanwhile are applied as well. After any other change, all are applied again at once.
         """
         layer = self._groups[name]
-        committed, pending, at_first = layer.committed, layer.pending, list(layer.pending)
+        committed, pending = layer.committed, layer.pending
         group = yield from self._rebuilt_group(name)
-        if layer.committed is committed and layer.pending is pending and pending[: len(at_first)] == at_first:
+        if layer.committed is committed and layer.pending is pending:
             self._show_group(group)
         elif name in self._groups:
             self._rebuild_group(name)

@@ -1,5 +1,8 @@
 """The view of one server: its own accepted events at once, on top of the rows of the fold."""
 
+import sys
+import tracemalloc
+
 from namesrv_stream.route.events import (
     BrokerDisconnected,
     BrokerEvent,
@@ -13,7 +16,7 @@ from namesrv_stream.route.events import (
     WritePermChanged,
 )
 from namesrv_stream.route.group import BrokerGroup
-from namesrv_stream.route.model import DataVersion, Registration
+from namesrv_stream.route.model import DataVersion, QueueData, Registration
 from namesrv_stream.route.reducer import CommitRows, apply
 from namesrv_stream.route.table import RouteTable
 from namesrv_stream.route.topic_route import pickup_topic_route
@@ -414,3 +417,65 @@ def test_rows_after_a_reload_are_applied_below_pending_events() -> None:
     view.commit(log.register(a_registration()), {0: 1})
 
     assert set(group_of(view).topics) == {"TopicTest", "baseTopic", "side"}
+
+
+# ---- many pending registrations ----
+
+
+def numbered(number: int, *topics: str) -> BrokerRegistered:
+    """Return a registration with its own DataVersion, hash and queues."""
+    queues = QueueData(number, number, 6)
+    version = DataVersion(number, 1_000, 0)
+    topic_table = dict.fromkeys(topics, queues)
+    return registered(a_registration(data_version=version, topics=topic_table, registration_hash=f"h{number}"))
+
+
+def test_registrations_that_wait_for_the_job_need_little_memory() -> None:
+    topics = [f"topic-{number}" for number in range(5_000)]
+    view = view_of(numbered(1, *topics), numbered(2, *topics))
+
+    tracemalloc.start()
+    try:
+        for number in range(3, 53):
+            view.accept(numbered(number, *topics))
+        held, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+
+    assert view.pending_count == 52
+    assert held < 3 * sys.getsizeof(dict.fromkeys(topics)), "the topics of the latest, and little of each other one"
+
+
+def test_a_lost_registration_leaves_the_topics_of_the_one_before() -> None:
+    view = view_of(numbered(1, "t1", "t2"))
+    [lost] = view.accept(numbered(2, "t1", "t2", "t3"))
+
+    view.drop(lost)
+
+    assert group_of(view).topics == dict.fromkeys(("t1", "t2"), QueueData(1, 1, 6))
+
+
+def test_a_registration_after_a_lost_one_leaves_the_topics_of_those_before() -> None:
+    view = view_of(numbered(1, "t1", "t2"))
+    [lost] = view.accept(numbered(2, "t1", "t2"))
+    view.drop(lost)
+
+    [last] = view.accept(numbered(3, "t1", "t3"))
+    view.drop(last)
+
+    assert group_of(view).topics == dict.fromkeys(("t1", "t2"), QueueData(1, 1, 6))
+
+
+def test_an_event_that_is_accepted_and_lost_between_the_steps_of_a_commit_is_not_shown() -> None:
+    for steps in range(6):
+        view = view_of(numbered(1, "t1", "t2"))
+        committing = view.committing(CommitRows(Log().say(registered(a_registration("10.0.0.2:10911", 1)))), {0: 1})
+        for _ in range(steps):
+            next(committing, None)
+        [lost] = view.accept(numbered(2, "t1", "t2", "t3"))
+        next(committing, None)
+        view.drop(lost)
+        for _ in committing:
+            pass
+
+        assert {t: group_of(view).topics.get(t) for t in ("t1", "t3")} == {"t1": QueueData(1, 1, 6), "t3": None}

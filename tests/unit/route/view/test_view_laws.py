@@ -169,7 +169,7 @@ class Simulation:
         self.waiting: deque[Iterator[None]] = deque()  # what the view does later
         self.logs = [a_log(p) for p in range(PARTITIONS)]
         self._outboxes: list[deque[InFlightEvent]] = [deque() for _ in range(PARTITIONS)]
-        self._tickets: list[list[Pending]] = [[] for _ in range(PARTITIONS)]
+        self._tickets: list[dict[Pending, AcceptedEvent]] = [{} for _ in range(PARTITIONS)]  # to what was accepted
         self._logged: list[dict[int, Pending]] = [{} for _ in range(PARTITIONS)]  # by offset
         self._committed = [0] * PARTITIONS
 
@@ -195,9 +195,9 @@ class Simulation:
             folded = a_log(log.state.partition)
             for record in log.records[:committed]:
                 folded.append(record.value)
-            for pending in tickets:
+            for pending, event in tickets.items():
                 if not pending.is_covered(self.view.next_offsets):
-                    folded.append(encode_event(pending.event))
+                    folded.append(encode_event(event))
             logs.append(folded)
         return table_of(logs)
 
@@ -234,7 +234,7 @@ class Simulation:
         for partition, pending in zip(partitions, tickets, strict=True):
             self._outboxes[partition].append(InFlightEvent(event, pending))
             if pending is not None:
-                self._tickets[partition].append(pending)
+                self._tickets[partition][pending] = event
 
     def _publish(self, partition: int, records: int) -> None:
         for _ in range(min(records, len(self._outboxes[partition]))):
@@ -251,7 +251,7 @@ class Simulation:
                 if waiting[id(sent.event)] == len(partitions_of(sent.event)):
                     outbox.remove(sent)
                     if sent.pending is not None:
-                        self._tickets[partition].remove(sent.pending)
+                        del self._tickets[partition][sent.pending]
                         self.view.drop(sent.pending)
 
     def _commit(self, partition: int, records: int) -> None:
