@@ -37,8 +37,10 @@ def _dead_pid() -> int:
 def test_a_second_up_is_refused_and_the_first_is_named(tmp_path: Path) -> None:
     path = tmp_path / "run" / "up.lock"
     lock = acquire_run_lock(path, pytest.fail)
-    command = [sys.executable, "-c", "import sys; sys.stdin.read()", "namesrv-stream"]
-    with subprocess.Popen(command, stdin=subprocess.PIPE) as first:
+    command = [sys.executable, "-c", "import sys; print(flush=True); sys.stdin.read()", "namesrv-stream"]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as first:
+        assert first.stdout is not None
+        first.stdout.readline()  # before, it might not have its command line yet
         path.write_text(f"{first.pid}\n")
         with pytest.raises(ConfigError) as refusal:
             acquire_run_lock(path, pytest.fail)
