@@ -19,6 +19,8 @@ from namesrv_stream.tables.stored_changes import KeptState, KeptStates
 from namesrv_stream.tools.replay.log_source import LogSource
 
 _PROGRESS_S: Final = 2.0
+#: Rows in memory at once: 100 MB. Those of one record may be more.
+_ROWS: Final = 200_000
 
 #: Called with (partition, records read, records in total) every two seconds.
 OnProgress = Callable[[int, int, int], None]
@@ -112,13 +114,22 @@ class LogFold:
 
     def fold(self, records: Iterable[Record]) -> list[RouteChange]:
         """Fold records in the order of their offsets, and return their rows."""
-        output = FoldOutput()
-        last: Record | None = None
+        return [row for rows in self._pieces(records) for row in rows]
+
+    def _pieces(self, records: Iterable[Record]) -> Iterator[list[RouteChange]]:
+        """Fold records, and yield their rows, about ``_ROWS`` at a time."""
+        output, last = FoldOutput(), None
         for last in records:
             fold(self.state, self._groups, last, output)
             self.records += 1
+            if len(output.changes) >= _ROWS:
+                yield self._folded(last, output)
+                output = FoldOutput()
         if last is not None:
-            self.place = Place(self.state.next_offset, fingerprint(last.at_ms, last.value))
+            yield self._folded(last, output)
+
+    def _folded(self, last: Record, output: FoldOutput) -> list[RouteChange]:
+        self.place = Place(self.state.next_offset, fingerprint(last.at_ms, last.value))
         self.dead_letters += len(output.dead_letters)
         # The state of the fold does not contain the values of KV, settings and servers.
         reducer.apply(self._table, (c for c in output.changes if c.kind not in reducer.GROUP_KINDS))
@@ -127,7 +138,7 @@ class LogFold:
     def to(
         self, log: LogSource, end: int, on_progress: OnProgress, stop_at: int | None = None
     ) -> Iterator[list[RouteChange]]:
-        """Fold the log up to ``end``, and yield the rows of some thousand records at a time; blocks.
+        """Fold the log up to ``end``, and yield the rows in pieces; blocks.
 
         Args:
             log: The log, which must contain all records up to there.
@@ -142,7 +153,7 @@ class LogFold:
         stops = sorted({stop for stop in (stop_at, end) if stop is not None and self.state.next_offset < stop <= end})
         for stop in stops:
             for records in read_log(log, self.state.partition, self.state.next_offset, stop, on_progress):
-                yield self.fold(records)
+                yield from self._pieces(records)
 
     def table(self) -> RouteTable:
         """Return the route table; its broker groups are those of the fold's state, not those made of the rows."""

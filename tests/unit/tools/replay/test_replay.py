@@ -16,6 +16,7 @@ from namesrv_stream.table_errors import LogTruncated, NoStartPoint, TableSchemaM
 from namesrv_stream.tables.change_rows import FOLD_STATE_KIND
 from namesrv_stream.tables.layout import ROUTE_CHANGES, ROUTE_STATE
 from namesrv_stream.tables.snapshot import load_snapshot
+from namesrv_stream.tools.replay import log_fold
 from namesrv_stream.tools.replay.comparison import Difference
 from namesrv_stream.tools.replay.replay import Replay, ReplayRange, replay
 from namesrv_stream.tools.replay.replay_commands import parse_offsets
@@ -67,7 +68,11 @@ def tables(written: TablesOfLog, tmp_path: Path) -> TablesOfLog:
     return written.copied(tmp_path)
 
 
-def test_tables_that_the_job_wrote_are_equal(tables: TablesOfLog) -> None:
+@pytest.mark.parametrize("rows_at_once", [1, 4, 200_000])
+def test_tables_that_the_job_wrote_are_equal(
+    tables: TablesOfLog, rows_at_once: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(log_fold, "_ROWS", rows_at_once)
     outcome = _replay(tables)
     (part,) = outcome.partitions
     assert outcome.is_equal
