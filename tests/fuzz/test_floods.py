@@ -16,7 +16,7 @@ from tests.support.processes import wait_until
 from tests.support.remoting_client import RemotingClient
 from tests.support.stack import Stack
 
-pytestmark = [pytest.mark.kafka, pytest.mark.e2e, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.kafka, pytest.mark.e2e, pytest.mark.timeout(1_200)]
 
 _MAX_PEAK_MB = 600
 _MAX_GROWTH, _MAX_GROWTH_MB = 0.2, 60
