@@ -151,6 +151,7 @@ def _a_fleet(names: Sequence[str]) -> list[Registration]:
 def _all_brokers_fall_silent(log: Log, random: Random, names: list[str]) -> None:
     """All brokers register and then fall silent: the guard holds them until a release or their next heartbeat."""
     s1 = _server_of(log, "s1")
+    log.change_settings(guard_known_ms=0)
     for registration in _a_fleet(names):
         log.register(registration, s1)
     log.pass_time(random.choice((4_000, 12_000)), s1)
@@ -165,6 +166,7 @@ def _all_brokers_fall_silent(log: Log, random: Random, names: list[str]) -> None
 def _all_connections_close(log: Log, random: Random, names: list[str]) -> None:
     """All brokers register, and then all their connections close: the first ones are removed and restored."""
     s2 = _server_of(log, "s2")
+    log.change_settings(guard_known_ms=0)
     for registration in _a_fleet(names):
         log.register(registration, s2)
     for registration in _a_fleet(names):
