@@ -35,7 +35,8 @@ class Up:
         self.out = ""
         self.err = ""
         self.process = subprocess.Popen(
-            [sys.executable, "-m", "tests.support.up_with_fake_parts", *texts, *flags],
+            # Another `up` recognizes this one by a word in its command line. Python ignores unknown options.
+            [sys.executable, "-X", "namesrv_stream", "-m", "tests.support.up_with_fake_parts", *texts, *flags],
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
