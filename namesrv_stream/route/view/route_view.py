@@ -200,7 +200,6 @@ class RouteView:
         group = self.table.group(key)
         self._add_broadcasts_to(key)
         self._groups.add(key, group, [pending])
-        self._groups[key].pack_before_last()
         self._show_after(group, pending.event, self.table.settings_of(self._partition_of(key)))
 
     def _add_broadcast(self, event: AcceptedEvent, pending_in: Mapping[int, Pending]) -> None:

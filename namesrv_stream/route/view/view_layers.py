@@ -4,26 +4,16 @@ Pending events apply in the order in which the server accepted them.
 """
 
 from collections.abc import Callable, Generator, ItemsView, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from itertools import islice
+from dataclasses import dataclass
 from typing import Generic, TypeVar
 
 from namesrv_stream.route.changes import RouteChange
-from namesrv_stream.route.events import (
-    AcceptedEvent,
-    BrokerEvent,
-    BrokerRegistered,
-    KvDeleted,
-    KvPut,
-    SettingsChanged,
-    TopicDeleted,
-)
+from namesrv_stream.route.events import AcceptedEvent, BrokerEvent, KvDeleted, KvPut, SettingsChanged, TopicDeleted
 from namesrv_stream.route.group import BrokerGroup
 from namesrv_stream.route.interpretation import apply_event, kv_differences, setting_differences
 from namesrv_stream.route.liveness_settings import settings_of_registrations
 from namesrv_stream.route.reducer import apply_to_namespace, apply_to_settings
 from namesrv_stream.route.table import RouteTable
-from namesrv_stream.route.view.packed_topics import PackedTopics
 
 Key = TypeVar("Key")
 State = TypeVar("State")
@@ -34,22 +24,11 @@ class Pending:
     """An accepted event on its way into one partition of the log.
 
     Attributes:
-        event: The event; a registration without its topics if these are packed.
         position: (partition, offset) once the event is in the log; None before.
-        packed: The topics of a registration that is not the process's latest; otherwise None.
     """
 
     event: AcceptedEvent
     position: tuple[int, int] | None = None
-    packed: PackedTopics | None = None
-
-    @property
-    def whole(self) -> AcceptedEvent:
-        """The event as it was accepted."""
-        if self.packed is None or not isinstance(self.event, BrokerRegistered):
-            return self.event
-        registration = replace(self.event.registration, topics=self.packed.unpacked())
-        return replace(self.event, registration=registration)
 
     def is_covered(self, next_offsets: Mapping[int, int]) -> bool:
         """Whether the committed rows include the event."""
@@ -62,29 +41,14 @@ class Layer(Generic[State]):
 
     Attributes:
         pending: Events are appended to the list; without some of them, it is another list.
-        names: The names of the topics that are packed.
     """
 
     committed: State
     pending: list[Pending]
-    names: dict[str, int] = field(default_factory=dict)
 
     @property
     def events(self) -> Iterator[AcceptedEvent]:
-        return (p.whole for p in self.pending)
-
-    def pack_before_last(self) -> None:
-        """If the last event is a registration, pack the topics of the process's previous one."""
-        event = self.pending[-1].event
-        if not isinstance(event, BrokerRegistered):
-            return
-        for pending in islice(reversed(self.pending), 1, None):
-            before = pending.event
-            if isinstance(before, BrokerRegistered) and before.lease_key == event.lease_key:
-                if pending.packed is None:  # otherwise an event after it was discarded
-                    pending.packed = PackedTopics(before.registration.topics, self.names)
-                    pending.event = replace(before, registration=replace(before.registration, topics={}))
-                return
+        return (p.event for p in self.pending)
 
     def since(self, pending: Pending) -> Sequence[Pending]:
         """Return the events from a given one on; none if that is not pending any more."""

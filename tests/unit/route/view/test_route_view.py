@@ -1,8 +1,5 @@
 """The view of one server: its own accepted events at once, on top of the rows of the fold."""
 
-import sys
-import tracemalloc
-
 from namesrv_stream.route.events import (
     BrokerDisconnected,
     BrokerEvent,
@@ -428,22 +425,6 @@ def numbered(number: int, *topics: str) -> BrokerRegistered:
     version = DataVersion(number, 1_000, 0)
     topic_table = dict.fromkeys(topics, queues)
     return registered(a_registration(data_version=version, topics=topic_table, registration_hash=f"h{number}"))
-
-
-def test_registrations_that_wait_for_the_job_need_little_memory() -> None:
-    topics = [f"topic-{number}" for number in range(5_000)]
-    view = view_of(numbered(1, *topics), numbered(2, *topics))
-
-    tracemalloc.start()
-    try:
-        for number in range(3, 53):
-            view.accept(numbered(number, *topics))
-        held, _ = tracemalloc.get_traced_memory()
-    finally:
-        tracemalloc.stop()
-
-    assert view.pending_count == 52
-    assert held < 3 * sys.getsizeof(dict.fromkeys(topics)), "the topics of the latest, and little of each other one"
 
 
 def test_a_lost_registration_leaves_the_topics_of_the_one_before() -> None:
