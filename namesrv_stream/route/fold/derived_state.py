@@ -67,8 +67,9 @@ def repartitioned(states: Sequence[FoldState], partitions: int) -> list[FoldStat
             new.add_lease(key, _moved(lease, behind_ms, server_behind_ms))
         for server_id, clock in state.servers.items():
             for close in clock.closes:
-                lease, closed_ms = _moved(close.lease, behind_ms, server_behind_ms), server_behind_ms[server_id]
-                closes.append((server_id, close._replace(closed_ms=close.closed_ms + closed_ms, lease=lease)))
+                lease = _moved(close.lease, behind_ms, server_behind_ms)
+                closed_ms = close.closed_ms + server_behind_ms[server_id]
+                closes.append((server_id, close._replace(closed_ms=closed_ms, lease=lease)))
         gone += ((at_ms, key) for key, at_ms in state.gone.items())
     for at_ms, key in sorted(gone):
         found[partition_of(key.broker_name, partitions)].gone[key] = at_ms

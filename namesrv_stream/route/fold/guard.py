@@ -153,8 +153,8 @@ def _restore(step: FoldStep, close: RecentClose, server_id: str) -> str | None:
     if outcome.ignored is not None:
         return outcome.ignored
     new = outcome.group
-    talking = {server_id for server_id, clock in state.servers.items() if not clock.lost}
-    lease.holders = {s: h for s, h in lease.holders.items() if s in talking}
+    servers = state.servers  # without those that were lost a day ago
+    lease.holders = {s: h for s, h in lease.holders.items() if s in servers and not servers[s].lost}
     for other_id, held in lease.holders.items():
         held.queued_ms = -1
         new = rules.set_holder(new, key.live_key, other_id, held.holder)

@@ -1,6 +1,6 @@
 """Changes a server's view and what depends on it: caches, logged registrations, and notifications."""
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Final
 
 from namesrv_stream.processor.name_server import NameServer, OptionChanges
@@ -90,7 +90,7 @@ class ServedView:
         event = pending.event
         if isinstance(event, BrokerRegistered):
             # No row reports it if the broker registered and disconnected before its registration was in the log.
-            self._forget([event.lease_key])
+            self._forget(event.lease_key)
         self._follow(event)
 
     def settle(self, pending: Pending, position: tuple[int, int]) -> bool:
@@ -130,7 +130,7 @@ class ServedView:
         yield from server.view.committing(rows, next_offsets)
         self._refresh_views()
         for key in gone:
-            self._forget([key])
+            self._forget(key)
             yield
         for key, holder in expired:
             yield
@@ -146,7 +146,8 @@ class ServedView:
         """Replace the committed rows, because the tables were reopened."""
         self._server.view.reload(table, next_offsets)
         self._refresh_views()
-        self._forget(list(self._server.logged))  # rows that this server never received may have removed some
+        for key in list(self._server.logged):
+            self._forget(key)  # rows that this server never received may have removed the broker
 
     def reconfigure(self, changes: OptionChanges) -> None:
         self._server.reconfigure(changes)
@@ -158,13 +159,12 @@ class ServedView:
             self._refresh_views()
         elif isinstance(event, BrokerUnregistered):
             # No row reports it if the broker registered and unregistered while Kafka was unavailable.
-            self._forget([event.lease_key])
+            self._forget(event.lease_key)
 
-    def _forget(self, keys: Iterable[LeaseKey]) -> None:
-        """Forget the registrations of those brokers that are not in the view any more."""
-        for key in keys:
-            if self.live(key) is None:
-                self._server.logged.pop(key, None)
+    def _forget(self, key: LeaseKey) -> None:
+        """Forget the registration of a broker that is not in the view any more."""
+        if self.live(key) is None:
+            self._server.logged.pop(key, None)
 
     def _refresh_views(self) -> None:
         if self._server.refresh_views():
