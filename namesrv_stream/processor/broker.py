@@ -81,7 +81,7 @@ def registration_hash(header: RegisterBrokerRequestHeader, body: bytes) -> str:
 
 
 class _Registering(NamedTuple):
-    """A registration before its body is decoded; ``logged`` is the same one, if it may be logged as its hash."""
+    """A registration before its body is decoded; ``logged`` is the same one if the log contains it."""
 
     header: RegisterBrokerRequestHeader
     key: LeaseKey
@@ -92,10 +92,11 @@ class _Registering(NamedTuple):
 
 
 def register_broker(server: NameServer, call: Call) -> Answer:
-    """Answer 103. An unchanged registration is not decoded again, and a heartbeat with its hash is logged instead.
+    """Answer 103. Instead of a registration that the log contains, a heartbeat with its hash is logged.
 
-    A registration is unchanged if this server has logged the same one in full over the same connection, has heard the
-    broker without a pause since, and the view still contains it (ADR 0062).
+    The log contains it if this server has logged the same one in full over a connection that was open until this one
+    came, has heard the broker without a pause since, and the view still has its hash (ADR 0062). If it came over the
+    same connection and would change nothing, it is not even decoded.
 
     If decoding takes long, the answer contains the body, and the caller calls again with the decoded one. An unchanged
     registration never waits for room in the log.
@@ -111,7 +112,8 @@ def register_broker(server: NameServer, call: Call) -> Answer:
     heartbeat = BrokerHeartbeat(call.origin, key.broker_name, key.live_key, Proof.REGISTRATION, digest)
     logged, settings = registering.logged, settings_of_registrations(server.table.settings)
     # Identity instead of equality: the cost of a comparison grows with the number of topics.
-    if logged is not None and logged.group is group and logged.settings == settings:
+    is_unchanged = logged is not None and (logged.holder, logged.settings) == (call.origin.holder, settings)
+    if logged is not None and is_unchanged and logged.group is group:
         return Answer(_registered_response(server, call.request, header, group), (Accepted(heartbeat, None),))
     if call.must_wait:
         return Answer(response_to(call.request), is_postponed=True, alive=key)
@@ -130,13 +132,17 @@ def register_broker(server: NameServer, call: Call) -> Answer:
     if logged is not None and outcome.group is group:
         server.logged[key] = logged._replace(group=group, settings=settings)
         return Answer(response, (Accepted(heartbeat, None),))
-    # The fold does not retain a registration of one topic.
-    known_hash = digest if len(registration.topics) != 1 else ""
-    server.logged[key] = LoggedRegistration(known_hash, holder, call.now_ms)
     # The view keeps what was applied until the job has folded it, and a broker may register often meanwhile.
     applied = replace(registration, topics_json=b"")
     if (last := group.registrations.get(key.live_key)) is not None:
         applied = last.slim(applied)
+    live = group.live_brokers.get(key.live_key)
+    if logged is not None and live is not None and live.registration_hash == digest:
+        server.logged[key] = logged._replace(holder=holder, group=None)
+        return Answer(response, (Accepted(heartbeat, BrokerRegistered(call.origin, applied)),))
+    # The fold does not retain a registration of one topic.
+    known_hash = digest if len(registration.topics) != 1 else ""
+    server.logged[key] = LoggedRegistration(known_hash, holder, call.now_ms)
     return Answer(response, (Accepted(registered, BrokerRegistered(call.origin, applied)),))
 
 
@@ -229,14 +235,13 @@ def _begin_registration(server: NameServer, call: Call) -> _Registering:
         raise RequestRefused("version is negative")
     digest = registration_hash(header, body.body)
     logged = server.logged.get(key)
-    is_unchanged = (
+    is_in_log = (
         logged is not None
         and logged.registration_hash == digest
-        and logged.holder == call.origin.holder
         and not _is_due(server, key, call.now_ms)
         and server.is_unbroken(key, logged.at_ms)
     )
-    return _Registering(header, key, header.broker_id, body, digest, logged if is_unchanged else None)
+    return _Registering(header, key, header.broker_id, body, digest, logged if is_in_log else None)
 
 
 def _body_of(call: Call, header: RegisterBrokerRequestHeader) -> RegistrationBody:

@@ -77,6 +77,7 @@ def apply_event(
     *,
     settings: RegistrationSettings = DEFAULT_REGISTRATION_SETTINGS,
     held_by_others: HeldByOthers = is_held_elsewhere,
+    is_up_to_date: bool = False,
 ) -> Applied:
     """Apply an event to the group of a broker name that it concerns.
 
@@ -86,12 +87,13 @@ def apply_event(
         settings: Those on which the effect of a registration depends.
         held_by_others: Decides whether another server keeps a broker that unregisters. The fold passes a function that
             also considers which servers are silent.
+        is_up_to_date: Whether the registration of a heartbeat would change nothing if it were applied again.
     """
     match event:
         case BrokerRegistered():
             return _register(group, event.origin, event.registration, settings)
         case BrokerHeartbeat():
-            return _heartbeat(group, event, settings)
+            return _heartbeat(group, event, settings, is_up_to_date)
         case BrokerUnregistered():
             return _unregister(group, event, held_by_others)
         case BrokerDisconnected():
@@ -197,14 +199,17 @@ def _register(
     return Applied(outcome.group, cause, detail, _of_earlier_start(held, origin), holder, registration)
 
 
-def _heartbeat(group: BrokerGroup, event: BrokerHeartbeat, settings: RegistrationSettings) -> Applied:
+def _heartbeat(
+    group: BrokerGroup, event: BrokerHeartbeat, settings: RegistrationSettings, is_up_to_date: bool
+) -> Applied:
     """Apply a heartbeat. If it has an unknown registration hash, only its connection has an effect."""
     origin = event.origin
     held = holder_of(group, event.lease_key, origin.server_id)
     if event.proof is Proof.HEARTBEAT:  # It renews a lease, but neither creates one nor changes its connection.
         return Applied(group, Cause.HEARD, holder=held)
     retained = group.registrations.get(event.live_key)
-    if retained is not None and retained.registration_hash == event.registration_hash:
+    is_known = retained is not None and retained.registration_hash == event.registration_hash
+    if retained is not None and is_known and not (is_up_to_date and held):
         return _register(group, origin, retained.read(), settings)
     if held is None:
         return Applied(group, Cause.REGISTERED, is_unknown=True)
@@ -214,7 +219,7 @@ def _heartbeat(group: BrokerGroup, event: BrokerHeartbeat, settings: Registratio
         Cause.REGISTERED,
         ignored=_of_earlier_start(held, origin),
         holder=holder,
-        is_unknown=True,
+        is_unknown=not is_known,
     )
 
 

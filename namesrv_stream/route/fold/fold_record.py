@@ -47,6 +47,7 @@ from namesrv_stream.route.fold.step import (
     Record,
     is_vouched_for_without,
 )
+from namesrv_stream.route.group import BrokerGroup, set_holder
 from namesrv_stream.route.interpretation import (
     Applied,
     apply_event,
@@ -169,11 +170,15 @@ def _renew_unchanged(step: FoldStep, event: BrokerHeartbeat) -> bool:
     held = lease.holders.get(server_id) if lease else None
     if lease is None or held is None:
         return event.proof is Proof.HEARTBEAT
-    is_same = lease.registration_hash == event.registration_hash and held.holder == event.origin.holder
-    if event.proof is Proof.HEARTBEAT or (lease.is_up_to_date and is_same):
+    if event.proof is Proof.HEARTBEAT or (held.holder == event.origin.holder and _is_same(lease, event)):
         renew(step, key, lease, server_id, Cause.HEARD)
         return True
     return False
+
+
+def _is_same(lease: Lease, event: BrokerHeartbeat) -> bool:
+    """Return whether the registration of a heartbeat was the broker's last one, and would change nothing again."""
+    return lease.is_up_to_date and lease.registration_hash == event.registration_hash
 
 
 def _change_broker(step: FoldStep, event: BrokerRegistered | BrokerHeartbeat | BrokerUnregistered) -> None:
@@ -181,11 +186,13 @@ def _change_broker(step: FoldStep, event: BrokerRegistered | BrokerHeartbeat | B
     state, origin, key = step.state, event.origin, event.lease_key
     lease = state.leases.get(key)
     old = step.group(key.broker_name)
+    is_same = isinstance(event, BrokerHeartbeat) and lease is not None and _is_same(lease, event)
     applied = apply_event(
         old,
         event,
         settings=state.settings.of_registrations,
         held_by_others=lambda _, k, server_id: is_vouched_for_without(state, state.leases[k], server_id),
+        is_up_to_date=is_same,
     )
     if applied.ignored is not None:
         step.ignored(key, origin, applied.cause, applied.ignored)
@@ -196,11 +203,20 @@ def _change_broker(step: FoldStep, event: BrokerRegistered | BrokerHeartbeat | B
         elif lease is None:
             state.drop_recent_closes(key)
     elif applied.holder is not None:
-        _renew_or_create(step, key, lease, origin.server_id, applied, is_up_to_date=not changed)
+        is_applied = is_same or applied.registration is not None
+        is_up_to_date = is_applied and (not changed or _moves_only(old, applied, key, origin.server_id))
+        _renew_or_create(step, key, lease, origin.server_id, applied, is_up_to_date=is_up_to_date)
     elif lease is not None and key.live_key not in applied.group.live_brokers:
         retire(step, key, applied.cause, applied.detail)
     if applied.is_unknown and isinstance(event, BrokerHeartbeat):
         _request_registration(step, event)
+
+
+def _moves_only(old: BrokerGroup, applied: Applied, key: LeaseKey, server_id: str) -> bool:
+    """Return whether a registration of a live broker changes only the connection over which a server hears it."""
+    if applied.holder is None or key.live_key not in old.live_brokers:
+        return False
+    return applied.group == set_holder(old, key.live_key, server_id, applied.holder)
 
 
 def _renew_or_create(
@@ -221,7 +237,7 @@ def _renew_or_create(
     if registration is not None:
         state.set_timeout(key, lease, registration.timeout_ms)
         lease.registration_hash = registration.registration_hash
-        lease.is_up_to_date = is_up_to_date
+    lease.is_up_to_date = is_up_to_date
     held = lease.holders.get(server_id)
     if held is None:
         lease.holders[server_id] = LeaseHolder(applied.holder, 0, 0)

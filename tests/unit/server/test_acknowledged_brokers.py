@@ -19,7 +19,7 @@ from namesrv_stream.route.model import LeaseKey, LiveKey
 from namesrv_stream.server.gateway.records import OutRecord
 from tests.support.examples import examples
 from tests.support.name_server import MASTER, a_broker_header, a_registration_request
-from tests.support.server_rig import MAX_GAP_MS, TICK_MS, Rig, turn
+from tests.support.server_rig import MAX_GAP_MS, TICK_MS, MemoryTransport, Rig, turn
 
 KEY = LeaseKey("broker-a", LiveKey("c0", MASTER))
 ANOTHER = Origin("s2", 1, 1)
@@ -62,7 +62,9 @@ STEPS: st.SearchStrategy[Step] = st.one_of(
     st.builds(Freeze, st.integers(MAX_GAP_MS // TICK_MS + 1, 40)),
     st.builds(Outage, st.integers(1, 40)),
     st.builds(Commit, st.integers(1, 40)),
-    st.sampled_from(("register", "register", "heartbeat", "reconnect", "ends elsewhere")).map(Do),
+    st.sampled_from(
+        ("register", "register", "heartbeat", "reconnect", "connect too", "close the older", "ends elsewhere")
+    ).map(Do),
 )
 
 
@@ -71,6 +73,7 @@ class World:
 
     Attributes:
         is_safe: Whether the broker has been heard without a pause since its last registration, over this connection.
+        older: Other connections over which the broker has registered.
         removals: Number of committed rows that removed the broker.
     """
 
@@ -78,6 +81,7 @@ class World:
         self.rig = Rig()
         self.rig.talk()
         self.broker = self.rig.connect()
+        self.older: list[MemoryTransport] = []
         self.is_safe, self.removals = False, 0
         self._silent_ms = 0
 
@@ -118,6 +122,11 @@ class World:
         if what == "reconnect" or self.broker.is_closing():
             self.broker.close()
             self.broker, self.is_safe = self.rig.connect(), False
+        if what == "connect too":
+            self.older.append(self.broker)
+            self.broker, what = self.rig.connect(), "register"
+        elif what == "close the older" and self.older:
+            self.older.pop().close()
         if what == "register":
             assert self.rig.ask(self.broker, REGISTRATION).code == ResponseCode.SUCCESS
             self.is_safe, self._silent_ms = True, 0
@@ -139,6 +148,7 @@ PAUSES: dict[str, Sequence[Step]] = {
     "silence, then a heartbeat": (EXPIRE, HEAR, REGISTER),
     "silence, then two registrations": (EXPIRE, REGISTER, Beats(1), REGISTER),
     "silence, then another connection": (EXPIRE, Do("reconnect"), REGISTER),
+    "silence, then a second connection": (EXPIRE, Do("connect too"), Do("close the older")),
     "the server stalled": (ELSEWHERE, FREEZE, REGISTER),
     "the server stalled, and worked for a moment": (ELSEWHERE, FREEZE, HEAR, Beats(6), REGISTER),
     "no Kafka": (ELSEWHERE, OUTAGE, REGISTER),

@@ -127,3 +127,18 @@ def test_rows_are_numbered_without_gaps(entries: list[Entry]) -> None:
 
     assert all(seqs == list(range(len(seqs))) for seqs in numbers.values())
     assert [r.at_ms for r in log.output.changes] == sorted(r.at_ms for r in log.output.changes)
+
+
+@settings(max_examples=examples(200))
+@given(_LOGS)
+def test_a_registration_that_would_change_nothing_is_skipped_without_an_effect(entries: list[Entry]) -> None:
+    whole = logged(entries)
+
+    state, groups, output = FoldState(0, 1, settings=FAST), GroupDict(), FoldOutput()
+    for record in whole.records:
+        for lease in state.leases.values():
+            lease.is_up_to_date = False
+        fold(state, groups, record, output)
+
+    assert output == whole.output
+    assert groups.groups == whole.groups.groups
