@@ -20,7 +20,7 @@ from namesrv_stream.processor.register_body import (
     decode_inline,
 )
 from namesrv_stream.processor.route_body import encode_data_version, encode_kv_table, encode_member_group
-from namesrv_stream.remoting.command import RemotingCommand, response_to
+from namesrv_stream.remoting.command import RemotingCommand, ResponseCode, response_to
 from namesrv_stream.remoting.headers import (
     ORDER_TOPIC_CONFIG,
     BrokerHeartbeatRequestHeader,
@@ -38,6 +38,7 @@ from namesrv_stream.route.interpretation import refusal_of_end
 from namesrv_stream.route.liveness_settings import settings_of_registrations
 from namesrv_stream.route.model import LeaseKey, LiveKey, Registration
 from namesrv_stream.route.registration import register
+from namesrv_stream.route.view.route_view import MAX_PENDING_TOPICS
 
 #: 5.x brokers change this stamp whenever they send, so bodies with the same content differ only in it. The pattern is
 #: exactly what fastjson writes. A topic with this name has other properties, so it does not match.
@@ -48,6 +49,7 @@ _HEAD_BYTES: Final = 4 * 1024
 #: For so long in every interval, registrations are logged in full. RocketMQ's brokers register at least once a minute.
 #: Source: rocketmq 5.3.3, BrokerController.start.
 _FULL_FOR_MS: Final = 60_000
+_NO_ROOM: Final = f"changed registrations with {MAX_PENDING_TOPICS} topics wait for the job already; try again later"
 
 
 def registration_hash(header: RegisterBrokerRequestHeader, body: bytes) -> str:
@@ -122,28 +124,7 @@ def register_broker(server: NameServer, call: Call) -> Answer:
         return Answer(response_to(call.request), undecoded=registering.body, alive=key)
     if isinstance(decoded, str):
         raise BodyDecodeError(call.request.code, decoded)
-    registration = _registration(registering, decoded)
-    registered = BrokerRegistered(call.origin, registration)
-    server_id, holder = call.origin.server_id, call.origin.holder
-    outcome = register(group, registration, server_id, holder, settings)
-    if outcome.refused is not None:
-        raise RequestRefused(outcome.refused)
-    response = _registered_response(server, call.request, header, outcome.group)
-    if logged is not None and outcome.group is group:
-        server.logged[key] = logged._replace(group=group, settings=settings)
-        return Answer(response, (Accepted(heartbeat, None),))
-    # The view keeps what was applied until the job has folded it, and a broker may register often meanwhile.
-    applied = replace(registration, topics_json=b"")
-    if (last := group.registrations.get(key.live_key)) is not None:
-        applied = last.slim(applied)
-    live = group.live_brokers.get(key.live_key)
-    if logged is not None and live is not None and live.registration_hash == digest:
-        server.logged[key] = logged._replace(holder=holder, group=None)
-        return Answer(response, (Accepted(heartbeat, BrokerRegistered(call.origin, applied)),))
-    # The fold does not retain a registration of one topic.
-    known_hash = digest if len(registration.topics) != 1 else ""
-    server.logged[key] = LoggedRegistration(known_hash, holder, call.now_ms)
-    return Answer(response, (Accepted(registered, BrokerRegistered(call.origin, applied)),))
+    return _register_decoded(server, call, registering, decoded, heartbeat)
 
 
 def unregister_broker(server: NameServer, call: Call) -> Answer:
@@ -246,6 +227,39 @@ def _begin_registration(server: NameServer, call: Call) -> _Registering:
 
 def _body_of(call: Call, header: RegisterBrokerRequestHeader) -> RegistrationBody:
     return RegistrationBody(call.request.body or b"", header.compressed, call.request.version)
+
+
+def _register_decoded(
+    server: NameServer, call: Call, registering: _Registering, body: RegisterBrokerBody, heartbeat: BrokerHeartbeat
+) -> Answer:
+    """Answer a registration with its decoded body; ``heartbeat`` stands for it if the log contains it."""
+    header, key, logged = registering.header, registering.key, registering.logged
+    group, settings = server.table.group(key.broker_name), settings_of_registrations(server.table.settings)
+    registration, holder = _registration(registering, body), call.origin.holder
+    outcome = register(group, registration, call.origin.server_id, holder, settings)
+    if outcome.refused is not None:
+        raise RequestRefused(outcome.refused)
+    response = _registered_response(server, call.request, header, outcome.group)
+    if logged is not None and outcome.group is group:
+        server.logged[key] = logged._replace(group=group, settings=settings)
+        return Answer(response, (Accepted(heartbeat, None),))
+    # The view keeps what was applied until the job has folded it, and a broker may register often meanwhile.
+    applied = replace(registration, topics_json=b"")
+    if (last := group.registrations.get(key.live_key)) is not None:
+        applied = last.slim(applied)
+    pending = BrokerRegistered(call.origin, applied)
+    if not server.view.has_room_for(pending):
+        # The broker stays in the routes as it is, and a later registration may find room.
+        alive = replace(heartbeat, proof=Proof.HEARTBEAT, registration_hash="")
+        return Answer(response_to(call.request, ResponseCode.SYSTEM_ERROR, _NO_ROOM), (Accepted(alive, None),))
+    live = group.live_brokers.get(key.live_key)
+    if logged is not None and live is not None and live.registration_hash == registering.digest:
+        server.logged[key] = logged._replace(holder=holder, group=None)
+        return Answer(response, (Accepted(heartbeat, pending),))
+    # The fold does not retain a registration of one topic.
+    known_hash = registering.digest if len(registration.topics) != 1 else ""
+    server.logged[key] = LoggedRegistration(known_hash, holder, call.now_ms)
+    return Answer(response, (Accepted(BrokerRegistered(call.origin, registration), pending),))
 
 
 def _registration(registering: _Registering, body: RegisterBrokerBody) -> Registration:

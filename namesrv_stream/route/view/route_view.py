@@ -18,6 +18,7 @@ from typing import Final
 from namesrv_stream.route.changes import ChangeKind, RouteChange
 from namesrv_stream.route.events import (
     AcceptedEvent,
+    BrokerRegistered,
     KvDeleted,
     KvPut,
     TopicDeleted,
@@ -38,6 +39,9 @@ from namesrv_stream.route.view.view_layers import (
     setting_layers,
 )
 
+#: While the job is stopped, each registration that differs from the broker's last one is pending, and takes some 40
+#: bytes a topic, or 120 if the names are new. A broker's first one always has room; all others may have so many topics.
+MAX_PENDING_TOPICS: Final = 1_000_000
 #: Rows about no group that are applied in one step.
 _ROWS_AT_ONCE: Final = 500
 
@@ -74,6 +78,11 @@ class RouteView:
         parts = (self._groups, self._namespaces, self._settings, self._broadcasts)
         return len({p for part in parts for p in part.all_pending()})
 
+    @property
+    def pending_topics(self) -> int:
+        """Topics of pending registrations; those that were a process's only one when they came do not count."""
+        return self._groups.topics
+
     def watch(self, on_changed: OnChanged, later: Callable[[Iterator[None]], None] = finish) -> None:
         """Set the callbacks of the table (see ``RouteTable``), before the server answers requests."""
         self.table.on_changed, self.table.later = on_changed, later
@@ -99,6 +108,11 @@ class RouteView:
             if settings := self._settings.committed(shown, partition):
                 table.replace_settings(partition, settings)
         return table
+
+    def has_room_for(self, event: BrokerRegistered) -> bool:
+        """Whether a registration may be accepted (``MAX_PENDING_TOPICS``)."""
+        topics = self._topics_of(event)
+        return topics == 0 or self.pending_topics + topics <= MAX_PENDING_TOPICS
 
     def accept(self, event: AcceptedEvent) -> list[Pending]:
         """Apply an event at once.
@@ -198,6 +212,7 @@ class RouteView:
             self._namespaces.add(self.table, pending, key)
             return
         group = self.table.group(key)
+        pending.topics = self._topics_of(pending.event)
         self._add_broadcasts_to(key)
         self._groups.add(key, group, [pending])
         self._show_after(group, pending.event, self.table.settings_of(self._partition_of(key)))
@@ -215,6 +230,15 @@ class RouteView:
         else:
             for partition, pending in pending_in.items():
                 self._settings.add(self.table, pending, partition)
+
+    def _topics_of(self, event: AcceptedEvent) -> int:
+        """Return the topics by which an event counts: those of a process with another registration that is pending."""
+        if not isinstance(event, BrokerRegistered) or (name := event.registration.broker_name) not in self._groups:
+            return 0
+        events = (p.event for p in reversed(self._groups[name].pending))
+        others = (e for e in events if isinstance(e, BrokerRegistered) and e.lease_key == event.lease_key)
+        last, topics = next(others, None), event.registration.topics
+        return 0 if last is None or last.registration.topics is topics else len(topics)
 
     # ---- events that go to every partition ----
 

@@ -25,10 +25,12 @@ class Pending:
 
     Attributes:
         position: (partition, offset) once the event is in the log; None before.
+        topics: Number of topics by which it counts (``MAX_PENDING_TOPICS``).
     """
 
     event: AcceptedEvent
     position: tuple[int, int] | None = None
+    topics: int = 0
 
     def is_covered(self, next_offsets: Mapping[int, int]) -> bool:
         """Whether the committed rows include the event."""
@@ -56,10 +58,15 @@ class Layer(Generic[State]):
 
 
 class Overlay(Generic[Key, State]):
-    """The layers by key. A key without pending events has no layer, because its shown state is the committed one."""
+    """The layers by key. A key without pending events has no layer, because its shown state is the committed one.
+
+    Attributes:
+        topics: Number of topics by which all pending events count.
+    """
 
     def __init__(self) -> None:
         self._layers: dict[Key, Layer[State]] = {}
+        self.topics = 0
 
     def __contains__(self, key: Key) -> bool:
         return key in self._layers
@@ -76,11 +83,10 @@ class Overlay(Generic[Key, State]):
 
     def add(self, key: Key, committed: State, pending: Iterable[Pending]) -> None:
         """Add pending events to a key. ``committed`` is used only if the key has no layer yet."""
-        layer = self._layers.get(key)
-        if layer is None:
-            self._layers[key] = Layer(committed, list(pending))
-        else:
-            layer.pending.extend(pending)
+        layer = self._layers.setdefault(key, Layer(committed, []))
+        for one in pending:
+            layer.pending.append(one)
+            self.topics += one.topics
 
     def remove(self, key: Key, pending: Pending) -> bool:
         """Discard one event; False if it is not pending on ``key``."""
@@ -88,6 +94,7 @@ class Overlay(Generic[Key, State]):
         if layer is None or pending not in layer.pending:
             return False
         layer.pending = [p for p in layer.pending if p is not pending]
+        self.topics -= pending.topics
         return True
 
     def settle(self, next_offsets: Mapping[int, int]) -> list[Key]:
@@ -100,6 +107,7 @@ class Overlay(Generic[Key, State]):
         rest = [p for p in layer.pending if not p.is_covered(next_offsets)]
         if len(rest) == len(layer.pending):
             return False
+        self.topics -= sum(p.topics for p in layer.pending) - sum(p.topics for p in rest)
         layer.pending = rest
         return True
 

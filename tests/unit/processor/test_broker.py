@@ -24,6 +24,7 @@ from namesrv_stream.route.events import (
 from namesrv_stream.route.group import delete_topic
 from namesrv_stream.route.model import DataVersion, LeaseKey, LiveKey, QueueData, TopicQueueMappingInfo
 from namesrv_stream.route.registration import MAX_PROCESSES
+from namesrv_stream.route.view import route_view
 from tests.support.name_server import (
     MASTER,
     SLAVE,
@@ -308,6 +309,24 @@ def test_registration_over_a_second_connection_is_logged_as_its_hash_and_pending
     assert not any(is_full(answer) for answer in answers)
     assert [was_decoded(answer) for answer in answers] == [True, False]
     assert server.view.table.group("broker-a").live_brokers[KEY.live_key].holders["s1"].connection_id == 2
+
+
+def test_changed_registrations_beyond_the_limit_are_refused_and_count_as_heartbeats(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(route_view, "MAX_PENDING_TOPICS", 5)
+    server = with_registered(*(a_registration_request(body=a_body(counter=n)) for n in (1, 2, 3)))  # two topics each
+    assert server.view.pending_topics == 4  # the first does not count
+    before = server.view.table.group("broker-a")
+
+    refused = server.send(a_registration_request(body=a_body(counter=4)))
+    first = server.send(a_registration_request("10.0.0.9:10911", brokerName="other"))
+    same = server.send(a_registration_request(body=a_body(counter=3)), connection=2)
+
+    assert (refused.response.code, "wait for the job" in remark_of(refused)) == (ResponseCode.SYSTEM_ERROR, True)
+    assert accepted_by(refused) == (BrokerHeartbeat(ORIGIN, "broker-a", KEY.live_key, Proof.HEARTBEAT), None)
+    assert server.view.table.group("broker-a").topics is before.topics
+    assert [answer.response.code for answer in (first, same)] == [ResponseCode.SUCCESS] * 2
 
 
 def test_registration_that_changes_nothing_in_a_changed_group_is_unchanged() -> None:
