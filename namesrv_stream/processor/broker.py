@@ -97,11 +97,11 @@ def register_broker(server: NameServer, call: Call) -> Answer:
     """Answer 103. Instead of a registration that the log contains, a heartbeat with its hash is logged.
 
     The log contains it if this server has logged the same one in full over a connection that was open until this one
-    came, has heard the broker without a pause since, and the view still has its hash (ADR 0062). If it came over the
-    same connection and would change nothing, it is not even decoded.
+    came, has heard the broker without a pause since, and the view still has its hash (ADR 0062). It is not decoded if
+    it is pending in the view, or if it came over the same connection and would change nothing; it then never waits for
+    room in the log.
 
-    If decoding takes long, the answer contains the body, and the caller calls again with the decoded one. An unchanged
-    registration never waits for room in the log.
+    If decoding takes long, the answer contains the body, and the caller calls again with the decoded one.
 
     Raises:
         RequestRefused: The checksum is wrong, a field is missing, the version is negative, the registration has
@@ -109,14 +109,18 @@ def register_broker(server: NameServer, call: Call) -> Answer:
         BodyDecodeError: The body cannot be read.
     """
     registering = _begin_registration(server, call)
-    header, key, digest = registering.header, registering.key, registering.digest
-    group = server.table.group(key.broker_name)
-    heartbeat = BrokerHeartbeat(call.origin, key.broker_name, key.live_key, Proof.REGISTRATION, digest)
-    logged, settings = registering.logged, settings_of_registrations(server.table.settings)
+    header, key, logged = registering.header, registering.key, registering.logged
+    group, settings = server.table.group(key.broker_name), settings_of_registrations(server.table.settings)
+    is_same_connection = logged is not None and logged.holder == call.origin.holder
     # Identity instead of equality: the cost of a comparison grows with the number of topics.
-    is_unchanged = logged is not None and (logged.holder, logged.settings) == (call.origin.holder, settings)
-    if logged is not None and is_unchanged and logged.group is group:
-        return Answer(_registered_response(server, call.request, header, group), (Accepted(heartbeat, None),))
+    if is_same_connection and logged is not None and logged.group is group and logged.settings == settings:
+        response = _registered_response(server, call.request, header, group)
+        return Answer(response, (Accepted(_heartbeat_of(call, registering), None),))
+    waiting = server.view.pending_registration(key)
+    if waiting is not None and waiting.registration_hash != registering.digest:
+        waiting = None
+    if waiting is not None and logged is not None and _is_shown(group, registering):
+        return _register(server, call, registering, waiting, waiting)
     if call.must_wait:
         return Answer(response_to(call.request), is_postponed=True, alive=key)
     decoded = decode_inline(registering.body) if call.decoded is None else call.decoded
@@ -124,7 +128,7 @@ def register_broker(server: NameServer, call: Call) -> Answer:
         return Answer(response_to(call.request), undecoded=registering.body, alive=key)
     if isinstance(decoded, str):
         raise BodyDecodeError(call.request.code, decoded)
-    return _register_decoded(server, call, registering, decoded, heartbeat)
+    return _register(server, call, registering, _registration(registering, decoded), waiting)
 
 
 def unregister_broker(server: NameServer, call: Call) -> Answer:
@@ -229,37 +233,48 @@ def _body_of(call: Call, header: RegisterBrokerRequestHeader) -> RegistrationBod
     return RegistrationBody(call.request.body or b"", header.compressed, call.request.version)
 
 
-def _register_decoded(
-    server: NameServer, call: Call, registering: _Registering, body: RegisterBrokerBody, heartbeat: BrokerHeartbeat
+def _register(
+    server: NameServer, call: Call, registering: _Registering, registration: Registration, waiting: Registration | None
 ) -> Answer:
-    """Answer a registration with its decoded body; ``heartbeat`` stands for it if the log contains it."""
-    header, key, logged = registering.header, registering.key, registering.logged
+    """Answer a registration whose content is known; ``waiting`` is the same one if it is pending in the view.
+
+    The view keeps what it applies until the job has folded it, and a broker may register often meanwhile. So equal
+    registrations share their topics.
+    """
+    key, logged = registering.key, registering.logged
     group, settings = server.table.group(key.broker_name), settings_of_registrations(server.table.settings)
-    registration, holder = _registration(registering, body), call.origin.holder
-    outcome = register(group, registration, call.origin.server_id, holder, settings)
+    outcome = register(group, registration, call.origin.server_id, call.origin.holder, settings)
     if outcome.refused is not None:
         raise RequestRefused(outcome.refused)
-    response = _registered_response(server, call.request, header, outcome.group)
+    response = _registered_response(server, call.request, registering.header, outcome.group)
+    heartbeat = _heartbeat_of(call, registering)
     if logged is not None and outcome.group is group:
         server.logged[key] = logged._replace(group=group, settings=settings)
         return Answer(response, (Accepted(heartbeat, None),))
-    # The view keeps what was applied until the job has folded it, and a broker may register often meanwhile.
-    applied = replace(registration, topics_json=b"")
-    if (last := group.registrations.get(key.live_key)) is not None:
-        applied = last.slim(applied)
-    pending = BrokerRegistered(call.origin, applied)
+    pending = BrokerRegistered(call.origin, waiting or replace(registration, topics_json=b""))
     if not server.view.has_room_for(pending):
         # The broker stays in the routes as it is, and a later registration may find room.
         alive = replace(heartbeat, proof=Proof.HEARTBEAT, registration_hash="")
         return Answer(response_to(call.request, ResponseCode.SYSTEM_ERROR, _NO_ROOM), (Accepted(alive, None),))
-    live = group.live_brokers.get(key.live_key)
-    if logged is not None and live is not None and live.registration_hash == registering.digest:
-        server.logged[key] = logged._replace(holder=holder, group=None)
+    if logged is not None and _is_shown(group, registering):
+        server.logged[key] = logged._replace(holder=call.origin.holder, group=None)
         return Answer(response, (Accepted(heartbeat, pending),))
     # The fold does not retain a registration of one topic.
     known_hash = registering.digest if len(registration.topics) != 1 else ""
-    server.logged[key] = LoggedRegistration(known_hash, holder, call.now_ms)
+    server.logged[key] = LoggedRegistration(known_hash, call.origin.holder, call.now_ms)
     return Answer(response, (Accepted(BrokerRegistered(call.origin, registration), pending),))
+
+
+def _is_shown(group: BrokerGroup, registering: _Registering) -> bool:
+    """Return whether the view has this registration; a stale one is in the log only."""
+    live = group.live_brokers.get(registering.key.live_key)
+    return live is not None and live.registration_hash == registering.digest
+
+
+def _heartbeat_of(call: Call, registering: _Registering) -> BrokerHeartbeat:
+    """Return the event that stands for a registration which the log contains."""
+    key = registering.key
+    return BrokerHeartbeat(call.origin, key.broker_name, key.live_key, Proof.REGISTRATION, registering.digest)
 
 
 def _registration(registering: _Registering, body: RegisterBrokerBody) -> Registration:

@@ -86,8 +86,9 @@ def register(
     contradiction = None
     if after.differing and live is not None and (after.is_rewritten or contradictions != live.contradictions):
         contradiction = contradiction_text(registration.data_version, after.differing, is_taken_over=after.is_rewritten)
-    registrations = group.registrations
-    if len(registration.topics) != 1:
+    registrations, last = group.registrations, group.registrations.get(key)
+    # The same one is not compared, because that takes milliseconds.
+    if len(registration.topics) != 1 and not (last is not None and last.has_content_of(registration)):
         if key not in registrations and len(registrations) >= MAX_PROCESSES:
             registrations = {k: r for k, r in registrations.items() if k in group.live_brokers}
         registrations = updated(registrations, {key: retained(registration)})

@@ -2,7 +2,6 @@
 
 import re
 from collections.abc import Collection, Iterator, Mapping
-from dataclasses import replace
 from sys import intern
 from typing import Any, Final
 
@@ -225,12 +224,6 @@ class RetainedRegistration:
     def has_content_of(self, registration: Registration) -> bool:
         """Return whether the hashes show that this is the same registration."""
         return self.registration_hash == registration.registration_hash != ""
-
-    def slim(self, registration: Registration) -> Registration:
-        """Return an equal registration that shares its topics with this one, if this one has them."""
-        if isinstance(self._content, str) or not self.has_content_of(registration):
-            return registration
-        return replace(registration, topics=self._content.topics)
 
     @property
     def data_version(self) -> DataVersion:

@@ -26,6 +26,7 @@ from namesrv_stream.route.events import (
     routing_key,
 )
 from namesrv_stream.route.group import BrokerGroup, is_nothing
+from namesrv_stream.route.model import LeaseKey, Registration
 from namesrv_stream.route.reducer import CommitRows, apply
 from namesrv_stream.route.steps import finish, result
 from namesrv_stream.route.table import OnChanged, RouteTable
@@ -77,6 +78,12 @@ class RouteView:
     def pending_count(self) -> int:
         parts = (self._groups, self._namespaces, self._settings, self._broadcasts)
         return len({p for part in parts for p in part.all_pending()})
+
+    def pending_registration(self, key: LeaseKey) -> Registration | None:
+        """Return the last registration of a process that is pending; None if none is."""
+        pending = self._groups[key.broker_name].pending if key.broker_name in self._groups else ()
+        events = (p.event for p in reversed(pending))
+        return next((e.registration for e in events if isinstance(e, BrokerRegistered) and e.lease_key == key), None)
 
     @property
     def pending_topics(self) -> int:
@@ -233,12 +240,10 @@ class RouteView:
 
     def _topics_of(self, event: AcceptedEvent) -> int:
         """Return the topics by which an event counts: those of a process with another registration that is pending."""
-        if not isinstance(event, BrokerRegistered) or (name := event.registration.broker_name) not in self._groups:
+        if not isinstance(event, BrokerRegistered):
             return 0
-        events = (p.event for p in reversed(self._groups[name].pending))
-        others = (e for e in events if isinstance(e, BrokerRegistered) and e.lease_key == event.lease_key)
-        last, topics = next(others, None), event.registration.topics
-        return 0 if last is None or last.registration.topics is topics else len(topics)
+        last, topics = self.pending_registration(event.lease_key), event.registration.topics
+        return 0 if last is None or last.topics is topics else len(topics)
 
     # ---- events that go to every partition ----
 
