@@ -33,7 +33,7 @@ _NUMBERS: Final = ("readQueueNums", "writeQueueNums", "perm", "topicSysFlag")
 
 
 def delete_topic_in_namesrv(server: NameServer, call: Call) -> Answer:
-    """Answer 216, always with SUCCESS: delete a topic in the named cluster, or in all. Static mappings remain."""
+    """Answer 216, always with SUCCESS: delete a topic in the named cluster, or in all."""
     header = DeleteTopicFromNamesrvRequestHeader.from_ext_fields(call.request.ext_fields)
     response = response_to(call.request)
     if header.topic is None or is_too_long(header.topic):

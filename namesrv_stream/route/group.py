@@ -5,10 +5,13 @@ brokerLiveTable and filterServerTable, its QueueData of every topic, and its sta
 rule returns the next group, which shares all unchanged parts with the old one. An identity test therefore tells
 whether something changed, and ``changes.diff`` finds what changed. No rule depends on a clock.
 
+Whatever a registration adds ends with its topic or with its broker, as it does when a Java name server restarts: our
+tables survive restarts. ADR 0067 lists everything that a registration adds.
+
 Source of the rules: rocketmq 5.3.3, RouteInfoManager.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import Any, Final
@@ -18,6 +21,7 @@ from namesrv_stream.route.model import (
     PERM_READ,
     PERM_WRITE,
     BrokerLive,
+    DataVersion,
     Holder,
     LiveKey,
     QueueData,
@@ -37,12 +41,13 @@ class BrokerGroup:
     """Everything known about one broker name.
 
     Attributes:
-        cluster: Cluster of the registration that created the BrokerData; later registrations do not change it.
-        clusters: Clusters under which clusterAddrTable lists this broker name.
+        cluster: Cluster of the registration that created the BrokerData, while a process of that cluster is live;
+            then the first one of ``clusters``.
+        clusters: Clusters under which clusterAddrTable lists this broker name: those of its live processes.
         broker_addrs: brokerId → address; empty if no broker of the name is registered.
         live_brokers: The entries of brokerLiveTable, also of brokers whose brokerId another broker has taken since.
         topics: Topic → this broker name's queues.
-        topic_mappings: Topic → this broker name's share of a static topic. As in Java, it outlives the brokers.
+        topic_mappings: Topic → this broker name's share of a static topic. It ends with the topic or the broker.
         registrations: The last accepted registration of each process, retained after the process has ended.
     """
 
@@ -78,6 +83,8 @@ def master_of(group: BrokerGroup, cluster: str) -> tuple[str, str] | None:
 def unregister(group: BrokerGroup, key: LiveKey) -> BrokerGroup:
     """Return the group without the broker process ``key``: its live entry, its address, and what depends on them.
 
+    Differs from RocketMQ: static mappings end with the last address of the name, and a cluster with its last process.
+
     Source: rocketmq 5.3.3, RouteInfoManager.unRegisterBroker, which removes by address, and
     cleanTopicByUnRegisterRequests.
     """
@@ -92,6 +99,7 @@ def unregister(group: BrokerGroup, key: LiveKey) -> BrokerGroup:
             live_brokers=live_brokers,
             broker_addrs=_EMPTY,
             topics=_EMPTY,
+            topic_mappings=_EMPTY,
             clusters=frozenset(),
             cluster="",
             zone_name=None,
@@ -100,7 +108,34 @@ def unregister(group: BrokerGroup, key: LiveKey) -> BrokerGroup:
     topics = group.topics
     if group.enable_acting_master and min(addrs) > MASTER_ID:
         topics = _with_perms(topics, without_write)
-    return replace(group, live_brokers=live_brokers, broker_addrs=addrs, topics=topics)
+    clusters = group.clusters & {k.cluster for k in live_brokers}
+    after = replace(
+        group,
+        live_brokers=live_brokers,
+        broker_addrs=addrs,
+        topics=topics,
+        clusters=clusters,
+        cluster=group.cluster if group.cluster in clusters else min(clusters, default=""),
+    )
+    return master_sets_topics_again(group, after)
+
+
+def master_sets_topics_again(before: BrokerGroup, after: BrokerGroup) -> BrokerGroup:
+    """Return ``after``; if a negative brokerId has left, the master's next registration counts as with a new version.
+
+    A node has a negative id before its election. Next to a master it acts as the prime slave, so it may have taken the
+    write permission of the topics (apache/rocketmq#7626). In Java they remain without it until a restart.
+    """
+    addr = after.broker_addrs.get(MASTER_ID)
+    was_lowest = min(before.broker_addrs, default=MASTER_ID) >= MASTER_ID
+    if addr is None or was_lowest or min(after.broker_addrs) < MASTER_ID:
+        return after
+    forgotten = {
+        key: replace(live, data_version=DataVersion(state_version=live.data_version.state_version))
+        for key, live in after.live_brokers.items()
+        if key.broker_addr == addr
+    }
+    return replace(after, live_brokers=updated(after.live_brokers, forgotten))
 
 
 def set_holder(group: BrokerGroup, key: LiveKey, server_id: str, holder: Holder) -> BrokerGroup:
@@ -122,10 +157,25 @@ def remove_holder(group: BrokerGroup, key: LiveKey, server_id: str) -> BrokerGro
 
 
 def delete_topic(group: BrokerGroup, topic: str) -> BrokerGroup:
-    """Return the group without a topic; static mappings stay. Source: rocketmq 5.3.3, RouteInfoManager.deleteTopic."""
-    if topic not in group.topics:
+    """Return the group without a topic, its static mapping, and what is noted about it.
+
+    Differs from RocketMQ: Java keeps the mapping.
+
+    Source: rocketmq 5.3.3, RouteInfoManager.deleteTopic.
+    """
+    if topic not in group.topics and topic not in group.topic_mappings:
         return group
-    return replace(group, topics={t: q for t, q in group.topics.items() if t != topic})
+    contradicting = {
+        key: replace(live, contradictions=tuple(t for t in live.contradictions if t != topic))
+        for key, live in group.live_brokers.items()
+        if topic in live.contradictions
+    }
+    return replace(
+        group,
+        topics=without(group.topics, (topic,)),
+        topic_mappings=without(group.topic_mappings, (topic,)),
+        live_brokers=updated(group.live_brokers, contradicting),
+    )
 
 
 def register_topic(group: BrokerGroup, topic: str, queue_data: QueueData) -> BrokerGroup:
@@ -173,6 +223,13 @@ def _with_perms(topics: Mapping[str, QueueData], change: Callable[[QueueData], Q
     if all(before is after for before, after in changed.items()):
         return topics
     return dict(zip(topics, map(changed.__getitem__, topics.values()), strict=True))
+
+
+def without(old: Mapping[str, Any], keys: Collection[str]) -> Mapping[str, Any]:
+    """Return ``old`` without some keys; the same object if it has none of them."""
+    if not any(k in old for k in keys):
+        return old
+    return {k: v for k, v in old.items() if k not in keys}
 
 
 def updated(old: Mapping[Any, Any], new: Mapping[Any, Any]) -> Mapping[Any, Any]:

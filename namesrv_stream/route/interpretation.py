@@ -102,7 +102,8 @@ def apply_event(
             after = rules.register_topic(group, event.topic, event.queue_data)
             return Applied(after, Cause.TOPIC_REGISTERED, _by(event))
         case TopicDeleted():
-            is_meant = event.cluster is None or event.cluster in group.clusters
+            # A name without brokers is in no cluster. All that it can have is a mapping that an earlier release kept.
+            is_meant = event.cluster is None or event.cluster in group.clusters or not group.is_registered
             after = rules.delete_topic(group, event.topic) if is_meant else group
             return Applied(after, Cause.TOPIC_DELETED, _by(event))
         case WritePermChanged(writable=True):

@@ -8,7 +8,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Final, NamedTuple
 
-from namesrv_stream.route.group import BrokerGroup, unregister, updated, without_write
+from namesrv_stream.route.group import (
+    BrokerGroup,
+    master_sets_topics_again,
+    unregister,
+    updated,
+    without,
+    without_write,
+)
 from namesrv_stream.route.model import (
     DEFAULT_REGISTRATION_SETTINGS,
     MASTER_ID,
@@ -58,10 +65,12 @@ def register(
     """Apply one registration that ``server_id`` received over ``holder``.
 
     As in Java, a registration with the DataVersion of the last one adds topics, but changes none of those that exist.
+    The same applies to static mappings.
     The topics that it would change are noted in the broker's live entry; with ``takes_over_contradictions``
     they change.
 
-    Differs from RocketMQ: a refused registration changes nothing (Java adds a cluster entry and removes an id). If
+    Differs from RocketMQ: static mappings and permissions of an acting master end (ADR 0067). A refused registration
+    changes nothing (Java adds a cluster entry and removes an id). If
     another broker has the brokerId and a higher stateVersion, the process that registers is removed completely, where
     Java may leave an address in the route without a live entry. A name has at most ``MAX_PROCESSES`` live processes.
 
@@ -81,6 +90,7 @@ def register(
     is_first = not group.is_registered or broker_id not in addrs
     has_new_version = is_first or live is None or live.data_version != registration.data_version
     addrs[broker_id] = key.broker_addr
+    has_new_version = has_new_version or _ends_acting(group, registration, min(addrs))
     after = _topics_after(group, registration, has_new_version, min(addrs), settings)
     contradictions = _contradictions_after(live, registration, after)
     contradiction = None
@@ -105,7 +115,19 @@ def register(
         topic_mappings=after.mappings,
         registrations=registrations,
     )
+    if broker_id != MASTER_ID:
+        next_group = master_sets_topics_again(group, next_group)
     return Registered(group if next_group == group else next_group, contradiction=contradiction)
+
+
+def _ends_acting(group: BrokerGroup, registration: Registration, lowest_id: int) -> bool:
+    """Return whether a slave that acted as master has become the master, or does not act any more.
+
+    The topics are still without the write permission then, and in Java they remain so until a restart.
+    """
+    if min(group.broker_addrs, default=MASTER_ID) == MASTER_ID:
+        return False
+    return lowest_id == MASTER_ID or (group.enable_acting_master and not registration.enable_acting_master)
 
 
 def _held_by_later_state(group: BrokerGroup, registration: Registration, holder_addr: str | None) -> str:
@@ -154,11 +176,35 @@ def _topics_after(
         known = group.live_brokers[key].contradictions
         differing = differing_topics(known, group.registrations.get(key), registration, payload, topics, mappings)
         rewrite = bool(differing) and settings.takes_over_contradictions
-    if rewrite and registration.topic_mappings:
-        mappings = updated(mappings, registration.topic_mappings)
     drop_absent = settings.drops_absent_topics and not registration.topic_mappings
     topics = merge_topics(topics, payload, rewrite=rewrite, drop_absent=drop_absent)
+    mappings = _mappings_after(group, registration, topics, rewrite=rewrite)
     return _TopicsAfter(topics, mappings, differing, rewrite)
+
+
+def _mappings_after(
+    group: BrokerGroup, registration: Registration, topics: Mapping[str, QueueData], *, rewrite: bool
+) -> Mapping[str, TopicQueueMappingInfo]:
+    """Return the static mappings after a registration, given the topics after it.
+
+    A mapping ends if its topic ends, or if a registration with a new DataVersion has the topic without it. But a broker
+    with ``enableSplitRegistration`` sends all mappings with the last part of its topics. So a mapping stays if the
+    registration has several topics and no mapping, and the broker's last full registration lacks the topic: both may
+    be such parts.
+
+    Source: rocketmq 5.3.3, BrokerController.registerBrokerAll; Java removes no mapping, and adds none to a known
+    DataVersion.
+    """
+    mappings = group.topic_mappings if group.is_registered else {}  # earlier releases kept those of ended brokers
+    sent = registration.topic_mappings or {}
+    ended = {t for t in mappings if t in group.topics and t not in topics}
+    if rewrite and (omitted := mappings.keys() & registration.topics.keys() - sent.keys()):
+        last = group.registrations.get(registration.live_key)
+        if last is not None and not sent and len(registration.topics) > 1:
+            omitted &= last.queues_of(omitted).keys()
+        ended |= omitted
+    added = sent if rewrite else {t: m for t, m in sent.items() if t not in mappings}
+    return updated(without(mappings, ended), added)
 
 
 def _contradictions_after(live: BrokerLive | None, registration: Registration, after: _TopicsAfter) -> tuple[str, ...]:

@@ -92,6 +92,12 @@ class RouteTable:
             names = _with(names, name) if topic in self.group(name).topics else _without(names, name)
         return names
 
+    def names_knowing(self, topic: str) -> Collection[str]:
+        """Return the broker names with queues or with a static mapping of ``topic``, sorted."""
+        names = self.names_offering(topic)
+        mapping_names = self._names_with_mapping.get(topic)
+        return sorted({*names, *mapping_names}) if mapping_names else names
+
     def queue_data_of(self, topic: str) -> Iterator[tuple[BrokerGroup, QueueData]]:
         """Yield each broker group with queues of ``topic``, and these queues, in the order of broker names."""
         for name in self.names_offering(topic):

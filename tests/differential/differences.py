@@ -75,6 +75,10 @@ def _only_text(pattern: bytes) -> Callable[[Answer, Answer], bool]:
     return holds
 
 
+def _without_mappings(route: bytes) -> bytes:
+    return re.sub(rb',"topicQueueMappingByBroker":\{.*\}(?=\}$)', b"", route)
+
+
 #: The difference of every answer.
 EVERYWHERE: Final = (
     Difference("language", "0013", ("language",), lambda j, o: (j.language, o.language) == ("JAVA", "PYTHON")),
@@ -136,6 +140,15 @@ _LISTED: Final = (
         lambda j, o: j.body in (_NO_BROKERS, o.body) and o.body.count(b'"cluster"') == 1,
         is_race=True,
     ),
+    Difference("ended-mapping", "0067", ("body",), lambda j, o: _without_mappings(j.body) == o.body != j.body),
+    Difference("added-mapping", "0067", ("body",), lambda j, o: _without_mappings(o.body) == j.body != o.body),
+    Difference(
+        "left-permission",
+        "0067",
+        ("body",),
+        lambda j, o: b'"perm":4' in j.body and j.body.replace(b'"perm":4', b'"perm":6') == o.body,
+    ),
+    Difference("left-cluster", "0067", ("body",), lambda j, o: b"_T" in j.body and b"_T" not in o.body),
     Difference("replaced-address", "0005", ("body", "ext_fields"), _gone_here),
     Difference("long-timeout", "0005", ("body", "ext_fields"), _kept_here),
     Difference("deflated-body", "0006", _ERROR, lambda j, o: j.code == 1 and o.code == 0),

@@ -13,7 +13,6 @@ from tests.differential.broker_requests import (
     compressed,
     data_version,
     heartbeat,
-    mapping_info,
     query_data_version,
     register,
     register_topic,
@@ -85,7 +84,8 @@ class _Walk:
 
     It omits requests after which Java keeps inconsistent entries (ADR 0005), which have scenarios: one topic before
     others, two clusters under one name, a refused stateVersion, two brokers of one connection, one address of two
-    names; and topics to which brokers give different flags, because Java uses an arbitrary one.
+    names; topics to which brokers give different flags, because Java uses an arbitrary one; and what Java keeps until
+    it restarts (ADR 0067): static mappings, and permissions of a slave that stops acting under the same DataVersion.
     """
 
     def __init__(self, chance: random.Random) -> None:
@@ -122,6 +122,8 @@ class _Walk:
         broker_id = index if pick.random() < 0.8 else pick.randrange(4)
         if pick.random() < 0.05:
             self._acting[name] = pick.choice((True, False, None))
+            for other in ADDRS[name]:
+                self._versions[name, other] = self._versions.get((name, other), 0) + 1
         zone = pick.choice(ZONES) if pick.random() < 0.3 else None
         return Broker(name, addr, broker_id, CLUSTER_OF[name], self._acting[name], zone)
 
@@ -142,14 +144,11 @@ class _Walk:
         version = data_version(self._versions.get(key, 0))
         topics = self._topics()
         servers = pick.choice(([], [], [], ["10.9.0.1:1"], ["10.9.0.2:1", "10.9.0.3:1"], None))
-        mappings = {t: mapping_info(t, broker.name, epoch=pick.randrange(3)) for t in topics if pick.random() < 0.05}
         unflagged = {t: q for t, q in topics.items() if not FLAG_OF[t]}
         if len(unflagged) > 1 and pick.random() < 0.3:  # a compressed body does not carry the flag
-            request = compressed(broker, unflagged, version, mappings=mappings, filter_servers=servers or [])
-        elif broker.acting is None:
-            request = register(broker, topics, version, filter_servers=servers)
+            request = compressed(broker, unflagged, version, filter_servers=servers or [])
         else:
-            request = register(broker, topics, version, mappings=mappings, filter_servers=servers)
+            request = register(broker, topics, version, filter_servers=servers)
         return Does(request, broker.addr)
 
     def _registers_again(self) -> Step:

@@ -200,8 +200,8 @@ class RouteView:
         for name in self._groups:
             self._groups[name].committed = table.group(name)
         for topic in {p.event.topic for p in self._broadcasts.all_pending() if isinstance(p.event, TopicDeleted)}:
-            for group, _ in table.queue_data_of(topic):
-                self._add_broadcasts_to(group.broker_name)
+            for name in table.names_knowing(topic):
+                self._add_broadcasts_to(name)
         for name in self._groups:
             table.replace_group(result(self._rebuilt_group(name)))
         self._namespaces.reload(table, self.next_offsets)
@@ -232,8 +232,7 @@ class RouteView:
         for partition, pending in pending_in.items():
             self._broadcasts.add(partition, pending)
         if isinstance(event, TopicDeleted):
-            offering = self.table.names_offering(event.topic)
-            self.table.later(self._shown_with(event, pending_in, offering))
+            self.table.later(self._shown_with(event, pending_in, self.table.names_knowing(event.topic)))
         else:
             for partition, pending in pending_in.items():
                 self._settings.add(self.table, pending, partition)
@@ -260,11 +259,12 @@ class RouteView:
         """Show groups with a deletion that is pending in their partitions, a group in each step."""
         for name in names:
             pending = pending_in.get(self._partition_of(name))
-            if pending is not None and event.topic in self.table.group(name).topics:
+            group = self.table.group(name)
+            if pending is not None and (event.topic in group.topics or event.topic in group.topic_mappings):
                 self._add_broadcasts_to(name)
                 since = self._groups[name].since(pending) if name in self._groups else ()
                 if since and all(isinstance(p.event, TopicDeleted) for p in since):
-                    self._show_after(self.table.group(name), event, {})  # deletions have the same effect in any order
+                    self._show_after(group, event, {})  # deletions have the same effect in any order
                 elif since:
                     yield from self._rebuild_in_steps(name)
             yield

@@ -118,12 +118,17 @@ class OrphanSearch:
 
 
 def _of_group(group: BrokerGroup) -> Iterator[Orphan | None]:
-    """Yield topics that no live process of a broker name has registered, and static mappings that have no broker."""
-    if not group.is_registered:
-        for topic in group.topic_mappings:
-            yield Orphan(OrphanKind.STATIC_MAPPING, topic, group.broker_name)
+    """Yield topics that the process which sets the topics has not registered, and static mappings without a topic.
+
+    That is the process with the lowest brokerId. Source: rocketmq 5.3.3, RouteInfoManager.registerBroker.
+    """
+    for topic in group.topic_mappings:
+        yield None if topic in group.topics else Orphan(OrphanKind.STATIC_MAPPING, topic, group.broker_name)
     listed: set[str] = set()
+    addr = group.broker_addrs[min(group.broker_addrs)] if group.broker_addrs else None
     for key, live in group.live_brokers.items():
+        if key.broker_addr != addr:
+            continue
         full = group.registrations.get(key)
         if full is None or full.data_version != live.data_version:
             # A registration of single topics has come since. Until the next full one, the process may have all topics.

@@ -22,7 +22,7 @@ _MOST_LINES: Final = 20
 _TITLES: Final[Mapping[str, str]] = {
     OrphanKind.NOT_REGISTERED: "routed to a broker that no longer registers the topic",
     OrphanKind.HELD: "routed only to brokers that the guard holds",
-    OrphanKind.STATIC_MAPPING: "static topic of a broker that is not registered",
+    OrphanKind.STATIC_MAPPING: "static mapping of a topic that the broker does not have",
     OrphanKind.ORDER: "order configuration that names a broker without the topic",
     OrphanKind.TOPIC_NOT_ASKED: "no client asked for the topic",
     OrphanKind.BROKER_NOT_ASKED: "no client asked for any topic of the broker",

@@ -6,6 +6,7 @@ Source: rocketmq 5.3.3, RouteInfoManager.registerBroker, unRegisterBroker, picku
 from typing import Final
 
 from tests.differential.broker_requests import (
+    TOPICS,
     Broker,
     data_version,
     heartbeat,
@@ -14,7 +15,7 @@ from tests.differential.broker_requests import (
     topic,
     unregister,
 )
-from tests.differential.client_requests import add_write_perm, route, update_config
+from tests.differential.client_requests import add_write_perm, route, topics_of_cluster, update_config
 from tests.differential.scenario import Scenario, ask, close, scenario
 
 A: Final = Broker("~a", "10.0.0.1:10911", acting=True)
@@ -114,6 +115,32 @@ SCENARIOS: Final[tuple[Scenario, ...]] = (
         restore=_OFF,
     ),
     scenario(
+        "acting: a node takes the write permission before its election, and leaves",
+        ask(register(A), over="a"),
+        ask(register(A.slave(-1), TOPICS), over="s"),
+        ask(unregister(A.slave(-1)), over="s"),
+        ask(register(A), over="a"),
+        ask(route("~T"), differs="left-permission"),
+        is_observed=False,
+    ),
+    scenario(
+        "acting: a node takes the write permission before its election, and is elected",
+        ask(register(A), over="a"),
+        ask(register(A.slave(-1), TOPICS), over="s"),
+        ask(register(A.slave(0), TOPICS), over="s"),
+        ask(route("~T"), differs="left-permission"),
+        is_observed=False,
+    ),
+    scenario(
+        "two clusters: the last broker of the first one leaves",
+        ask(register(PLAIN), over="a"),
+        ask(register(PLAIN.slave(1).but(cluster="~c2")), over="s"),
+        ask(unregister(PLAIN), over="a"),
+        ask(topics_of_cluster(PLAIN.cluster), differs="left-cluster"),
+        is_observed=False,
+        spoils_java=True,
+    ),
+    scenario(
         "acting: switched on while a slave is alone",
         ask(register(A, _TOPICS), over="a"),
         ask(register(S, _TOPICS), over="s"),
@@ -162,11 +189,13 @@ SCENARIOS: Final[tuple[Scenario, ...]] = (
         restore=_OFF,
     ),
     scenario(
-        "acting: a group that stops acting does not regain its write permission",
+        "acting: a group that stops acting regains its write permission",
         ask(register(A, _TOPICS), over="a"),
         ask(register(S, _TOPICS), over="s"),
         ask(unregister(A), over="a"),
         ask(register(S.but(acting=False), _TOPICS), over="s"),
+        ask(route("~T"), differs="left-permission"),
+        is_observed=False,
     ),
     scenario(
         "acting: a heartbeat of a slave changes nothing",

@@ -40,21 +40,30 @@ SCENARIOS: Final[tuple[Scenario, ...]] = (
         ask(register(A, _TOPICS, data_version(2), mappings=_maps(epoch=1_800_000_000_000, dirty=True))),
     ),
     scenario(
-        "static: a mapping that is omitted is kept",
+        "static: a mapping that the same version omits is kept",
         ask(register(A, _TOPICS, mappings=_maps())),
-        ask(register(A, _TOPICS, data_version(2))),
-    ),
-    scenario(
-        "static: a mapping is kept while its broker is absent",
-        ask(register(A, _TOPICS, mappings=_maps())),
-        ask(unregister(A)),
         ask(register(A, _TOPICS)),
     ),
+    *(
+        scenario(
+            f"static: {name}",
+            ask(register(A, _TOPICS, mappings=_maps())),
+            *steps,
+            ask(route("~S"), differs="ended-mapping"),
+            is_observed=False,
+        )
+        for name, steps in (
+            ("a new version omits a mapping", (ask(register(A, _TOPICS, data_version(2))),)),
+            ("a broker without its mapping returns", (ask(unregister(A)), ask(register(A, _TOPICS)))),
+            ("a deleted topic comes back without its mapping", (ask(delete_topic("~S")), ask(register(A, _TOPICS)))),
+        )
+    ),
     scenario(
-        "static: a mapping is kept after its topic is removed",
-        ask(register(A, _TOPICS, mappings=_maps())),
-        ask(delete_topic("~S")),
+        "static: the same version adds a mapping",
         ask(register(A, _TOPICS)),
+        ask(register(A, _TOPICS, mappings=_maps())),
+        ask(route("~S"), differs="added-mapping"),
+        is_observed=False,
     ),
     scenario("static: a mapping of a topic that no broker offers", ask(register(A, TOPICS, mappings=_maps()))),
     scenario("static: bname is another broker's", ask(register(A, _TOPICS, mappings=_maps("~other")))),

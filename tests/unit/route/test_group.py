@@ -297,22 +297,22 @@ def test_with_topic_deletion_kept_topics_are_not_rewritten_by_an_equal_version()
 # ---- static mappings and filter servers ----
 
 
-def test_static_mappings_are_merged_and_never_cleaned() -> None:
+def test_static_mappings_are_merged() -> None:
     group = group_after(
         a_registration(topic_mappings={"one": a_mapping("one")}),
         a_registration(topic_mappings={"two": a_mapping("two")}, data_version=V2),
     )
 
-    assert set(unregister(group, a_key()).topic_mappings) == {"one", "two"}
+    assert set(group.topic_mappings) == {"one", "two"}
 
 
-def test_static_mappings_are_not_updated_by_an_equal_version() -> None:
+def test_an_equal_version_adds_static_mappings_and_updates_none() -> None:
     group = group_after(
         a_registration(topic_mappings={"one": a_mapping("one")}),
         a_registration(topic_mappings={"one": a_mapping("one", epoch=8), "two": a_mapping("two")}),
     )
 
-    assert group.topic_mappings == {"one": a_mapping("one")}
+    assert group.topic_mappings == {"one": a_mapping("one"), "two": a_mapping("two")}
 
 
 @pytest.mark.parametrize(

@@ -28,7 +28,7 @@ from tests.support.broker_groups import (
     group_after,
     perms_of,
 )
-from tests.support.builders import BASE, HOLDER, NAME, RW, a_key, a_mapping, a_registration, topics_of
+from tests.support.builders import BASE, HOLDER, NAME, RW, a_key, a_registration, topics_of
 
 # ---- unregistering ----
 
@@ -139,12 +139,6 @@ def test_a_deleted_topic_is_added_back_by_the_same_registration() -> None:
     assert topics_of(group) == {}
 
     assert topics_of(group_after(a_registration(), group=group)) == {"TopicTest": RW}
-
-
-def test_deleting_a_topic_keeps_its_static_mapping() -> None:
-    group = group_after(a_registration(topic_mappings={"TopicTest": a_mapping("TopicTest")}))
-
-    assert "TopicTest" in delete_topic(group, "TopicTest").topic_mappings
 
 
 def test_registering_a_topic_before_any_broker_is_ignored() -> None:

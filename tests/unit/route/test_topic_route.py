@@ -133,8 +133,7 @@ def test_static_topic_has_each_brokers_share() -> None:
     assert route_of(table).topic_queue_mapping == {"broker-a": a_mapping(TOPIC), "b2": a_mapping(TOPIC, "b2")}
 
 
-def test_share_of_a_broker_that_left_stays_in_the_route() -> None:
-    # Java never removes entries of RouteInfoManager.topicQueueMappingInfoTable, either.
+def test_share_of_a_broker_that_left_is_not_in_the_route() -> None:
     table = table_of(
         a_registration(topic_mappings={TOPIC: a_mapping(TOPIC)}), a_registration("2.2.2.2:2", broker_name="b2")
     )
@@ -143,7 +142,7 @@ def test_share_of_a_broker_that_left_stays_in_the_route() -> None:
     route = route_of(table)
 
     assert [b.broker_name for b in route.broker_datas] == ["b2"]
-    assert route.topic_queue_mapping == {"broker-a": a_mapping(TOPIC)}
+    assert route.topic_queue_mapping is None
 
 
 def test_static_shares_without_queues_are_not_a_route() -> None:

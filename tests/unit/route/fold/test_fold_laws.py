@@ -101,7 +101,9 @@ def test_leases_live_entries_and_routes_always_agree(entries: list[Entry]) -> No
         assert all(held.values())
         for group in log.groups.groups.values():
             assert set(group.broker_addrs.values()) <= {k.broker_addr for k in group.live_brokers}
-            assert group.is_registered or not (group.topics or group.clusters)
+            assert group.clusters <= {k.cluster for k in group.live_brokers}
+            assert group.cluster in (group.clusters or {""})
+            assert group.is_registered or not (group.topics or group.topic_mappings or group.clusters)
         retained = {(n, k) for n, g in log.groups.groups.items() for k in g.registrations}
         assert retained <= log.state.leases.keys() | log.state.gone.keys()
 

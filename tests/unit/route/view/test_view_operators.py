@@ -22,7 +22,7 @@ from namesrv_stream.route.reducer import apply
 from namesrv_stream.route.steps import finish
 from namesrv_stream.route.table import RouteTable
 from namesrv_stream.route.view.route_view import RouteView
-from tests.support.builders import NAME, RW, S1, S2, Log, a_key, a_registration, over
+from tests.support.builders import NAME, RW, S1, S2, Log, a_key, a_mapping, a_registration, over
 
 ORDER = "ORDER_TOPIC_CONFIG"
 DROPS_ABSENT = ("effective", "delete_topic_with_broker_registration")
@@ -147,6 +147,18 @@ def test_deleted_topic_is_removed_from_all_groups_at_once() -> None:
 
     view.accept(DELETE)
     assert (topics(view), topics(view, "other")) == ({"baseTopic"}, {"baseTopic"})
+
+
+def test_a_static_mapping_without_queues_is_deleted_with_its_topic_at_once() -> None:
+    log = Log()
+    log.register(a_registration(topic_mappings={"static": a_mapping()}))
+    view = committed(log)
+    assert set(view.table.group(NAME).topic_mappings) == {"static"}
+
+    view.accept(TopicDeleted(S1, "static", None))
+    assert not view.table.group(NAME).topic_mappings
+    view.reload(committed(log).table, {0: len(log.records)})
+    assert not view.table.group(NAME).topic_mappings
 
 
 @pytest.mark.parametrize(("cluster", "is_deleted"), [("c0", True), ("c1", False), (None, True)])

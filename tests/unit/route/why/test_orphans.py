@@ -4,7 +4,7 @@ from itertools import chain
 
 from namesrv_stream.route import reducer
 from namesrv_stream.route.changes import Cause, ChangeKind
-from namesrv_stream.route.events import KvPut, TopicRegistered
+from namesrv_stream.route.events import KvPut, TopicDeleted, TopicRegistered
 from namesrv_stream.route.liveness_settings import FoldSettings
 from namesrv_stream.route.model import DataVersion
 from namesrv_stream.route.table import RouteTable
@@ -54,12 +54,21 @@ def test_a_topic_that_only_an_operator_registered_is_an_orphan() -> None:
     assert orphans(log, {*ALL, "extra"}) == [Orphan("not_registered", "extra", NAME)]
 
 
-def test_a_static_mapping_whose_broker_unregistered_is_an_orphan() -> None:
+def test_a_topic_that_only_a_slave_registers_is_an_orphan() -> None:
     log = Log()
-    broker = a_registration(topics={"static": RW, **BASE}, topic_mappings={"static": a_mapping()})
-    log.register(broker)
-    assert orphans(log, {"static", *ALL}) == []
-    log.unregister(broker)
+    log.register(a_registration())
+    log.register(a_registration("10.0.0.2:1", 1, topics={"TopicTest": RW, "old": RW, **BASE}), connection=2)
+    log.say(TopicRegistered(S1, NAME, "old", RW))
+
+    assert orphans(log, {*ALL, "old"}) == [Orphan("not_registered", "old", NAME)]
+
+
+def test_a_static_mapping_of_a_topic_without_queues_is_an_orphan() -> None:
+    log = Log()
+    log.register(a_registration(topics={"static": RW, **BASE}, topic_mappings={"static": a_mapping()}))
+    assert orphans(log, {"static", "TopicTest", "baseTopic"}) == []
+    log.say(TopicDeleted(S1, "static", None))
+    log.register(a_registration(data_version=V2, topic_mappings={"static": a_mapping()}, registration_hash="2"))
 
     assert orphans(log) == [Orphan("static_mapping", "static", NAME)]
 
