@@ -65,14 +65,13 @@ def register(
     """Apply one registration that ``server_id`` received over ``holder``.
 
     As in Java, a registration with the DataVersion of the last one adds topics, but changes none of those that exist.
-    The same applies to static mappings.
-    The topics that it would change are noted in the broker's live entry; with ``takes_over_contradictions``
-    they change.
+    The same applies to static mappings. The topics that it would change are noted in the broker's live entry; with
+    ``takes_over_contradictions`` they change.
 
     Differs from RocketMQ: static mappings and permissions of an acting master end (ADR 0067). A refused registration
-    changes nothing (Java adds a cluster entry and removes an id). If
-    another broker has the brokerId and a higher stateVersion, the process that registers is removed completely, where
-    Java may leave an address in the route without a live entry. A name has at most ``MAX_PROCESSES`` live processes.
+    changes nothing (Java adds a cluster entry and removes an id). If another broker has the brokerId and a higher
+    stateVersion, the process that registers is removed completely, where Java may leave an address in the route without
+    a live entry. A name has at most ``MAX_PROCESSES`` live processes.
 
     Source: rocketmq 5.3.3, RouteInfoManager.registerBroker.
     """
@@ -88,9 +87,9 @@ def register(
 
     live = group.live_brokers.get(key)
     is_first = not group.is_registered or broker_id not in addrs
-    has_new_version = is_first or live is None or live.data_version != registration.data_version
     addrs[broker_id] = key.broker_addr
-    has_new_version = has_new_version or _ends_acting(group, registration, min(addrs))
+    is_new = is_first or live is None or live.data_version != registration.data_version
+    has_new_version = is_new or _ends_acting(group, registration, min(addrs))
     after = _topics_after(group, registration, has_new_version, min(addrs), settings)
     contradictions = _contradictions_after(live, registration, after)
     contradiction = None

@@ -136,15 +136,15 @@ def test_a_deleted_topic_contradicts_nothing() -> None:
 
 def test_a_cluster_ends_with_its_last_process() -> None:
     group = group_after(a_registration(MASTER), a_registration(SLAVE, 1), a_registration(MASTER, cluster="c1"))
-    assert (group.cluster, group.clusters) == ("c0", {"c0", "c1"})
+    assert (group.cluster, group.clusters) == ("c0", frozenset({"c0", "c1"}))
 
     group = unregister(group, a_key(SLAVE))
-    assert (group.cluster, group.clusters) == ("c0", {"c0", "c1"})
+    assert (group.cluster, group.clusters) == ("c0", frozenset({"c0", "c1"}))
     group = group_after(a_registration(SLAVE, 1, cluster="c1"), group=group)
     group = unregister(group, a_key(MASTER))
 
     assert set(group.live_brokers) == {LiveKey("c1", MASTER), LiveKey("c1", SLAVE)}
-    assert (group.cluster, group.clusters) == ("c1", {"c1"})
+    assert (group.cluster, group.clusters) == ("c1", frozenset({"c1"}))
 
 
 # ---- permissions that an acting master leaves behind ----
