@@ -220,7 +220,7 @@ def _small_registrations() -> st.SearchStrategy[Registration]:
         cluster=_LOG_CLUSTERS,
         broker_name=_LOG_NAMES,
         broker_addr=_LOG_ADDRS,
-        broker_id=st.sampled_from((0, 0, 1, 2)),
+        broker_id=st.sampled_from((0, 0, 1, 2, -1)),
         ha_server_addr=st.just("ha"),
         data_version=_VERSIONS,
         topics=st.dictionaries(_TOPICS, _PERMS, max_size=3),

@@ -159,6 +159,19 @@ def test_a_node_that_acted_before_its_election_leaves_no_permission_behind() -> 
         assert perms_of(group_after(acting(MASTER, 0), group=left)) == {6}
 
 
+def test_an_unchanged_registration_of_the_master_restores_what_such_a_node_took() -> None:
+    log = Log()
+    log.register(acting(MASTER, 0))
+    log.register(acting(SLAVE, -1), connection=2)
+    log.unregister(acting(SLAVE, -1), connection=2)
+    assert perms_of(log.group()) == {4}
+
+    log.heard(acting(MASTER, 0))
+
+    assert perms_of(log.group()) == {6}
+    assert log.group().live_brokers[a_key(MASTER)].data_version == acting(MASTER, 0).data_version
+
+
 def test_a_node_that_is_elected_leaves_no_permission_behind() -> None:
     taken = group_after(acting(MASTER, 0), acting(SLAVE, -1))
 

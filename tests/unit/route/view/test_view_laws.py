@@ -61,7 +61,7 @@ REGISTRATIONS = st.builds(
     cluster=st.sampled_from(("c0", "c1")),
     broker_name=NAMES,
     broker_addr=st.sampled_from(("1.1.1.1:1", "2.2.2.2:2", "3.3.3.3:3")),
-    broker_id=st.sampled_from((0, 0, 1, 2)),
+    broker_id=st.sampled_from((0, 0, 1, 2, -1)),
     ha_server_addr=st.just("ha"),
     data_version=st.builds(DataVersion, st.integers(1, 2), st.just(1), st.integers(0, 1)),
     topics=st.dictionaries(TOPICS, QUEUES, max_size=3),
