@@ -17,6 +17,7 @@ from tests.simulation.world import EXPECTED, TABLES, Part, World
 #: Within this time, one of two servers with the same id notices the other one and ends.
 _REFUSAL: Final = 150 * SECOND
 _GUARD_HOLD: Final = 2  # liveness.guard_hold_timeouts
+_PROCESSES: Final = 100  # of one broker name, as documented
 
 
 class Checks:
@@ -46,10 +47,19 @@ class Checks:
         now = self.world.scheduler.now
         for part in self.world.servers:
             if part.is_working and part.core is not None:
+                self._names_are_limited(part)
                 self._dead_are_gone(part, now)
                 if not self._began_with_older_tables(part):
                     self._living_are_routed(part, now)
                     self._own_start_knows_changes(part)
+
+    def _names_are_limited(self, part: Part) -> None:
+        assert part.core is not None
+        for name, group in part.core.name_server.table.groups.items():
+            self.done["limits hold"] += 1
+            most = max(len(group.live_brokers), len(group.registrations))
+            if most > _PROCESSES:
+                self.fail("limits hold", f"{part.name} has {most} processes of {name}", (part.name, name))
 
     def _began_with_older_tables(self, part: Part) -> bool:
         """Whether the tables had gone back when a server started, and it has not reached that time again."""
@@ -83,13 +93,24 @@ class Checks:
             if last is None or now - last > life.slot.known_timeout_ms * MS // 2:
                 continue
             self.done["living broker is routed"] += 1
-            if view.live(life.key) is not None or not life.is_connected(part.name):
+            if view.live(life.key) is not None:
+                self._its_topics_are_routed(part, life)
+                continue
+            if not life.is_connected(part.name):
                 continue
             if link.registered_at <= self._resumed_at(part):
                 continue  # it returns with its next registration
             if not self._heard_an_older_connection(part, life.key) and not self._is_lost(life, link):
                 place = (life.number, part.name)
                 self.fail("living broker is routed", f"{part.name} hears {life.addr} and does not route to it", place)
+
+    def _its_topics_are_routed(self, part: Part, life: Life) -> None:
+        """A master that is routed has all its topics, except for those that an operator has deleted."""
+        assert part.core is not None
+        group, slot = part.core.name_server.table.groups[life.slot.broker_name], life.slot
+        lacking = set(slot.topics) - group.topics.keys() - self.operators.deleted
+        if slot.broker_id == 0 and lacking:
+            self.fail("living broker is routed", f"{part.name} lacks topics of {life.addr}: {lacking}", life.number)
 
     def _resumed_at(self, part: Part) -> int:
         """Return when a server last went on after it had been frozen for so long that the fold called it silent.
@@ -141,7 +162,8 @@ class Checks:
         if any(record.at >= ended for record in self.world.kafka.lost):
             return longest  # Kafka may have lost the record of its end
         if life.is_evident and all(link.acked for link in life.links.values()):
-            near = sum(1 for o in self.fleet.lives if o.ended is not None and abs(o.ended - ended) < window)
+            others = (other for other in self.fleet.lives if other.slot.cluster == life.slot.cluster)
+            near = sum(1 for o in others if o.ended is not None and abs(o.ended - ended) < window)
             if near == 1 or not is_guarded:
                 return slack
         if all(self._has_unregistered(life, part) for part in self.world.servers):
@@ -182,6 +204,7 @@ class Checks:
         self._acknowledged_is_there()
         self._living_are_routed_everywhere()
         self._servers_forget()
+        self._nothing_covered_is_pending()
         self._commits_are_on_the_disk()
         LogChecks(self).check()
 
@@ -307,6 +330,17 @@ class Checks:
             surplus = [key for key in gone if key.live_key.broker_addr.encode() not in lost]
             if surplus:
                 self.fail("a server forgets who is gone", f"{part.name} remembers {surplus[:3]}")
+
+    def _nothing_covered_is_pending(self) -> None:
+        """A server keeps no accepted event that its commits contain."""
+        for part in self.world.servers:
+            assert part.core is not None
+            view = part.core.name_server.view
+            pending = list(view._groups.all_pending())
+            self.done["limits hold"] += 1
+            surplus = [p for p in pending if p.position and p.position[1] < view.next_offsets.get(p.position[0], 0)]
+            if surplus:
+                self.fail("limits hold", f"{part.name} keeps {len(surplus)} events of {len(pending)}: {surplus[0]}")
 
     def _commits_are_on_the_disk(self) -> None:
         """Everything that the commits refer to is durable: a power cut would not damage it.

@@ -5,6 +5,7 @@ from collections import Counter
 from dataclasses import dataclass
 from typing import Final
 
+from tests.simulation.costly_peers import COSTLY_PEERS
 from tests.simulation.fleet import Fleet, Slot
 from tests.simulation.operators import Clients
 from tests.simulation.part_faults import LAST_FAULTS, PART_FAULTS, End
@@ -13,10 +14,10 @@ from tests.simulation.runtime.process import SECOND
 from tests.simulation.world import Part, World
 
 #: The faults that a seed draws from.
-KINDS: Final = {**PART_FAULTS, **PEER_FAULTS}
+KINDS: Final = {**PART_FAULTS, **PEER_FAULTS, **COSTLY_PEERS}
 #: What brokers do themselves, and what no part notices: the installation must work as well as without them.
 HARMLESS: Final = frozenset(
-    {"brokers die", "brokers restart", "unreadable records", "tables backed up", "signing clients"}
+    {"brokers die", "brokers restart", "unreadable records", "tables backed up", "signing clients", *COSTLY_PEERS}
 )
 #: While one of these is active, a server may start without the end of the log.
 OF_KAFKA: Final = frozenset(

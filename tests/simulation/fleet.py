@@ -30,6 +30,8 @@ from tests.simulation.world import Part, World
 
 _PORT: Final = 9876
 _BACK_OFF_S: Final = 1.0
+#: Slots from this number on have one host, and differ in their ports.
+CROWD: Final = 40_000
 
 
 class Kind(Enum):
@@ -61,6 +63,12 @@ class Slot:
     topics: tuple[str, ...]
     padding: int  # bytes by which its registrations are longer
     default_timeout_ms: int
+    flood: int = 0  # registrations that it sends to each server without a pause, each with other content
+
+    @property
+    def host(self) -> str:
+        number = min(self.number, CROWD)
+        return f"10.1.{number // 200}.{number % 200 + 1}"
 
     @property
     def known_timeout_ms(self) -> int:
@@ -91,8 +99,7 @@ class Life:
     """One process of a broker."""
 
     def __init__(self, fleet: "Fleet", slot: Slot, number: int, port: int) -> None:
-        self.slot, self.number = slot, number
-        self.host = f"10.1.{slot.number // 200}.{slot.number % 200 + 1}"
+        self.slot, self.number, self.host = slot, number, slot.host
         self.addr = f"{self.host}:{port}"
         self.key = LeaseKey(slot.broker_name, LiveKey(slot.cluster, self.addr))
         self.began = fleet.world.scheduler.now
@@ -103,7 +110,7 @@ class Life:
         self.is_evident = False  # all servers see its death at once
         self.is_mute = False  # a stalled process: it sends nothing
         self._fleet = fleet
-        self._tasks = [fleet.loop.create_task(self._run(part)) for part in fleet.world.servers]
+        self._tasks: list[asyncio.Task[None]] = []
         self._fields = {
             "brokerName": slot.broker_name,
             "brokerAddr": self.addr,
@@ -133,6 +140,9 @@ class Life:
 
     # ---- what it does ----
 
+    def connect_to_all(self) -> None:
+        self._tasks = [self._fleet.loop.create_task(self._run(part)) for part in self._fleet.world.servers]
+
     async def _run(self, part: Part) -> None:
         fleet, link = self._fleet, self.links[part.name]
         await asyncio.sleep(fleet.random.random() * 0.5)
@@ -159,31 +169,43 @@ class Life:
             if self.is_mute:
                 await asyncio.sleep(0.5 * world.plan.scale)
                 continue
-            sent, since = world.scheduler.now, part.since
-            if sent >= next_registration:
-                await self._register(peer, part)
-                next_registration = sent + round(slot.interval_s * SECOND)
-            else:
-                answer = await peer.ask(BROKER_HEARTBEAT, self._fields)
-                self._require(answer.code)
-            if not link.is_registered:
-                link.is_registered, link.registered_at = True, world.scheduler.now
-            link.epoch = since
-            link.acked.append(sent)
-            link.arrived.append(world.scheduler.now if peer.end is None else peer.end.sent_until)
+            now = world.scheduler.now
+            await self.show(peer, part, registers=now >= next_registration)
+            if now >= next_registration:
+                next_registration = now + round(slot.interval_s * SECOND)
+            if len(link.acked) < slot.flood:
+                next_registration = 0
+                continue
             beat_s = min(slot.interval_s, slot.known_timeout_ms / 4_000) if slot.kind is Kind.BEATS else slot.interval_s
             await asyncio.sleep(beat_s * (0.7 + 0.3 * self._fleet.random.random()))
 
+    async def show(self, peer: Peer, part: Part, *, registers: bool) -> None:
+        """Send a sign of life to a server, and remember that it was acknowledged. Raises PeerClosed if it was not."""
+        scheduler, link = self._fleet.world.scheduler, self.links[part.name]
+        sent, since = scheduler.now, part.since
+        if registers:
+            await self._register(peer, part)
+        else:
+            answer = await peer.ask(BROKER_HEARTBEAT, self._fields)
+            self._require(answer.code)
+        if not link.is_registered:
+            link.is_registered, link.registered_at = True, scheduler.now
+        link.epoch = since
+        link.acked.append(sent)
+        link.arrived.append(scheduler.now if peer.end is None else peer.end.sent_until)
+
     async def _register(self, peer: Peer, part: Part) -> None:
-        slot = self.slot
+        slot, body = self.slot, self._body
+        if slot.flood:
+            body = _body(slot, 1 + len(self.links[part.name].acked))
         if slot.kind is Kind.ASKS and self.links[part.name].is_registered:
             version = {"counter": 1, "stateVersion": 0, "timestamp": 1_000}
             await peer.ask(QUERY_DATA_VERSION, self._fields, json.dumps(version).encode(), 10.0)
         fields = self._fields | {"haServerAddr": self.addr, "enableActingMaster": "false", "compressed": "false"}
-        fields["bodyCrc32"] = str(zlib.crc32(self._body) & 0x7FFFFFFF)
+        fields["bodyCrc32"] = str(zlib.crc32(body) & 0x7FFFFFFF)
         if slot.timeout_ms is not None:
             fields["heartbeatTimeoutMillis"] = str(slot.timeout_ms)
-        answer = await peer.ask(REGISTER_BROKER, fields, self._body, 24.0)
+        answer = await peer.ask(REGISTER_BROKER, fields, body, 24.0)
         self._require(answer.code)
 
     def _require(self, code: int) -> None:
@@ -249,7 +271,13 @@ class Fleet:
 
     def begin(self, slot: Slot, *, is_same_address: bool) -> Life:
         """Start a process of a broker, at the address of the one before or at a new one."""
-        port = self._ports.get(slot.number, 10_910)
+        life = self.add(slot, is_same_address=is_same_address)
+        life.connect_to_all()
+        return life
+
+    def add(self, slot: Slot, *, is_same_address: bool) -> Life:
+        """Add a process of a broker that sends nothing by itself."""
+        port = self._ports.get(slot.number, 10_910 + max(0, slot.number - CROWD))
         if not is_same_address:
             port += 1
         self._ports[slot.number] = port
@@ -264,13 +292,13 @@ class Fleet:
         return self._of_key.get(key, [])
 
 
-def _body(slot: Slot) -> bytes:
-    topics = {topic: _topic(topic) for topic in slot.topics}
+def _body(slot: Slot, counter: int = 1) -> bytes:
+    topics = {topic: _topic(topic, 8 + (counter - 1) % 2) for topic in slot.topics}
     for number in range(slot.padding // 200):
         name = f"padding-of-{slot.broker_name}-{number:04d}"
         topics[name] = _topic(name)
     wrapper = {
-        "dataVersion": {"counter": 1, "stateVersion": 0, "timestamp": 1_000},
+        "dataVersion": {"counter": counter, "stateVersion": 0, "timestamp": 1_000},
         "mappingDataVersion": {"counter": 0, "stateVersion": 0, "timestamp": 1},
         "topicConfigTable": topics,
         "topicQueueMappingDetailMap": {},
@@ -279,14 +307,14 @@ def _body(slot: Slot) -> bytes:
     return json.dumps({"filterServerList": [], "topicConfigSerializeWrapper": wrapper}).encode()
 
 
-def _topic(name: str) -> dict[str, object]:
+def _topic(name: str, queues: int = 8) -> dict[str, object]:
     return {
         "attributes": {},
         "order": False,
         "perm": 6,
-        "readQueueNums": 8,
+        "readQueueNums": queues,
         "topicFilterType": "SINGLE_TAG",
         "topicName": name,
         "topicSysFlag": 0,
-        "writeQueueNums": 8,
+        "writeQueueNums": queues,
     }

@@ -18,6 +18,7 @@ from namesrv_stream.tables.change_rows import decode_changes
 from namesrv_stream.tables.snapshot import load_snapshot
 from namesrv_stream.tables.storage import tables_of
 from namesrv_stream.tables.stored_changes import StoredChanges
+from tests.simulation.product import MAX_RETAINED
 from tests.simulation.runtime.process import MS, SECOND
 
 if TYPE_CHECKING:
@@ -78,6 +79,10 @@ class LogChecks:
             for offset in range(covered):
                 stored = log.at(offset)
                 fold(state, groups, Record(partition, offset, stored.at_ms, stored.value), output)
+            self._checks.done["limits hold"] += 1
+            retained = sum(len(g.registrations.keys() - g.live_brokers.keys()) for g in groups.groups.values())
+            if retained > MAX_RETAINED:
+                self._checks.fail("limits hold", f"partition {partition} retains {retained} registrations")
             rows += output.changes
         reducer.apply(table, rows)
         return table, rows

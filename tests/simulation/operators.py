@@ -60,6 +60,7 @@ class Operators:
 
     Attributes:
         hung: Requests that were neither answered nor ended by a close within 5 s, although the server worked.
+        deleted: Topics that the operator has tried to delete.
     """
 
     def __init__(self, fleet: Fleet) -> None:
@@ -67,6 +68,7 @@ class Operators:
         self.acked = self.refused = self.unknown = 0
         self.hung: list[str] = []
         self.wrong: list[str] = []
+        self.deleted: set[str] = set()
         self._fleet, self._world = fleet, fleet.world
         self._patience_s = _ANSWER_S * fleet.world.plan.scale
         self._count = 0
@@ -85,6 +87,7 @@ class Operators:
                 await self._ask(part, code, {"brokerName": name})
             else:
                 topic = draws.choice(draws.choice(self._fleet.slots).topics)
+                self.deleted.add(topic)
                 await self._ask(part, DELETE_TOPIC, {"topic": topic})
 
     async def _change_kv(self, part: Part, is_delete: bool) -> None:

@@ -93,13 +93,13 @@ def _brokers_stall(faults: "Faults") -> End | None:
 def _registrations_take_long(faults: "Faults") -> End | None:
     """Decoding a large registration takes seconds, as on a machine without a free processor; all brokers restart."""
     world = faults.world
-    before, world.decode_time = world.decode_time, faults.draws.choice((2, 5, 12)) * SECOND
+    world.decode_times[b""] = faults.draws.choice((2, 5, 12)) * SECOND
     for slot in faults.fleet.slots:
         life = faults.fleet.now[slot.number]
         if life.is_alive and slot.padding:
             life.die(Death.CLOSES)
             faults.fleet.begin(slot, is_same_address=True)
-    return lambda: setattr(world, "decode_time", before)
+    return lambda: world.decode_times.update({b"": 0})
 
 
 def _same_id(faults: "Faults") -> End | None:

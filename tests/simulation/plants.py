@@ -76,7 +76,29 @@ PLANTS: Final = (
         "self.settings.effective_timeout_ms(None)",
         _DEATHS,
     ),
+    Plant(
+        "a broker name has any number of processes",
+        "route.registration:register",
+        "len(group.live_brokers) >= MAX_PROCESSES",
+        "False",
+        ("a name with many addresses",),
+    ),
+    Plant(
+        "any number of ended brokers is retained",
+        "route.fold.liveness:_drop_old_registrations",
+        "if not is_old and len(state.gone) <= MAX_RETAINED:",
+        "if not is_old:",
+        ("ever new names",),
+    ),
     # ---- the server ----
+    Plant(
+        "a tick waits while any peer waits",
+        "server.gateway.observed_time:Backlog.when_worked_off",
+        "if self._awaited:",
+        "if self._awaited or self.waiting:",
+        ("flood of registrations", "brokers die"),
+        plan=Plan(1, 1, {"liveness.guard_share_percent": "100"}),
+    ),
     Plant(
         "a blind server reports closed connections",
         "server.gateway.gateway:Gateway._disconnected",

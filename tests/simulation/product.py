@@ -69,6 +69,8 @@ _PAUSES: Final = (
 _DATA: Final = "/simulation"
 #: Registrations with more values are decoded by the process that the simulation replaces.
 _INLINE_VALUES: Final = 500
+#: Registrations of ended brokers that the fold retains: fewer than in production, so that a run exceeds them.
+MAX_RETAINED: Final = 40
 
 
 def _nothing(*_: object, **__: object) -> None:
@@ -108,6 +110,7 @@ def _replacements(world: "World") -> Iterator[tuple[str, str, Any]]:
     yield "server.main", "build_core", world.build_core
     yield "server.main", "CommitApplier", world.build_applier
     yield "server.net.response_cache", "KnownAnswers", SmallKnownAnswers
+    yield "route.fold.liveness", "MAX_RETAINED", MAX_RETAINED
     yield "processor.register_body", "_INLINE_VALUES", _INLINE_VALUES
     yield "tables.storage", "Folder", lambda path: Folder(SimPath(world.disk, str(path)))  # type: ignore[arg-type]
     yield "tables.storage.folder", "os", os_of()

@@ -9,8 +9,10 @@ from typing import Final
 import pytest
 
 from tests.simulation.__main__ import run_all
+from tests.simulation.costly_peers import COSTLY_PEERS
+from tests.simulation.faults import TEMPOS
 from tests.simulation.planted import ALL_PLANTS, find
-from tests.simulation.simulation import Shape
+from tests.simulation.simulation import Shape, simulate
 
 _SEEDS: Final = range(1, 13)
 _REPOSITORY: Final = Path(__file__).resolve().parents[2]
@@ -26,6 +28,15 @@ _QUICK: Final = (
 def test_a_fixed_set_of_seeds_finds_nothing() -> None:
     outcomes = list(run_all(_SEEDS, Shape(duration_s=300), os.cpu_count() or 1))
     assert [(outcome.seed, outcome.failures) for outcome in outcomes if outcome.failures] == []
+
+
+@pytest.mark.timeout(120)
+def test_costly_peers_change_nothing_for_others_even_while_the_job_is_stopped() -> None:
+    kinds = (*COSTLY_PEERS, "brokers die", "job frozen", "job slow")
+    outcome = simulate(4, Shape(6, 240, kinds, quiet_s=60, tempo=TEMPOS[0], scale=1))
+    assert outcome.failures == []
+    assert outcome.faults.keys() == set(kinds)
+    assert outcome.figures["requests refused"] > 900
 
 
 @pytest.mark.timeout(120)

@@ -204,7 +204,9 @@ class _Decoder(RegistrationDecoder):
         return lambda: None
 
     def _call_later(self) -> None:
-        asyncio.get_running_loop().call_later(self._world.decode_time / SECOND, self._decode_next)
+        body, _ = self._waiting[0]
+        needed = (time for text, time in self._world.decode_times.items() if text in body.body)
+        asyncio.get_running_loop().call_later(max(needed, default=0) / SECOND, self._decode_next)
 
     def _decode_next(self) -> None:
         body, on_decoded = self._waiting.popleft()
@@ -218,7 +220,7 @@ class World:
 
     Attributes:
         exits: (time, part, exit code, error) of all processes that ended by themselves.
-        decode_time: How long the decoding of a large registration takes.
+        decode_times: Text → how long the decoding of a large registration with this text takes.
         kafka_since: Since when Kafka has had no fault; None while it has one.
         guests: Processes that should not be there: a clone of a server, or a second job.
         backup: A copy of the tables, for a restore.
@@ -237,7 +239,7 @@ class World:
         self.clients = Clients(self.kafka)
         self.spark = SparkModel(self.scheduler, self.kafka)
         self._calm: dict[int, int | None] = dict.fromkeys(range(plan.partitions), 0)
-        self.decode_time = 0
+        self.decode_times: dict[bytes, int] = {}
         self.guests: list[Part] = []
         self.kafka_since: int | None = 0
         self.backup: Folders | None = None
