@@ -1,5 +1,7 @@
 """The configuration of ordered topics, and name-server addresses over HTTP, with a Java client."""
 
+import pytest
+
 from tests.support.java_client import JavaClient
 from tests.support.rocketmq import Broker
 from tests.support.rocketmq_peers import Mqadmin
@@ -22,8 +24,12 @@ def test_client_follows_the_order_configuration_while_it_exists(
     assert _queues(java_client, stack) == [(name, queue) for queue in range(4)]
 
 
-def test_client_finds_the_server_by_http(stack: Stack, periodic_broker: Broker, java_client: JavaClient) -> None:
-    queues = java_client.publish_queues(periodic_broker.name, namesrv_domain=stack.http)
+@pytest.mark.parametrize(("subgroup", "unit_name"), [("nsaddr", ""), ("", ""), ("nsaddr4client-internet", "hz")])
+def test_client_finds_the_server_by_http(
+    stack: Stack, periodic_broker: Broker, java_client: JavaClient, subgroup: str, unit_name: str
+) -> None:
+    where = {"namesrv_domain": stack.http, "subgroup": subgroup, "unit_name": unit_name}
+    queues = java_client.publish_queues(periodic_broker.name, **where)
     assert queues == [(periodic_broker.name, 0)]
 
 

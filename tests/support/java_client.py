@@ -115,7 +115,13 @@ class JavaClient:
         return frozenset(placed.broker_name for placed in sent)
 
     def publish_queues(
-        self, topic: str, *, namesrv_addr: str | None = None, namesrv_domain: str | None = None
+        self,
+        topic: str,
+        *,
+        namesrv_addr: str = "",
+        namesrv_domain: str = "",
+        subgroup: str = "nsaddr",
+        unit_name: str = "",
     ) -> list[tuple[str, int]]:
         """Return the queues to which a producer would send: broker names and queue ids, in its order.
 
@@ -123,11 +129,14 @@ class JavaClient:
             topic: The topic.
             namesrv_addr: Name servers.
             namesrv_domain: Instead, host and port of an HTTP server that lists them (``rocketmq.namesrv.domain``).
+            subgroup: What the client asks that server for (``rocketmq.namesrv.domain.subgroup``).
+            unit_name: The client's unit, which it appends to the subgroup.
 
         Raises:
             PeerError: The producer found no route.
         """
-        where = {"namesrv_domain": namesrv_domain} if namesrv_domain else {"namesrv_addr": namesrv_addr}
+        by_http = {"namesrv_domain": namesrv_domain, "subgroup": subgroup, "unit_name": unit_name}
+        where = by_http if namesrv_domain else {"namesrv_addr": namesrv_addr}
         answer = self._peers.ask({"do": "publish_queues", "topic": topic, **where})
         return [(queue["broker_name"], queue["queue_id"]) for queue in answer["queues"]]
 

@@ -115,23 +115,19 @@ class DirectoryPage:
         self._name_server_addrs = name_server_addrs
         self._fleet = fleet
 
-    @answers("/rocketmq/nsaddr", ("text/plain", None), any_query=True, load="vital")
+    @answers("/rocketmq/{subgroup}", ("text/plain", None), any_query=True, load="vital")
     async def name_servers(self, request: Request) -> Response:
         """Return the name servers' addresses, separated by `;`, for clients without a namesrvAddr.
 
-        Source: rocketmq 5.3.3, DefaultTopAddressing: the first line of the body is the list. A client with a unit name
-        requests nsaddr-UNIT?nofix=1.
+        All subgroups and units have the same list. Source: rocketmq 5.5.0, MixAll.getWSAddr and DefaultTopAddressing:
+        the path is /rocketmq/SUBGROUP, or SUBGROUP-UNIT?nofix=1, and parameters may follow; SUBGROUP is nsaddr at
+        clients and empty at a proxy by default. The first line of the body is the list.
         """
         return PlainTextResponse(";".join(self._addresses(request)) + "\n")
 
     def _addresses(self, request: Request) -> list[str]:
         reached_host, _ = request.scope["server"]
         return self._name_server_addrs.reached_by(reached_host, self._fleet.listed_addresses())
-
-    @answers("/rocketmq/nsaddr-{unit}", ("text/plain", None), any_query=True, load="vital")
-    async def name_servers_of_unit(self, request: Request) -> Response:
-        """Return the name servers' addresses for clients with a unit name; all units have the same list."""
-        return await self.name_servers(request)
 
     @answers("/servers", (JSON, NameServerList))
     async def servers(self, request: Request) -> Response:

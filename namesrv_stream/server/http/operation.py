@@ -101,8 +101,10 @@ def route(operation: Operation, endpoint: Endpoint) -> Route:
         query = None if operation.query is None else parse_query(request.query_params, operation.query)
         return await (endpoint(request, query) if takes_query else endpoint(request))
 
-    # Names of topics, brokers and KV namespaces can contain slashes.
-    return Route(re.sub(r"{(topic|namespace|broker_name)}", r"{\1:path}", operation.path), checked, name=operation.path)
+    # Names of topics, brokers and KV namespaces can contain slashes. The subgroup can be empty as well.
+    return Route(
+        re.sub(r"{(topic|namespace|broker_name|subgroup)}", r"{\1:path}", operation.path), checked, name=operation.path
+    )
 
 
 Q = TypeVar("Q", bound=Query)
@@ -173,7 +175,7 @@ _PATH_PARAMETERS = {
     "topic": ("Name of a topic.", "TopicTest"),
     "broker_name": ("Name of a broker.", "broker-a"),
     "namespace": ("KV namespace.", "ORDER_TOPIC_CONFIG"),
-    "unit": ("Unit name of a client.", "hz"),
+    "subgroup": ("Any subgroup of a client, with or without -UNIT; it may be empty.", "nsaddr-hz"),
     "part": ("Name of a part.", "brokers"),
     "name": ("Name of a file.", "console.css"),
 }

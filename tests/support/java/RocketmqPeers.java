@@ -216,9 +216,11 @@ public final class RocketmqPeers {
     /** A separate client, which shares no connections and routes with the previous one. */
     static void configure(ClientConfig client, JSONObject request) {
         if (request.containsKey("namesrv_domain")) {
-            // As with -Drocketmq.namesrv.domain alone; mqadmin leaves the value of its -n in the other property.
+            // As with -Drocketmq.namesrv.domain and .subgroup; mqadmin leaves the value of its -n in the other property.
             System.clearProperty(MixAll.NAMESRV_ADDR_PROPERTY);
             System.setProperty("rocketmq.namesrv.domain", request.getString("namesrv_domain"));
+            System.setProperty("rocketmq.namesrv.domain.subgroup", request.getString("subgroup"));
+            client.setUnitName(request.getString("unit_name"));
             client.setNamesrvAddr(null);
         } else {
             client.setNamesrvAddr(request.getString("namesrv_addr"));

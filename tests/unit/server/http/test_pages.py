@@ -131,7 +131,7 @@ async def test_an_invalid_parameter_is_refused_with_a_detail(path: str) -> None:
     assert found.json()["detail"]
 
 
-@pytest.mark.parametrize("path", sorted(path for path in document()["paths"] if "nsaddr" not in path))
+@pytest.mark.parametrize("path", sorted(path for path in document()["paths"] if "subgroup" not in path))
 async def test_an_unknown_parameter_is_refused_on_every_path(path: str) -> None:
     served = _committed()
     async with served.serving():
@@ -162,15 +162,18 @@ async def test_a_mistyped_parameter_is_named_with_the_one_that_was_meant(path: s
     assert (found.status, found.json()["detail"]) == (400, detail)
 
 
-async def test_parameters_that_clients_of_rocketmq_add_are_ignored() -> None:
+@pytest.mark.parametrize("subgroup", ["nsaddr", "nsaddr4client-internet", "", "a/b"])
+@pytest.mark.parametrize("rest", ["", "-hz?nofix=1", "?zone=a&", "-hz?nofix=1&zone=a&"])
+async def test_clients_learn_the_name_servers_with_any_subgroup_unit_and_parameters(subgroup: str, rest: str) -> None:
     served = _committed()
     async with served.serving():
-        found = [await served.get(f"/rocketmq/nsaddr{rest}") for rest in ("", "?nofix=1", "-unit?nofix=1&zone=a")]
+        found = await served.get(f"/rocketmq/{subgroup}{rest}")
         labels = re.findall(
             r'http_requests_total{route="(/rocketmq[^"]*)"', (await served.get("/metrics")).body.decode()
         )
-    assert [answer.status for answer in found] == [200, 200, 200]
-    assert labels == ["/rocketmq/nsaddr", "/rocketmq/nsaddr-{unit}"]
+    assert (found.status, found.headers["content-type"]) == (200, "text/plain; charset=utf-8")
+    assert re.fullmatch(r"\S+:\d+\n", found.body.decode())
+    assert labels == ["/rocketmq/{subgroup}"]
 
 
 async def test_metrics_name_paths_as_the_document_does() -> None:
