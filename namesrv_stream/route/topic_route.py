@@ -185,6 +185,9 @@ _SYSTEM_TOPICS: Final = frozenset(
         "RMQ_SYS_TRACE_TOPIC",
         "RMQ_SYS_TRANS_HALF_TOPIC",
         "RMQ_SYS_TRANS_OP_HALF_TOPIC",
+        "RMQ_SYS_ROCKSDB_TRANS_HALF_TOPIC",
+        "RMQ_SYS_ROCKSDB_TRANS_OP_HALF_TOPIC",
+        "CHECKPOINT_TOPIC",
         "TRANS_CHECK_MAX_TIME_TOPIC",
     }
 )
@@ -200,7 +203,7 @@ def is_system_topic(topic: str, clusters: Collection[str], broker_names: Collect
     Such topics are system topics, consumer groups' topics for retries and dead letters, clusters' topics for replies,
     and the topics named after a cluster or a broker.
 
-    Source: rocketmq 5.3.3, TopicValidator and MixAll (system topics, prefixes), TopicConfigManager.init (every broker
+    Source: rocketmq 5.5.0, TopicValidator and MixAll (system topics, prefixes), TopicConfigManager.init (every broker
     registers its own name and its cluster's name as topics).
     """
     return (

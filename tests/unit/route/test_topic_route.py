@@ -298,7 +298,12 @@ def test_a_view_maps_the_keys_of_filter_servers_and_removes_brokers_without_an_a
 @pytest.mark.parametrize(
     "topic",
     [
-        *("TBW102", "rmq_sys_SYNC_BROKER_MEMBER_b", "%RETRY%group", "%DLQ%group"),
+        # Source: rocketmq 5.5.0, TopicValidator.SYSTEM_TOPIC_SET.
+        *("TBW102", "SCHEDULE_TOPIC_XXXX", "BenchmarkTest", "SELF_TEST_TOPIC", "OFFSET_MOVED_EVENT"),
+        *("RMQ_SYS_TRACE_TOPIC", "RMQ_SYS_TRANS_HALF_TOPIC", "RMQ_SYS_TRANS_OP_HALF_TOPIC"),
+        *("RMQ_SYS_ROCKSDB_TRANS_HALF_TOPIC", "RMQ_SYS_ROCKSDB_TRANS_OP_HALF_TOPIC"),
+        *("TRANS_CHECK_MAX_TIME_TOPIC", "CHECKPOINT_TOPIC"),
+        *("rmq_sys_SYNC_BROKER_MEMBER_b", "%RETRY%group", "%DLQ%group"),
         *("east", "broker-a", "east_REPLY_TOPIC"),
     ],
 )
