@@ -9,6 +9,7 @@ from collections.abc import Collection, Iterator
 from pathlib import Path
 from typing import Final
 
+from namesrv_stream.addresses import join_addr
 from namesrv_stream.errors import ConfigError
 
 _PROC: Final = Path("/proc")
@@ -101,7 +102,7 @@ def port_fault(host: str, port: int, section: str) -> ConfigError | None:
 def listen_fault(error: OSError, host: str, port: int, section: str) -> ConfigError:
     """Return the error for a refused port, with the process that listens there and the flag that changes the port."""
     reason = os.strerror(error.errno) if error.errno and error.errno > 0 else str(error)
-    reason = f"cannot listen on {host}:{port}: {reason}"
+    reason = f"cannot listen on {join_addr(host, port)}: {reason}"
     if error.errno not in (errno.EADDRINUSE, errno.EACCES):
         return ConfigError("settings", _HOST_KEYS.get(section, f"{section}.listen_host"), reason)
     listener = listener_on(port) if error.errno == errno.EADDRINUSE else None

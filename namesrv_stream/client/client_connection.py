@@ -10,6 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Final, Self, cast
 
+from namesrv_stream.addresses import split_addr
 from namesrv_stream.client.client_errors import ConnectionLost, RequestTimedOut, RequestTooLarge
 from namesrv_stream.errors import ConfigError, RemotingError
 from namesrv_stream.logs import safe
@@ -93,7 +94,7 @@ class RemotingConnection(asyncio.Protocol):
             ConnectionLost: The connection could not be opened, or not in time.
             ConfigError: ``addr`` is not ``host:port``.
         """
-        host, port = split_addr(addr)
+        host, port = address_of(addr)
         connection = cls(addr)
         try:
             async with asyncio.timeout(timeout_ms / 1000):
@@ -228,18 +229,16 @@ class RemotingConnection(asyncio.Protocol):
             self._transport.abort()
 
 
-def split_addr(addr: str) -> tuple[str, int]:
-    """Return host and port of ``host:port``; an IPv6 address must be in brackets, which are removed.
+def address_of(addr: str) -> tuple[str, int]:
+    """Return host and port of ``host:port``, as ``addresses.split_addr`` does.
 
     Raises:
         ConfigError: ``addr`` does not have this form.
     """
-    host, _, port = addr.rpartition(":")
-    if not host or not port.isdecimal():
-        raise ConfigError("name servers", addr, "expected host:port")
-    if not 0 < int(port) < 65536:
-        raise ConfigError("name servers", addr, f"port {port} is out of range: expected 1 to 65535")
-    return host.removeprefix("[").removesuffix("]"), int(port)
+    try:
+        return split_addr(addr)
+    except ValueError as error:
+        raise ConfigError("name servers", addr, str(error)) from None
 
 
 def reason_of(error: BaseException) -> str:

@@ -1,6 +1,7 @@
 """The client, which returns routes and queues of topics from whichever name server answers."""
 
 import asyncio
+import contextlib
 import logging
 import os
 import random
@@ -27,13 +28,13 @@ from namesrv_stream.client.route_cache import RouteCache, TopicRoute
 from namesrv_stream.logs import safe
 from namesrv_stream.remoting.command import AclCredentials
 
-# An address reserved for documentation: nothing is sent, the system only selects its own address for it.
-_ELSEWHERE = ("192.0.2.1", 9)
+# Addresses reserved for documentation: nothing is sent, the system only selects its own address for them.
+_ELSEWHERE = {socket.AF_INET: ("192.0.2.1", 9), socket.AF_INET6: ("2001:db8::1", 9)}
 logger = logging.getLogger(__name__)
 
 
 def default_client_id() -> str:
-    """Return ``ip@pid``: the address of this machine and the id of this process.
+    """Return ``ip@pid``: the address of this machine, in brackets if it is IPv6, and the id of this process.
 
     Differs from RocketMQ: 5.x adds the time to the pid, so that every client of a process has a different id.
     """
@@ -41,12 +42,12 @@ def default_client_id() -> str:
 
 
 def _local_ip() -> str:
-    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
-        try:
-            probe.connect(_ELSEWHERE)
-            return str(probe.getsockname()[0])
-        except OSError:
-            return "127.0.0.1"
+    for family, elsewhere in _ELSEWHERE.items():
+        with contextlib.suppress(OSError), socket.socket(family, socket.SOCK_DGRAM) as probe:
+            probe.connect(elsewhere)
+            ip = str(probe.getsockname()[0])
+            return f"[{ip}]" if ":" in ip else ip
+    return "127.0.0.1"
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Final, Generic, TypeVar
 from urllib.parse import SplitResult, urlsplit
 
-from namesrv_stream.client.client_connection import split_addr
+from namesrv_stream.client.client_connection import address_of
 from namesrv_stream.client.client_errors import (
     AddressServerUnreachable,
     ClientClosed,
@@ -109,7 +109,7 @@ def parse_name_servers(text: str) -> tuple[str, ...]:
     if not addrs:
         raise ConfigError("name servers", repr(text), "expected host:port, several separated by ;")
     for addr in addrs:
-        split_addr(addr)
+        address_of(addr)
     return addrs
 
 

@@ -11,10 +11,11 @@ from dataclasses import dataclass, field
 from functools import cache
 from http import HTTPStatus
 from typing import Any, Final, TypeVar
-from urllib.parse import urlencode, urlsplit
+from urllib.parse import urlencode
 
 from pydantic import TypeAdapter, ValidationError
 
+from namesrv_stream.addresses import http_url
 from namesrv_stream.client.client_connection import reason_of
 from namesrv_stream.errors import ConfigError, NamesrvStreamError, PrerequisiteMissing
 
@@ -139,15 +140,10 @@ def parse_http_addrs(text: str, flag: str = "--http") -> tuple[str, ...]:
     for part in text.replace(",", ";").split(";"):
         if not (addr := part.strip().rstrip("/")):
             continue
-        url = addr if "://" in addr else f"http://{addr}"
         try:
-            parts = urlsplit(url)
-            is_valid = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port is not None
+            addrs.append(http_url(addr))
         except ValueError:
-            is_valid = False
-        if not is_valid or not url.isascii() or not url.isprintable() or " " in url:
-            raise ConfigError("command line", flag, f"{addr!r} is not http://host:port")
-        addrs.append(url)
+            raise ConfigError("command line", flag, f"{addr!r} is not http://host:port") from None
     if not addrs:
         raise ConfigError("command line", flag, "expected http://host:port, several separated by ;")
     return tuple(dict.fromkeys(addrs))

@@ -27,6 +27,7 @@ from kafka.errors import (
 )
 from kafka.net.compat import KafkaNetClient
 
+from namesrv_stream.addresses import join_addr
 from namesrv_stream.errors import ConfigError, KafkaRefuses, KafkaRefusesLogin, KafkaUnreachable
 from namesrv_stream.ports import reachable_host
 from namesrv_stream.processes import read_run_file
@@ -52,7 +53,7 @@ def bootstrap_servers(settings: Settings) -> str:
         return settings.kafka.bootstrap_servers
     embedded = settings.embedded_kafka
     if embedded.listen_port:
-        return f"{reachable_host(embedded.listen_host)}:{embedded.listen_port}"
+        return join_addr(reachable_host(embedded.listen_host), embedded.listen_port)
     found = read_run_file(settings.data.run_dir / "kafka.json")
     if found is None:
         raise ConfigError(

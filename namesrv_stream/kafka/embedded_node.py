@@ -11,6 +11,7 @@ import uuid
 from pathlib import Path
 from typing import Final, NoReturn
 
+from namesrv_stream.addresses import join_addr
 from namesrv_stream.errors import ConfigError, NamesrvStreamError
 from namesrv_stream.kafka.clients import bootstrap_servers
 from namesrv_stream.logs import progress
@@ -74,7 +75,7 @@ def _configure(settings: Settings) -> Path:
     (home / "log4j2.properties").write_text(log4j2_properties(), encoding="utf-8")
     config = home / "server.properties"
     config.write_text(node_properties(settings, home / "log", listen_port, controller_port), encoding="utf-8")
-    write_run_file(settings.data.run_dir / "kafka.json", {"kafka": f"{reachable_host(host)}:{listen_port}"})
+    write_run_file(settings.data.run_dir / "kafka.json", {"kafka": join_addr(reachable_host(host), listen_port)})
     return config
 
 
@@ -115,8 +116,8 @@ def node_properties(settings: Settings, log_dir: Path, listen_port: int, control
         "node.id": 1,
         "controller.quorum.voters": f"1@127.0.0.1:{controller_port}",
         "controller.listener.names": "CONTROLLER",
-        "listeners": f"PLAINTEXT://{host}:{listen_port},CONTROLLER://127.0.0.1:{controller_port}",
-        "advertised.listeners": f"PLAINTEXT://{reachable_host(host)}:{listen_port}",
+        "listeners": f"PLAINTEXT://{join_addr(host, listen_port)},CONTROLLER://127.0.0.1:{controller_port}",
+        "advertised.listeners": f"PLAINTEXT://{join_addr(reachable_host(host), listen_port)}",
         "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT",
         "inter.broker.listener.name": "PLAINTEXT",
         "log.dirs": log_dir,

@@ -8,9 +8,10 @@ the time. So a peer that sees any signed request can send an admin request with 
 """
 
 import hmac
-from ipaddress import IPv6Address, ip_address
+from ipaddress import ip_address
 from typing import Final
 
+from namesrv_stream.addresses import plain_host
 from namesrv_stream.errors import NoPermission, RequestRefused
 from namesrv_stream.processor.name_server import Access, Call, NameServer, Networks
 from namesrv_stream.remoting.command import ACCESS_KEY, SIGNATURE, RemotingCommand, RequestCode, sign
@@ -122,12 +123,9 @@ def _refusal(access: Access, call: Call, what: str, networks: str) -> NoPermissi
 def is_within(host: str, networks: Networks) -> bool:
     """Return whether an address is in one of the networks; False if it is not an address."""
     try:
-        address = ip_address(host)
+        address = ip_address(plain_host(host))
     except ValueError:
         return False
-    if isinstance(address, IPv6Address):
-        # A socket that listens on both families shows IPv4 peers as ``::ffff:a.b.c.d``.
-        address = address.ipv4_mapped or address
     return any(address in network for network in networks)
 
 

@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from ipaddress import IPv4Address, IPv6Address
 from typing import Final, NamedTuple
 
+from namesrv_stream.addresses import join_addr
 from namesrv_stream.errors import ProxyProtocolError
 
 _V1_BEGIN: Final = b"PROXY "
@@ -74,7 +75,7 @@ def _read_v1(data: bytes) -> Preamble | None:
     except ValueError as error:
         raise ProxyProtocolError(f"{error}") from error
     _port(destination_port)
-    return Preamble(end + 2, _host_and_port(source, _port(source_port)))
+    return Preamble(end + 2, join_addr(str(source), _port(source_port)))
 
 
 def _port(text: bytes) -> int:
@@ -105,12 +106,8 @@ def _read_v2(data: bytes) -> Preamble | None:
 def _v2_source(family: int, addresses: bytes) -> str:
     match family:
         case 1:
-            return _host_and_port(IPv4Address(addresses[:4]), int.from_bytes(addresses[8:10], "big"))
+            return join_addr(str(IPv4Address(addresses[:4])), int.from_bytes(addresses[8:10], "big"))
         case 2:
-            return _host_and_port(IPv6Address(addresses[:16]), int.from_bytes(addresses[32:34], "big"))
+            return join_addr(str(IPv6Address(addresses[:16])), int.from_bytes(addresses[32:34], "big"))
         case _:
             return ""
-
-
-def _host_and_port(host: IPv4Address | IPv6Address, port: int) -> str:
-    return f"[{host}]:{port}" if host.version == 6 else f"{host}:{port}"

@@ -14,6 +14,8 @@ from typing import Any, Final, NamedTuple
 
 import orjson
 
+from namesrv_stream.addresses import canonical_addr, join_addr, parts_of, split_addr
+
 #: The KV namespace that contains the views.
 VIEWS_NAMESPACE: Final = "namesrv-stream.address-views"
 #: Fields of a document, and of one of its mappings.
@@ -25,7 +27,6 @@ _MAX_MAPPINGS: Final = 1_000
 _MAX_GENERAL_MAPPINGS: Final = 100
 
 _NAME: Final = re.compile(r"[A-Za-z0-9_.-]{1,64}")
-_ADDR: Final = re.compile(r"(?:[A-Za-z0-9_.-]+|\[[0-9A-Fa-f:.]+\]):([0-9]{1,5})")
 _FIELD: Final = re.compile(r"\{([^{}]*)\}")
 _TERM: Final = re.compile(r"(?:([0-9]{1,5})\*)?([a-z]+)|([0-9]{1,5})")
 _NUMBER_AT_END: Final = re.compile(r"[0-9]{1,5}\Z")
@@ -43,8 +44,9 @@ class Broker(NamedTuple):
     broker_addr: str
 
     def texts(self) -> dict[str, str]:
-        host = self.broker_addr.rpartition(":")[0]
-        return {"broker_name": self.broker_name, "broker_id": str(self.broker_id), "host": host}
+        host, _ = parts_of(self.broker_addr)
+        shown = f"[{host}]" if ":" in host else host
+        return {"broker_name": self.broker_name, "broker_id": str(self.broker_id), "host": shown}
 
     def numbers(self) -> dict[str, int]:
         """Return name → value of the numbers that a pattern may use: ``id``, ``n`` and ``port``.
@@ -52,7 +54,7 @@ class Broker(NamedTuple):
         ``id`` is the brokerId. ``n`` is the number at the end of the broker's name, and ``port`` that of its address;
         each is absent if there is none.
         """
-        port = self.broker_addr.rpartition(":")[2]
+        _, port = parts_of(self.broker_addr)
         found = {"id": self.broker_id}
         if number := _NUMBER_AT_END.search(self.broker_name):
             found["n"] = int(number[0])
@@ -79,7 +81,7 @@ class Pattern:
         self._fields = tuple(field if field in _TEXTS else _sum_of(field) for field in fields)
         self._literals = tuple(literals)
         sample = self._joined(["x" if isinstance(field, str) else "1" for field in self._fields])
-        if not _is_addr(sample):
+        if _address(sample) is None:
             raise ValueError(f"{text!r} is not host:port")
 
     def address_of(self, broker: Broker) -> str | None:
@@ -96,8 +98,7 @@ class Pattern:
                 values.append(str(sum(factor * (numbers[name] if name else 1) for factor, name in field)))
             else:
                 return None
-        addr = self._joined(values)
-        return addr if _is_addr(addr) else None
+        return _address(self._joined(values))
 
     def _joined(self, values: Sequence[str]) -> str:
         return "".join(literal + value for literal, value in zip(self._literals, (*values, ""), strict=True))
@@ -114,9 +115,11 @@ def _sum_of(field: str) -> _Sum:
     return tuple(terms)
 
 
-def _is_addr(text: str) -> bool:
-    found = _ADDR.fullmatch(text)
-    return found is not None and 0 < int(found[1]) <= 65_535
+def _address(text: str) -> str | None:
+    try:
+        return join_addr(*split_addr(text))
+    except ValueError:
+        return None
 
 
 class AddressMapping(NamedTuple):
@@ -145,7 +148,7 @@ class AddressView:
         networks: Networks whose clients have this view.
         keeps_unmapped: Whether clients receive an address without a mapping unchanged. Otherwise it is left out.
         mappings: The rules without ``broker_addr``, for addresses that are not in ``mappings_of``.
-        mappings_of: ``broker_addr`` → the rules with it and those without any, in the order of the document.
+        mappings_of: canonical ``broker_addr`` → the rules with it and those without any, in the order of the document.
     """
 
     name: str
@@ -158,7 +161,7 @@ class AddressView:
 
     def mapped(self, broker: Broker) -> str | None:
         """Return the address to which the view maps a broker; None if there is no mapping."""
-        mappings = self.mappings_of.get(broker.broker_addr, self.mappings)
+        mappings = self.mappings_of.get(canonical_addr(broker.broker_addr), self.mappings)
         return next((addr for m in mappings if (addr := m.address_of(broker)) is not None), None)
 
     def addrs_for_clients(self, broker_name: str, broker_addrs: Mapping[int, str]) -> dict[str, str]:
@@ -220,7 +223,7 @@ def _view_of(name: str, document: str | bytes, number: int) -> AddressView:
     rules = [_mapping(f"mappings[{at}]", each) for at, each in enumerate(mappings)]
     numbers_of: dict[str, list[int]] = {"": []}
     for at, rule in enumerate(rules):
-        numbers_of.setdefault(rule.broker_addr, []).append(at)
+        numbers_of.setdefault(canonical_addr(rule.broker_addr), []).append(at)
     general = numbers_of.pop("")
     if len(general) > _MAX_GENERAL_MAPPINGS:
         raise ValueError(f"mappings: expected at most {_MAX_GENERAL_MAPPINGS} mappings without broker_addr")

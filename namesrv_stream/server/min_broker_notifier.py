@@ -7,7 +7,6 @@ never to this server itself. Peers that do not read cost only a limited number o
 
 import asyncio
 import logging
-import re
 import ssl
 from collections import deque
 from collections.abc import Callable
@@ -15,6 +14,7 @@ from dataclasses import dataclass, field
 from ipaddress import ip_address
 from typing import Final
 
+from namesrv_stream.addresses import plain_host, split_addr
 from namesrv_stream.client import ConnectionLost, RemotingConnection, RequestTooLarge
 from namesrv_stream.errors import ConfigError
 from namesrv_stream.logs import safe
@@ -34,8 +34,6 @@ _IDLE_MS: Final = 60_000
 _MAX_RECIPIENTS: Final = 1_024
 #: Maximum number of waiting frames for one broker; the newest remain. Each may name another broker that went offline.
 _MAX_WAITING: Final = 16
-#: A host name or an address, in brackets if it is IPv6, and a port.
-_ADDR: Final = re.compile(r"(?:[A-Za-z0-9._-]{1,253}|\[[0-9A-Fa-f:.]{2,45}\]):[0-9]{1,5}")
 
 
 @dataclass(slots=True, eq=False)
@@ -111,7 +109,9 @@ class MinBrokerNotifier:
     def _post(self, addr: str, request: RemotingCommand) -> None:
         recipient = self._recipients.get(addr)
         if recipient is None:
-            if not _ADDR.fullmatch(addr):
+            try:
+                split_addr(addr)
+            except ValueError:
                 self._warn_once(addr, "not host:port")
                 return
             if len(self._recipients) >= _MAX_RECIPIENTS:
@@ -198,4 +198,4 @@ class _BrokerConnection(RemotingConnection):
         if not here or not there or there[1] != port:
             return False
         # All of 127.0.0.0/8 is this machine, but the local end is 127.0.0.1.
-        return bool(here[0] == there[0]) or ip_address(there[0]).is_loopback
+        return bool(here[0] == there[0]) or ip_address(plain_host(there[0])).is_loopback

@@ -14,6 +14,7 @@ from typing import Annotated, Any, Final, Literal
 import typer
 from typer.exceptions import TyperException
 
+from namesrv_stream.addresses import join_addr, parts_of, split_addr
 from namesrv_stream.errors import ConfigError
 from namesrv_stream.ports import reachable_host
 from namesrv_stream.processes import STARTING, is_writer_alive, read_run_file
@@ -109,7 +110,7 @@ def installed_settings(conf: Path | None, flags: Iterable[Flag]) -> LoadedSettin
         return replace(running, sources=_without_defaults(running, str(effective)))
     kafka = running_parts(data.run_dir).get("kafka")
     if kafka is not None and loaded.settings.is_kafka_embedded:
-        port = str(kafka["kafka"]).rpartition(":")[2]
+        _, port = parts_of(str(kafka["kafka"]))
         return load_settings(None, flags=[Flag("--data-dir", "embedded_kafka.listen_port", port), *flags])
     return loaded
 
@@ -140,8 +141,7 @@ def server_address(settings: Settings, section: str, *, prefer_running: bool) ->
     if prefer_running or not configured.listen_port:
         running = running_parts(settings.data.run_dir).get("serve")
         if running is not None:
-            host, _, port = str(running[section]).rpartition(":")
-            return _reachable(host.removeprefix("[").removesuffix("]"), port)
+            return _reachable(*split_addr(str(running[section])))
     return _reachable(configured.listen_host, configured.listen_port or _DEFAULT_PORTS[section])
 
 
@@ -162,18 +162,16 @@ def refuse_other_installation(settings: Settings, section: str, address: str) ->
     runs = bool(running_parts(data.run_dir)) or is_up_running(data.run_dir)
     if runs or not is_default or data.tables or not data.tables_dir.is_dir():
         return
-    host, _, port = address.rpartition(":")
     try:
-        socket.create_connection((host.removeprefix("[").removesuffix("]"), int(port)), timeout=1).close()
+        socket.create_connection(split_addr(address), timeout=1).close()
     except OSError:
         return
     reason = f"nothing runs on {data.dir}, but another installation listens at {address}: name it with --data-dir DIR"
     raise ConfigError("settings", "data.dir", f"{reason} or {DATA_VARIABLE}, or name addresses (-n, --http)")
 
 
-def _reachable(listen_host: str, port: str | int) -> str:
-    host = reachable_host(listen_host)
-    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+def _reachable(listen_host: str, port: int) -> str:
+    return join_addr(reachable_host(listen_host), port)
 
 
 def _read(path: Path) -> dict[str, str | int] | None:

@@ -18,6 +18,7 @@ from namesrv_stream.settings.values import (
     HttpUrls,
     JarsSettings,
     Listeners,
+    ListenHost,
     LowerCase,
     Names,
     Networks,
@@ -41,7 +42,7 @@ MIB: Final = 1 << 20
 class RemotingSettings(Section):
     """The port for brokers, clients and mqadmin."""
 
-    listen_host: NonEmptyStr = "0.0.0.0"
+    listen_host: ListenHost = "0.0.0.0"
     listen_port: Port = 9876
     advertised_address: AdvertisedAddress = ""
     max_frame_bytes: Advanced[Annotated[Number, Field(ge=1024, le=1 << 30)]] = 16 * MIB
@@ -97,7 +98,7 @@ class TlsSettings(Section):
 class HttpSettings(Section):
     """The HTTP port: health, metrics, JSON queries, the name servers' addresses for clients."""
 
-    listen_host: NonEmptyStr = "127.0.0.1"
+    listen_host: ListenHost = "127.0.0.1"
     listen_port: Port = 9880
     allowed_hosts: HostNames = ()
     nsaddr: Addrs = ()
@@ -176,7 +177,7 @@ class KafkaSettings(Section):
 class EmbeddedKafkaSettings(Section):
     """The Kafka node that ``up`` starts on this machine if ``kafka.bootstrap_servers`` is empty."""
 
-    listen_host: Advanced[NonEmptyStr] = "127.0.0.1"
+    listen_host: Advanced[ListenHost] = "127.0.0.1"
     listen_port: Port = 9092
     heap: Advanced[Annotated[str, Field(pattern=r"^[1-9][0-9]*[mg]$")]] = "512m"
 

@@ -12,11 +12,9 @@ from typing import Annotated, Final, Literal, TypeVar
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, SecretStr
 from pydantic_core import ErrorDetails
 
+from namesrv_stream.addresses import check_host, http_url, join_addr, split_addr
 from namesrv_stream.errors import ConfigError
 from namesrv_stream.route.events import DIRECT, JOB
-
-# A host name, an IPv4 address or an IPv6 address in brackets, and a port.
-_ADDR: Final = re.compile(r"(?:[A-Za-z0-9_.-]+|\[[0-9A-Fa-f:.]+\]):([0-9]{1,5})")
 
 # Also `*.` and a domain, for all names in it.
 _HOST_NAME: Final = re.compile(r"(\*\.)?[A-Za-z0-9_-]+(\.[A-Za-z0-9_-]+)*")
@@ -42,12 +40,15 @@ def _split(value: object) -> object:
     return [part.strip() for part in re.split("[;,]", value) if part.strip()]
 
 
+def _check_addr(addr: str) -> str:
+    try:
+        return join_addr(*split_addr(addr))
+    except ValueError:
+        raise ValueError(f"{addr!r} is not host:port") from None
+
+
 def _check_addrs(addrs: tuple[str, ...]) -> tuple[str, ...]:
-    for addr in addrs:
-        found = _ADDR.fullmatch(addr)
-        if found is None or not 0 < int(found[1]) <= 65535:
-            raise ValueError(f"{addr!r} is not host:port")
-    return addrs
+    return tuple(map(_check_addr, addrs))
 
 
 _SPARK_MASTER: Final = re.compile(
@@ -68,8 +69,7 @@ def _check_server_id(value: str) -> str:
 
 
 def _check_advertised(addr: str) -> str:
-    if addr:
-        _check_addrs((addr,))
+    addr = addr and _check_addr(addr)
     if addr.startswith(("0.0.0.0:", "[::]:")):
         raise ValueError(f"{addr!r} means every address of this machine: expected one that clients can connect to")
     return addr
@@ -82,10 +82,15 @@ def _check_host_names(names: tuple[str, ...]) -> tuple[str, ...]:
     return names
 
 
+def _check_http_url(url: str) -> str:
+    try:
+        return http_url(url)
+    except ValueError:
+        raise ValueError(f"{url!r} is not http://host:port") from None
+
+
 def _check_http_urls(urls: tuple[str, ...]) -> tuple[str, ...]:
-    for url in urls:
-        _check_addrs((re.sub("^https?://", "", url).removesuffix("/"),))
-    return tuple(url.removesuffix("/") if "://" in url else f"http://{url}" for url in urls)
+    return tuple(map(_check_http_url, urls))
 
 
 def _check_networks(networks: tuple[str, ...]) -> tuple[str, ...]:
@@ -134,6 +139,7 @@ Number = Annotated[int, BeforeValidator(_no_bool)]
 Port = Annotated[Number, Field(ge=0, le=65535)]  # 0: any free port
 PositiveInt = Annotated[Number, Field(gt=0)]
 NonEmptyStr = Annotated[str, Field(min_length=1)]
+ListenHost = Annotated[str, AfterValidator(check_host)]  # an IPv6 address loses its brackets
 ServerId = Annotated[str, Field(max_length=64, pattern=r"^[A-Za-z0-9_.-]*$"), AfterValidator(_check_server_id)]
 SparkMaster = Annotated[str, AfterValidator(_check_spark_master)]
 Names = Annotated[tuple[NonEmptyStr, ...], BeforeValidator(_split)]

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
+from namesrv_stream.addresses import split_addr
 from namesrv_stream.errors import KafkaUnreachable, PrerequisiteMissing
 from namesrv_stream.kafka import bootstrap_servers, ensure_topics
 from namesrv_stream.logs import progress, report_error, writes_json
@@ -209,7 +210,7 @@ async def wait_for_kafka(settings: Settings, servers: str) -> None:
     """
     try:
         if settings.is_kafka_embedded:
-            await _wait_listening(settings.embedded_kafka.listen_port, servers)
+            await _wait_listening(servers)
         await _ensure_topics(settings)
     except KafkaUnreachable as error:
         if not settings.is_kafka_embedded:
@@ -219,8 +220,8 @@ async def wait_for_kafka(settings: Settings, servers: str) -> None:
         raise PrerequisiteMissing(error.name, remedy) from None
 
 
-async def _wait_listening(port: int, servers: str) -> None:
-    host = servers.rpartition(":")[0].strip("[]")
+async def _wait_listening(servers: str) -> None:
+    host, port = split_addr(servers)
     deadline = time.monotonic() + _KAFKA_START_S
     while True:
         try:

@@ -10,6 +10,8 @@ from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Self
 
+from namesrv_stream.addresses import split_addr
+
 # MQVersion.Version.V5_3_3 as an ordinal.
 VERSION = 479
 
@@ -50,8 +52,8 @@ class RemotingClient:
     def __init__(
         self, addr: str, timeout_s: float = 10, *, tls: ssl.SSLContext | None = None, preamble: bytes = b""
     ) -> None:
-        host, _, port = addr.rpartition(":")
-        self._socket = socket.create_connection((host, int(port)), timeout_s)
+        host, port = split_addr(addr)
+        self._socket = socket.create_connection((host, port), timeout_s)
         self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         if preamble:
             self._socket.sendall(preamble)

@@ -10,6 +10,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
+from namesrv_stream.addresses import join_addr, split_addr
 from tests.support.jvm import JARS, rocketmq_jvm
 from tests.support.processes import Process, free_port, wait_until
 from tests.support.remoting_client import RemotingClient
@@ -31,14 +32,15 @@ _HA_OFFSET = 1
 class _RocketmqServer:
     """The common part of the Java NameServer and the broker: one JVM, signals, an address."""
 
-    def __init__(self, process: Process, port: int) -> None:
+    def __init__(self, process: Process, port: int, host: str = "127.0.0.1") -> None:
         self.process = process
         self.port = port
+        self._host = host
 
     @property
     def addr(self) -> str:
         """``host:port`` it listens on."""
-        return f"127.0.0.1:{self.port}"
+        return join_addr(self._host, self.port)
 
     @property
     def is_alive(self) -> bool:
@@ -186,7 +188,7 @@ class Broker(_RocketmqServer):
             **(properties or {}),
         }
         process = self._jvm(name, _write_properties(work_dir / "broker.properties", config), work_dir)
-        super().__init__(process, port)
+        super().__init__(process, port, config["brokerIP1"])
         self.name = name
         self.cluster = cluster
         self.broker_id = broker_id
@@ -291,9 +293,8 @@ def _write_properties(path: Path, config: Mapping[str, str]) -> Path:
 
 def is_listening(addr: str) -> bool:
     """Whether something accepts connections at ``host:port``."""
-    host, _, port = addr.rpartition(":")
     try:
-        socket.create_connection((host, int(port)), timeout=1).close()
+        socket.create_connection(split_addr(addr), timeout=1).close()
     except OSError:
         return False
     return True

@@ -1,4 +1,4 @@
-"""Servers on 127.0.0.1 whose answers a test scripts: name servers, which may misbehave, and address servers."""
+"""Servers on this machine whose answers a test scripts: name servers, which may misbehave, and address servers."""
 
 import asyncio
 import ssl
@@ -10,6 +10,7 @@ from typing import Self
 
 import orjson
 
+from namesrv_stream.addresses import join_addr
 from namesrv_stream.errors import RemotingError
 from namesrv_stream.remoting.command import RemotingCommand, RequestCode, ResponseCode, response_to
 from namesrv_stream.remoting.frame import FrameBuffer, decode_frame, encode_frame
@@ -42,6 +43,7 @@ class ScriptedNameServer:
 
     script: Script = accept_all
     port: int = 0
+    host: str = "127.0.0.1"
     tls: ssl.SSLContext | None = None
     requests: list[RemotingCommand] = field(default_factory=list)
     connections: int = 0
@@ -51,7 +53,7 @@ class ScriptedNameServer:
     @property
     def addr(self) -> str:
         """``host:port`` on which the server listens; a restart does not change it."""
-        return f"127.0.0.1:{self.port}"
+        return join_addr(self.host, self.port)
 
     @property
     def open_connections(self) -> int:
@@ -64,7 +66,7 @@ class ScriptedNameServer:
 
     async def start(self) -> None:
         """Start listening."""
-        self._server = await asyncio.start_server(self._serve, "127.0.0.1", self.port, ssl=self.tls)
+        self._server = await asyncio.start_server(self._serve, self.host, self.port, ssl=self.tls)
         self.port = self._server.sockets[0].getsockname()[1]
 
     async def stop(self) -> None:

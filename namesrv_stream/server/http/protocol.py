@@ -8,6 +8,7 @@ from typing import Any, Final, cast
 import h11
 from uvicorn.protocols.http.h11_impl import H11Protocol, RequestResponseCycle
 
+from namesrv_stream.addresses import join_addr
 from namesrv_stream.errors import TlsBroken
 from namesrv_stream.logs import safe
 from namesrv_stream.metrics import Counters
@@ -238,7 +239,7 @@ class TlsProtocol(asyncio.Protocol):
         except TlsBroken as error:
             self._tls.broken(error)
             text, address = "HTTP connection closed peer=%s reason=%s", self._records.get_extra_info("peername")
-            peer = f"{address[0]}:{address[1]}" if address else "?"
+            peer = join_addr(*address[:2]) if address else "?"
             self._peer_log.log(logger, logging.INFO, text, peer, safe(str(error)))
             self._records.close()
             return

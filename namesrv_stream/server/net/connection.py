@@ -27,6 +27,7 @@ from functools import partial
 from time import perf_counter_ns
 from typing import Final, cast
 
+from namesrv_stream.addresses import join_addr, plain_host
 from namesrv_stream.errors import RemotingError
 from namesrv_stream.processor.authorisation import BROKER_CODES, is_within
 from namesrv_stream.processor.name_server import DecodedBody, Peer
@@ -35,7 +36,7 @@ from namesrv_stream.remoting.command import RemotingCommand
 from namesrv_stream.route.events import BrokerHeartbeat
 from namesrv_stream.route.model import LeaseKey
 from namesrv_stream.server.net.connections import STOPPING
-from namesrv_stream.server.net.inbound import Inbound, host_of
+from namesrv_stream.server.net.inbound import Inbound
 from namesrv_stream.server.net.response_cache import is_route_query
 from namesrv_stream.server.net.session import Services, Session
 from namesrv_stream.server.turns import Queue
@@ -110,7 +111,7 @@ class RemotingConnection(asyncio.Protocol):
         sock = transport.get_extra_info("socket")
         self._fd: int | None = None if sock is None else sock.fileno()
         if address := transport.get_extra_info("peername"):
-            self.host, self.peer = host_of(address[0]), f"{address[0]}:{address[1]}"
+            self.host, self.peer = plain_host(address[0]), join_addr(*address[:2])
         self._session.caller = Peer(self.host, False, self.host, self._listener)
         if not self._owner.opened(self):
             self.close("too many connections")

@@ -3,9 +3,9 @@
 import asyncio
 import re
 from collections.abc import Callable
-from ipaddress import IPv6Address, ip_address
 from typing import Final, cast
 
+from namesrv_stream.addresses import parts_of, plain_host
 from namesrv_stream.errors import RemotingError, TlsBroken
 from namesrv_stream.remoting.frame import FrameBuffer
 from namesrv_stream.remoting.proxy_protocol import read_preamble
@@ -64,7 +64,7 @@ class Inbound:
     @property
     def proxied_host(self) -> str:
         """The host of the peer behind a proxy; "" if there is none."""
-        return host_of(self.proxied_for.rpartition(":")[0].strip("[]"))
+        return plain_host(parts_of(self.proxied_for)[0])
 
     @property
     def held_bytes(self) -> int:
@@ -139,12 +139,3 @@ def code_of(head: bytes) -> int:
         return int.from_bytes(head[_HEADER_WORD_BYTES : _HEADER_WORD_BYTES + 2], "big")
     found = _CODE.match(head, _HEADER_WORD_BYTES)
     return int(found[1]) if found else -1
-
-
-def host_of(address: str) -> str:
-    """Return an address; an IPv4-mapped IPv6 address, as dual-stack sockets show it, becomes plain IPv4."""
-    try:
-        host = ip_address(address)
-    except ValueError:
-        return address
-    return str(host.ipv4_mapped or host) if isinstance(host, IPv6Address) else str(host)

@@ -19,6 +19,7 @@ from importlib.abc import MetaPathFinder
 from pathlib import Path
 from typing import Final, NamedTuple
 
+from namesrv_stream.addresses import join_addr, plain_host
 from namesrv_stream.errors import NamesrvStreamError
 from namesrv_stream.ports import listen_fault, reachable_host
 from namesrv_stream.server.tls import calls_context, read_certificate
@@ -164,7 +165,7 @@ def bind(host: str, port: int, section: str) -> socket.socket:
 
 def address(bound: socket.socket) -> str:
     """Return where a socket listens, ``host:port``; 0.0.0.0 or [::] means every address of this machine."""
-    return _addr(*bound.getsockname()[:2])
+    return join_addr(*bound.getsockname()[:2])
 
 
 def advertised_address(remoting: RemotingSettings, listen_port: int) -> str:
@@ -180,7 +181,7 @@ def advertised_address(remoting: RemotingSettings, listen_port: int) -> str:
         ip = ipaddress.ip_address(host)
         if ip.is_unspecified or ip.is_loopback or ip.is_link_local:
             return ""
-    return "" if host == "localhost" else _addr(host, listen_port)
+    return "" if host == "localhost" else join_addr(host, listen_port)
 
 
 class NameServerAddrs(NamedTuple):
@@ -199,11 +200,7 @@ class NameServerAddrs(NamedTuple):
         if known := self.configured or listed:
             return list(known)
         own = self.listen_host
-        host = host.removeprefix("::ffff:")  # an IPv4 client on an IPv6 socket
+        host = plain_host(host)
         if own == "::" or (own == "0.0.0.0" and ":" not in host):
             own = host
-        return [_addr(reachable_host(own), self.listen_port)]
-
-
-def _addr(host: str, port: int) -> str:
-    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+        return [join_addr(reachable_host(own), self.listen_port)]

@@ -12,7 +12,7 @@ from typing import Final, NamedTuple
 
 import orjson
 
-from namesrv_stream.client.client_connection import split_addr
+from namesrv_stream.addresses import join_addr, split_addr
 from namesrv_stream.client.name_servers import parse_name_servers
 from namesrv_stream.errors import ConfigError
 from namesrv_stream.remoting.command import MQ_VERSION, LanguageCode, RemotingCommand, RequestCode
@@ -96,8 +96,8 @@ class AgentConfig:
         object.__setattr__(self, "name_server_addrs", parse_name_servers(self.name_servers))
         try:
             split_addr(self.broker_addr)
-        except ConfigError as error:
-            raise ConfigError("agent", "--addr", f"{self.broker_addr}: {error.reason}") from None
+        except ValueError as error:
+            raise ConfigError("agent", "--addr", f"{self.broker_addr}: {error}") from None
         for name, least in _LEAST.items():
             value = getattr(self, name)
             if value is not None and value < least:
@@ -126,8 +126,8 @@ class AgentConfig:
             if port + _HA_OFFSET > _LAST_PORT:
                 host, port = _next_host(host), split_addr(self.broker_addr)[1]
             name = self.broker_name if self.brokers == 1 else f"{self.broker_name}-{index:0{width}d}"
-            shown = f"[{host}]" if ":" in host else host
-            yield BrokerIdentity(self.cluster, name, self.broker_id, f"{shown}:{port}", f"{shown}:{port + _HA_OFFSET}")
+            addrs = join_addr(host, port), join_addr(host, port + _HA_OFFSET)
+            yield BrokerIdentity(self.cluster, name, self.broker_id, *addrs)
             port += _PORT_STEP
 
     def topics_of(self, index: int) -> tuple[str, ...]:
@@ -165,7 +165,8 @@ def _flag(name: str) -> str:
 
 def _next_host(host: str) -> str:
     try:
-        return str(ipaddress.ip_address(host) + 1)
+        address, zone, index = host.partition("%")
+        return f"{ipaddress.ip_address(address) + 1}{zone}{index}"
     except ValueError:
         raise ConfigError(
             "agent", "--addr", f"{host} is not an IP address, so there are only as many brokers as it has ports"

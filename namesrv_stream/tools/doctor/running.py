@@ -8,6 +8,7 @@ from typing import Any, Final
 
 import orjson
 
+from namesrv_stream.addresses import join_addr
 from namesrv_stream.client.server_states import BadAnswer, ServerUnreachable, fetch
 from namesrv_stream.clock import SystemClock
 from namesrv_stream.errors import ConfigError
@@ -122,7 +123,7 @@ def _port(area: str, section: str, host: str, port: int) -> Finding:
         if error.key.endswith("listen_host"):
             remedy = f"set {error.key} to an address of this machine (`ip address`), or to 0.0.0.0"
         return fault(area, f"{error.key}: {error.reason}", remedy)
-    return fine(area, f"{host}:{port} is free")
+    return fine(area, f"{join_addr(host, port)} is free")
 
 
 def exposure(settings: Settings) -> Iterator[Finding]:

@@ -14,6 +14,7 @@ from typing import Final, Self
 from kafka import KafkaProducer
 from kafka.errors import KafkaError
 
+from namesrv_stream.addresses import split_addr
 from namesrv_stream.errors import ConfigError, NamesrvStreamError, PrerequisiteMissing, QueryNotFound
 from namesrv_stream.kafka import bootstrap_servers, ensure_topics, producer_config
 from namesrv_stream.kafka.clients import kafka_errors, reason_of, unreachable
@@ -102,12 +103,11 @@ def _require_embedded_kafka(settings: Settings) -> None:
         return
     address = bootstrap_servers(settings)
     refuse_other_installation(settings, "embedded_kafka", address)
-    host, port = address.rsplit(":", 1)
     try:
-        socket.create_connection((host.removeprefix("[").removesuffix("]"), int(port)), timeout=1).close()
+        socket.create_connection(split_addr(address), timeout=1).close()
     except ConnectionRefusedError:
         raise PrerequisiteMissing(
-            f"no embedded Kafka listens at {host}:{port}, and none runs on {settings.data.dir}",
+            f"no embedded Kafka listens at {address}, and none runs on {settings.data.dir}",
             "start it, or name the installation: --data-dir DIR, or --conf FILE with kafka.bootstrap_servers",
         ) from None
     except OSError:

@@ -6,7 +6,7 @@ import gc
 import pytest
 
 from namesrv_stream.client import ConnectionLost, RemotingConnection, RequestTimedOut, RequestTooLarge
-from namesrv_stream.client.client_connection import split_addr
+from namesrv_stream.client.client_connection import address_of
 from namesrv_stream.errors import ConfigError
 from namesrv_stream.ports import choose_port
 from namesrv_stream.remoting.command import RemotingCommand, ResponseCode, response_to
@@ -111,17 +111,10 @@ async def test_refused_connection_is_a_lost_connection() -> None:
     assert caught.value.reason == "connection refused"
 
 
-@pytest.mark.parametrize(
-    ("addr", "parts"), [("h:1", ("h", 1)), ("[::1]:9876", ("::1", 9876)), ("1.2.3.4:65535", ("1.2.3.4", 65535))]
-)
-def test_an_address_is_host_and_port(addr: str, parts: tuple[str, int]) -> None:
-    assert split_addr(addr) == parts
-
-
 @pytest.mark.parametrize("addr", ["", "h", "h:", ":1", "h:0", "h:65536", "h:x", "h:-1"])
 def test_invalid_address_is_refused(addr: str) -> None:
     with pytest.raises(ConfigError) as caught:
-        split_addr(addr)
+        address_of(addr)
     assert caught.value.key == addr
 
 

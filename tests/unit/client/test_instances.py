@@ -87,4 +87,4 @@ def test_a_client_that_was_never_closed_does_not_outlive_its_event_loop() -> Non
 
 
 def test_the_default_id_consists_of_an_address_and_the_process_id() -> None:
-    assert re.fullmatch(rf"\d+\.\d+\.\d+\.\d+@{os.getpid()}", default_client_id())
+    assert re.fullmatch(rf"(\d+\.\d+\.\d+\.\d+|\[[0-9a-f:]+\])@{os.getpid()}", default_client_id())

@@ -24,6 +24,13 @@ def test_a_wildcard_is_listened_on_but_not_advertised() -> None:
     assert properties["advertised.listeners"] == "PLAINTEXT://127.0.0.1:9092"
 
 
+def test_an_ipv6_address_is_in_brackets() -> None:
+    flag = parse_set_flag("advanced.embedded_kafka.listen_host=::1")
+    properties = _properties(load_settings(None, {}, [flag]).settings)
+    assert properties["listeners"].startswith("PLAINTEXT://[::1]:9092,CONTROLLER://127.0.0.1:")
+    assert properties["advertised.listeners"] == "PLAINTEXT://[::1]:9092"
+
+
 def test_every_size_limit_follows_the_largest_message() -> None:
     flag = parse_set_flag(f"advanced.kafka.max_message_bytes={64 << 20}")
     properties = _properties(load_settings(None, {}, [flag]).settings)

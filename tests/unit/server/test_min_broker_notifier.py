@@ -107,6 +107,13 @@ async def test_slaves_are_notified_of_the_lost_master_and_the_new_lowest_broker_
     assert (request.version, request.body) == (MQ_VERSION, None)
 
 
+@pytest.mark.parametrize("form", ["::1:{}", "[::1]:{}", "[0:0:0:0:0:0:0:1%lo]:{}", "0:0:0:0:0:0:0:1%lo:{}"])
+async def test_a_slave_is_notified_at_every_text_of_its_ipv6_address(form: str) -> None:
+    async with ScriptedNameServer(host="::1") as slave, running() as notifier:
+        master_leaves(notifier, form.format(slave.port))
+        await until(lambda: slave.requests, "the slave was notified")
+
+
 async def test_slaves_are_notified_of_a_returned_master_and_its_ha_address() -> None:
     async with ScriptedNameServer() as slave, running() as notifier:
         master_returns(notifier, slave.addr)
@@ -244,6 +251,10 @@ async def test_the_newest_16_notifications_for_a_broker_are_kept() -> None:
         "\u0661:\u0661",
         "a\n:1",
         "x" * 300 + ":1",
+        "127.0.0.1:0",
+        "127.0.0.1:99999",
+        "[::1::]:1",
+        "[::1]",
     ],
 )
 async def test_no_connection_is_made_to_an_invalid_address(addr: str, caplog: pytest.LogCaptureFixture) -> None:
@@ -254,7 +265,7 @@ async def test_no_connection_is_made_to_an_invalid_address(addr: str, caplog: py
     assert [w.rpartition("=")[2] for w in warnings(caplog)] == ["not host:port"]
 
 
-@pytest.mark.parametrize("addr", ["127.0.0.1:0", "127.0.0.1:99999", "..:1", "a" * 64 + ".test:1", "[::1::]:1"])
+@pytest.mark.parametrize("addr", ["..:1", "a" * 64 + ".test:1", "fe80::1%nowhere:1"])
 async def test_an_unreachable_address_is_given_up(addr: str, caplog: pytest.LogCaptureFixture) -> None:
     async with running() as notifier:
         notifier.group_changed(a_group({1: addr}), a_group({1: addr, 0: MASTER}))
@@ -263,9 +274,9 @@ async def test_an_unreachable_address_is_given_up(addr: str, caplog: pytest.LogC
         assert not notifier.recipients
 
 
-@pytest.mark.parametrize("host", ["127.0.0.1", "127.0.0.2", "localhost", "0.0.0.0"])
+@pytest.mark.parametrize("host", ["127.0.0.1", "127.0.0.2", "localhost", "0.0.0.0", "::1", "[::1]", "::ffff:127.0.0.1"])
 async def test_a_server_does_not_notify_itself(host: str, caplog: pytest.LogCaptureFixture) -> None:
-    with socket.create_server(("0.0.0.0", 0)) as listener:
+    with socket.create_server(("::", 0), family=socket.AF_INET6, dualstack_ipv6=True) as listener:
         own_port = listener.getsockname()[1]
         async with running(own_port=own_port) as notifier:
             master_leaves(notifier, f"{host}:{own_port}")

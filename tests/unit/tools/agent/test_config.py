@@ -28,6 +28,13 @@ def test_more_brokers_than_ports_use_the_next_host_addresses() -> None:
     assert [broker.broker_addr for broker in brokers] == ["127.0.0.1:65520", "127.0.0.1:65530", "127.0.0.2:65520"]
 
 
+@pytest.mark.parametrize("given", ["[fe80::1%eth0]:65520", "fe80:0:0:0:0:0:0:1%eth0:65520"])
+def test_brokers_with_ipv6_addresses_register_them_in_brackets(given: str) -> None:
+    brokers = list(config(brokers=3, broker_addr=given).identities())
+    expected = ["[fe80::1%eth0]:65520", "[fe80::1%eth0]:65530", "[fe80::2%eth0]:65520"]
+    assert [broker.broker_addr for broker in brokers] == expected
+
+
 def test_ten_thousand_brokers_have_as_many_addresses() -> None:
     assert len({broker.broker_addr for broker in config(brokers=10_000).identities()}) == 10_000
 

@@ -241,14 +241,15 @@ def _brokers(url: str) -> list[dict[str, Any]]:
     [
         ("http://a:9880;http://b:9880", ("http://a:9880", "http://b:9880")),
         ("a:9880, b:9880/;a:9880", ("http://a:9880", "http://b:9880")),
-        ("http://[::1]:9880", ("http://[::1]:9880",)),
+        ("http://[::1]:9880;::1:9880", ("http://[::1]:9880",)),
+        ("[fe80::1%eth0]:9880", ("http://[fe80::1%eth0]:9880",)),
     ],
 )
 def test_addresses_are_http(text: str, addrs: tuple[str, ...]) -> None:
     assert parse_http_addrs(text) == addrs
 
 
-@pytest.mark.parametrize("text", ["", ";", "a", "http://a", "ftp://a:1", "a:x", "http://a b:1"])
+@pytest.mark.parametrize("text", ["", ";", "a", "http://a", "ftp://a:1", "a:x", "http://a b:1", "http://a:1/path"])
 def test_a_text_that_is_not_an_http_address_is_refused(text: str) -> None:
     with pytest.raises(ConfigError, match="--http"):
         parse_http_addrs(text)
