@@ -207,10 +207,10 @@ def _mappings_after(
 
 
 def _contradictions_after(live: BrokerLive | None, registration: Registration, after: _TopicsAfter) -> tuple[str, ...]:
-    """Return the topics whose content differs from the table although the DataVersion is the same."""
+    """Return the topics whose content differs from the table although the broker has registered no new DataVersion."""
     contradictions = () if after.is_rewritten else after.differing
-    if len(registration.topics) == 1 and live is not None and live.data_version == registration.data_version:
-        # The registration of a single topic says nothing about the others.
+    if len(registration.topics) == 1 and live is not None:
+        # The registration of a single topic says nothing about the others, whatever its DataVersion is.
         others = set(live.contradictions) - registration.topics.keys()
         contradictions = tuple(sorted({*contradictions, *others}))
     return contradictions

@@ -14,6 +14,7 @@ from typing import Any, Final
 
 from namesrv_stream.route.why.findings import Why
 from tests.support.command_line import run_command
+from tests.support.java_client import JavaClient
 from tests.support.kafka import REPOSITORY
 from tests.support.processes import Process, suspend, wait_until
 from tests.support.rocketmq import Broker
@@ -51,6 +52,7 @@ class Scenario:
         says: A part of the answer's text.
         at: The servers that receive the question.
         is_past: Whether the same question with ``--at`` later has the same answer from the tables alone.
+        cures: How the test carries out each remedy of the cause, in their order; "" if it does not.
     """
 
     happens: str
@@ -59,65 +61,144 @@ class Scenario:
     says: str = ""
     at: str = "first"
     is_past: bool = True
+    cures: tuple[str, ...] = ("",)
 
 
 #: In the order of docs/why.md. The tests of test_why.py reproduce them.
 SCENARIOS: Final[Mapping[Why, Scenario]] = {
-    Why.NEVER_REGISTERED: Scenario("a broker has TBW102, but the topic does not exist", "Payments"),
-    Why.BROKER_NEVER_REGISTERED: Scenario("other brokers run", "other-broker-x --broker"),
-    Why.AUTO_CREATION_OFF: Scenario("a broker runs with autoCreateTopicEnable=false", "Payments"),
-    Why.DEFAULT_TOPIC_GONE: Scenario(
-        "the broker with TBW102 is stopped", "Payments", {"topic": "TBW102", "gone": True}
+    Why.NEVER_REGISTERED: Scenario(
+        "a broker has TBW102, but the topic does not exist",
+        "Payments",
+        cures=("mqadmin updateTopic", "a message is sent"),
     ),
-    Why.NO_BROKERS: Scenario("no broker has been started", "Payments"),
-    Why.NEAR_MISS: Scenario("the topic is WhyOrders", "whyorder", says="WhyOrders"),
+    Why.BROKER_NEVER_REGISTERED: Scenario("other brokers run", "other-broker-x --broker"),
+    Why.AUTO_CREATION_OFF: Scenario(
+        "a broker runs with autoCreateTopicEnable=false",
+        "Payments",
+        cures=("mqadmin updateTopic", "a broker with autoCreateTopicEnable=true is started, and a message is sent"),
+    ),
+    Why.DEFAULT_TOPIC_GONE: Scenario(
+        "the broker with TBW102 is stopped",
+        "Payments",
+        {"topic": "TBW102", "gone": True},
+        cures=("mqadmin updateTopic", "the broker is started again, and a message is sent"),
+    ),
+    Why.NO_BROKERS: Scenario("no broker has been started", "Payments", cures=("a broker is started",)),
+    Why.NEAR_MISS: Scenario(
+        "the topic is WhyOrders", "whyorder", says="WhyOrders", cures=("the client asks for WhyOrders",)
+    ),
     Why.TOPIC_DELETED: Scenario(
-        "mqadmin deleteTopic", "WhyDeleted", {"cause": "topic_deleted", "gone": True}, "by 127.0.0.1 at "
+        "mqadmin deleteTopic",
+        "WhyDeleted",
+        {"cause": "topic_deleted", "gone": True},
+        "by 127.0.0.1 at ",
+        cures=("mqadmin updateTopic",),
     ),
     Why.TOPIC_LEFT_OUT: Scenario(
-        "a killed broker returns without its topics.json", "WhyEnds", {"cause": "disconnected"}, "why-b"
+        "a killed broker returns without its topics.json",
+        "WhyEnds",
+        {"cause": "disconnected"},
+        "why-b",
+        cures=("mqadmin updateTopic",),
     ),
     Why.BROKER_EXPIRED: Scenario(
-        "the broker hangs (SIGSTOP)", "WhyEnds", {"cause": "expired", "topic": "WhyEnds", "broker_name": "why-b"}
+        "the broker hangs (SIGSTOP)",
+        "WhyEnds",
+        {"cause": "expired", "topic": "WhyEnds", "broker_name": "why-b"},
+        cures=("the broker continues (SIGCONT)",),
     ),
     Why.BROKER_DISCONNECTED: Scenario(
-        "the broker is killed (SIGKILL)", "WhyEnds", {"cause": "disconnected", "topic": "WhyEnds"}
+        "the broker is killed (SIGKILL)",
+        "WhyEnds",
+        {"cause": "disconnected", "topic": "WhyEnds"},
+        cures=("the broker is started again",),
     ),
     Why.BROKER_UNREGISTERED: Scenario(
-        "the broker is stopped (SIGTERM)", "why-b --broker", {"cause": "unregistered", "broker_name": "why-b"}
+        "the broker is stopped (SIGTERM)",
+        "why-b --broker",
+        {"cause": "unregistered", "broker_name": "why-b"},
+        cures=("the broker is started again",),
     ),
     Why.BROKER_REMOVED: Scenario(
         "the only server that hears the broker is killed", "why-b --broker", {"cause": "server_lost"}, "server_lost"
     ),
-    Why.ONLY_SLAVES: Scenario("the master hangs", "WhyEnds", {"kind": "broker_live", "broker_id": 0, "gone": True}),
+    Why.ONLY_SLAVES: Scenario(
+        "the master hangs",
+        "WhyEnds",
+        {"kind": "broker_live", "broker_id": 0, "gone": True},
+        cures=("the master continues",),
+    ),
     Why.WRITE_PERM_WIPED: Scenario(
-        "mqadmin wipeWritePerm", "WhyOrders", {"cause": "write_perm_wiped", "topic": "WhyOrders"}, "by 127.0.0.1"
+        "mqadmin wipeWritePerm",
+        "WhyOrders",
+        {"cause": "write_perm_wiped", "topic": "WhyOrders"},
+        "by 127.0.0.1",
+        cures=("", "mqadmin addWritePerm"),
     ),
-    Why.NO_PERMISSION: Scenario("mqadmin updateTopic -p 0", "WhyPerm0", {"perm": 0}),
-    Why.READ_ONLY: Scenario("mqadmin updateTopic -p 4", "WhyPerm4", {"perm": 4}),
-    Why.WRITE_ONLY: Scenario("mqadmin updateTopic -p 2", "WhyPerm2", {"perm": 2}),
-    Why.OTHER_CLUSTER: Scenario("the broker is in c-a", "WhyOrders --cluster c-b", {"cluster": "c-a"}, "c-a"),
+    Why.NO_PERMISSION: Scenario(
+        "mqadmin updateTopic -p 0", "WhyPerm0", {"perm": 0}, cures=("mqadmin updateTopicPerm",)
+    ),
+    Why.READ_ONLY: Scenario("mqadmin updateTopic -p 4", "WhyPerm4", {"perm": 4}, cures=("mqadmin updateTopicPerm",)),
+    Why.WRITE_ONLY: Scenario("mqadmin updateTopic -p 2", "WhyPerm2", {"perm": 2}, cures=("mqadmin updateTopicPerm",)),
+    Why.OTHER_CLUSTER: Scenario(
+        "the broker is in c-a",
+        "WhyOrders --cluster c-b",
+        {"cluster": "c-a"},
+        "c-a",
+        cures=("the client asks in c-a", ""),
+    ),
     Why.OTHER_SERVER: Scenario(
-        "the job hangs, and mqadmin updateTopic reaches one server", "WhySkewed", at="strict and first", is_past=False
+        "the job hangs, and mqadmin updateTopic reaches one server",
+        "WhySkewed",
+        at="strict and first",
+        is_past=False,
+        cures=("the job continues",),
     ),
-    Why.HIDDEN_BY_ZONE: Scenario("the broker is in the zone east", "WhyOrders --zone west", {"zone_name": "east"}),
+    Why.HIDDEN_BY_ZONE: Scenario(
+        "the broker is in the zone east",
+        "WhyOrders --zone west",
+        {"zone_name": "east"},
+        cures=("the client is in the zone of the broker", "the client asks without a zone"),
+    ),
     Why.ADDRESS_NOT_MAPPED: Scenario(
-        "the client's view maps nothing", "WhyOrders --client 198.51.100.7", says="left out in view far", is_past=False
+        "the client's view maps nothing",
+        "WhyOrders --client 198.51.100.7",
+        says="left out in view far",
+        is_past=False,
+        cures=("view set with a mapping",),
     ),
     Why.ORDER_NAMES_GONE: Scenario(
-        "mqadmin updateOrderConf names an unknown broker", "WhyOrdered", {"kind": "kv"}, "why-gone"
+        "mqadmin updateOrderConf names an unknown broker",
+        "WhyOrdered",
+        {"kind": "kv"},
+        "why-gone",
+        cures=("", "mqadmin updateOrderConf"),
     ),
     Why.CONTRADICTION: Scenario(
-        "topics.json of a stopped broker is edited", "WhyContradiction", {"kind": "broker_live", "broker_name": "why-a"}
+        "topics.json of a stopped broker is edited",
+        "WhyContradiction",
+        {"kind": "broker_live", "broker_name": "why-a"},
+        cures=("", "mqadmin updateTopic with other queues", "config set"),
     ),
-    Why.HELD_BY_GUARD: Scenario("all brokers of a cluster hang", "WhyEnds", {"kind": "guard", "cause": "guard_held"}),
-    Why.HEARTBEAT_LATE: Scenario("the broker hangs for half of its timeout", "why-b --broker", is_past=False),
+    Why.HELD_BY_GUARD: Scenario(
+        "all brokers of a cluster hang", "WhyEnds", {"kind": "guard", "cause": "guard_held"}, cures=("guard release",)
+    ),
+    Why.HEARTBEAT_LATE: Scenario(
+        "the broker hangs for half of its timeout", "why-b --broker", is_past=False, cures=("the broker continues",)
+    ),
     Why.ACCESS_DENIED: Scenario(
-        "the broker is outside admin.broker_networks", "why-b --broker", says="127.0.0.1", at="strict", is_past=False
+        "the broker is outside admin.broker_networks",
+        "why-b --broker",
+        says="127.0.0.1",
+        at="strict",
+        is_past=False,
+        cures=("", ""),
     ),
-    Why.CLIENT_CACHE: Scenario("mqadmin updateTopic", "WhyOrders", {"cause": "registered", "topic": "WhyOrders"}),
-    Why.SERVER_STALE: Scenario("the job hangs", "WhySkewed", at="strict", is_past=False),
-    Why.SERVER_BLIND: Scenario("Kafka hangs", "Payments", is_past=False),
+    Why.CLIENT_CACHE: Scenario(
+        "mqadmin updateTopic", "WhyOrders", {"cause": "registered", "topic": "WhyOrders"}, cures=("the test waits",)
+    ),
+    Why.SERVER_STALE: Scenario("the job hangs", "WhySkewed", at="strict", is_past=False, cures=("the job continues",)),
+    Why.SERVER_BLIND: Scenario("Kafka hangs", "Payments", is_past=False, cures=("Kafka continues",)),
     Why.NOTHING_WRONG: Scenario(
         "a broker runs for longer than clients keep a route", "why-a --broker", {"broker_name": "why-a", "gone": False}
     ),
@@ -132,12 +213,14 @@ class Site:
         ending: A master that creates topics automatically, with a timeout of 6 s. It is started by its test.
         slave: Its slave, which registers with ``lone``, and tries to register with ``strict``.
         answers: The answers of the present test.
+        cured: The remedies that the present test has carried out, as (cause, number).
         took_s: How long each answer took.
     """
 
-    def __init__(self, product: Stack, mqadmin: Mqadmin, folder: Path, running: ExitStack) -> None:
-        self.product, self.mqadmin = product, mqadmin
+    def __init__(self, product: Stack, mqadmin: Mqadmin, client: JavaClient, folder: Path, running: ExitStack) -> None:
+        self.product, self.mqadmin, self.client = product, mqadmin, client
         self.answers: dict[Why, Answer] = {}
+        self.cured: set[tuple[Why, int]] = set()
         self.took_s: list[float] = []
         self._folder, self._running = folder, running
         self.at_first = self.why(Why.NO_BROKERS)
@@ -241,6 +324,22 @@ class Site:
             assert first["since_ms"] <= answer["at_ms"]
         self.answers[cause] = answer
 
+    def cures(self, cause: Why, number: int = 0, *ask: str, timeout_s: float = SETTLE_S) -> None:
+        """Wait until the answer no longer has the cause, because the test has carried out a remedy.
+
+        Args:
+            cause: The cause.
+            number: The number of the remedy in ``CATALOGUE``.
+            ask: Another question than that of the scenario.
+            timeout_s: Limit of the wait, in seconds.
+        """
+
+        def is_cured() -> bool:
+            return cause not in causes(self.ask(*ask) if ask else self.why(cause))
+
+        wait_until(is_cured, timeout_s, f"{cause} is cured: {SCENARIOS[cause].cures[number]}", every_s=_ASK_EVERY_S)
+        self.cured.add((cause, number))
+
     def wait_history(self) -> None:
         """Wait until the history process has written its tables."""
         assert self.history.wait(HISTORY_S) == 0, self.history.log_text()
@@ -269,13 +368,13 @@ class Site:
 
 
 @contextmanager
-def a_site(mqadmin: Mqadmin, folder: Path) -> Iterator[Site]:
+def a_site(mqadmin: Mqadmin, client: JavaClient, folder: Path) -> Iterator[Site]:
     """Start the installation and a broker, and run the history process once."""
     # A test suspends the server for longer than its parent process would wait.
     flags = {"name_server__order_message_enable": "true", "server__hang_timeout_ms": "0", **_GUARD}
     with Stack(folder / "data", **flags) as product, ExitStack() as running:
         product.wait_job()
-        site = Site(product, mqadmin, folder, running)
+        site = Site(product, mqadmin, client, folder, running)
         assert site.history.is_alive
         yield site
 

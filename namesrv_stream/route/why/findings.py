@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from heapq import nlargest
-from typing import Final, Literal, NamedTuple
+from typing import Final, Literal
 
 from namesrv_stream.route.changes import RouteChange
 
@@ -45,19 +45,32 @@ class Why(StrEnum):
     NOTHING_WRONG = "nothing_wrong"
 
 
-class Entry(NamedTuple):
-    """What a cause means, and what to do. ``{name}`` is the topic or broker, ``{what}`` what else is involved."""
+class Entry:
+    """What a cause means, and what to do. ``{name}`` is the topic or broker, ``{what}`` what else is involved.
 
-    text: str
-    advice: str
+    Attributes:
+        remedies: Each of them is enough. ``tests/e2e/test_why.py`` carries out all of them with real brokers.
+    """
+
+    def __init__(self, text: str, *remedies: str) -> None:
+        self.text = text
+        self.remedies = remedies
+
+    @property
+    def advice(self) -> str:
+        """All remedies as one text."""
+        return "; or ".join(self.remedies)
 
 
 _CREATE: Final = "create the topic with `mqadmin updateTopic -t {name} -c CLUSTER`"
+_PERM: Final = "`mqadmin updateTopicPerm -t {name} -c CLUSTER -p 6`"
 
 CATALOGUE: Final[Mapping[Why, Entry]] = {
     Why.NEVER_REGISTERED: Entry(
         "no broker has registered {name}, as far back as the tables reach",
-        _CREATE + "; or send to it: TBW102 has a route, so a broker creates the topic automatically",
+        _CREATE,
+        "send to it, if a broker with the topic TBW102 still has autoCreateTopicEnable=true: a broker that once had it"
+        " keeps TBW102, but may refuse to create topics",
     ),
     Why.BROKER_NEVER_REGISTERED: Entry(
         "{name} has never registered, as far back as the tables reach",
@@ -65,11 +78,13 @@ CATALOGUE: Final[Mapping[Why, Entry]] = {
     ),
     Why.AUTO_CREATION_OFF: Entry(
         "no broker has registered {name}, and no broker creates topics automatically: no broker has the topic TBW102",
-        _CREATE + ", or set autoCreateTopicEnable=true at a broker",
+        _CREATE,
+        "set autoCreateTopicEnable=true in a broker's configuration file, restart the broker, and send to the topic",
     ),
     Why.DEFAULT_TOPIC_GONE: Entry(
         "no broker has registered {name}, and the brokers that create topics automatically are gone: {what}",
-        "start these brokers again, or " + _CREATE,
+        _CREATE,
+        "start these brokers again, and send to the topic",
     ),
     Why.NO_BROKERS: Entry(
         "no broker is registered at this name server",
@@ -81,8 +96,8 @@ CATALOGUE: Final[Mapping[Why, Entry]] = {
     ),
     Why.ACCESS_DENIED: Entry(
         "this server refuses requests about {what}",
-        "add the broker's address to admin.broker_networks, or let the broker sign its requests with one of"
-        " admin.accounts",
+        "add the broker's address to admin.broker_networks of this server, and restart the server",
+        "let the broker sign its requests with one of admin.accounts",
     ),
     Why.TOPIC_DELETED: Entry(
         "{name} was deleted: {what}",
@@ -90,7 +105,7 @@ CATALOGUE: Final[Mapping[Why, Entry]] = {
     ),
     Why.TOPIC_LEFT_OUT: Entry(
         "brokers registered again without {name}: {what}",
-        "check the file store/config/topics.json of these brokers, and " + _CREATE,
+        "check whether these brokers have lost their topics (store/config/topics.json), and " + _CREATE,
     ),
     Why.BROKER_EXPIRED: Entry(
         "no broker of {name} is left; the last one sent no heartbeat within its timeout: {what}",
@@ -107,7 +122,8 @@ CATALOGUE: Final[Mapping[Why, Entry]] = {
     ),
     Why.BROKER_REMOVED: Entry(
         "no broker of {name} is left: {what}",
-        "the evidence names the reason; a broker that is alive comes back with its next registration",
+        "the evidence names the reason; a broker that is alive comes back with its next registration at a server that"
+        " is alive",
     ),
     Why.OTHER_SERVER: Entry(
         "another name server routes {name}, and this one does not: {what}",
@@ -115,12 +131,13 @@ CATALOGUE: Final[Mapping[Why, Entry]] = {
     ),
     Why.OTHER_CLUSTER: Entry(
         "{name} is only in other clusters: {what}",
-        "use name servers and brokers of the right cluster, or create the topic in this cluster with `mqadmin"
-        " updateTopic`",
+        "use name servers and brokers of the right cluster",
+        "create the topic in this cluster with `mqadmin updateTopic -t {name} -c CLUSTER`",
     ),
     Why.HIDDEN_BY_ZONE: Entry(
         "clients of this zone do not see {name}, because its brokers are in other zones: {what}",
-        "start brokers in the client's zone, or switch off the client's zone mode",
+        "start brokers in the client's zone",
+        "switch off the client's zone mode",
     ),
     Why.ADDRESS_NOT_MAPPED: Entry(
         "the client's address view has no mapping for the brokers of {name}: {what}",
@@ -128,38 +145,41 @@ CATALOGUE: Final[Mapping[Why, Entry]] = {
     ),
     Why.ONLY_SLAVES: Entry(
         "only slaves of {name} are left, so clients can read but not send: {what}",
-        "start the master again (brokerId 0), or make a slave the master",
+        "start the master again (brokerId 0)",
     ),
     Why.WRITE_PERM_WIPED: Entry(
         "an operator removed the write permission, so clients cannot send to {name}: {what}",
-        "if the broker was drained, `namesrv-stream drain BROKER --undo` restores it; otherwise"
-        " `mqadmin addWritePerm -b BROKER`, which also makes read-only topics writable",
+        "if the broker was drained, `namesrv-stream drain BROKER --undo` restores it",
+        "`mqadmin addWritePerm -b BROKER`, which also makes read-only topics writable",
     ),
     Why.NO_PERMISSION: Entry(
         "{name} has permission 0, so clients can neither send nor read: {what}",
-        "`mqadmin updateTopicPerm -t {name} -c CLUSTER -p 6`",
+        _PERM,
     ),
     Why.READ_ONLY: Entry(
         "{name} has no write permission, so clients cannot send: {what}",
-        "`mqadmin updateTopicPerm -t {name} -c CLUSTER -p 6`, unless the topic is read-only on purpose",
+        _PERM + ", unless the topic is read-only on purpose",
     ),
     Why.WRITE_ONLY: Entry(
         "{name} has no read permission, so clients cannot consume: {what}",
-        "`mqadmin updateTopicPerm -t {name} -c CLUSTER -p 6`, unless the topic is write-only on purpose",
+        _PERM + ", unless the topic is write-only on purpose",
     ),
     Why.ORDER_NAMES_GONE: Entry(
         "the order configuration of {name} names brokers without this topic: {what}",
-        "start these brokers again, or correct it with `mqadmin updateOrderConf -t {name} -m put -v BROKER:QUEUES`",
+        "start these brokers again",
+        "correct it with `mqadmin updateOrderConf -t {name} -m put -v BROKER:QUEUES`",
     ),
     Why.CONTRADICTION: Entry(
         "brokers report other queues, permissions or mappings than the route has, but no new DataVersion, so this name"
         " server ignores them, as Java's does: {what}",
-        "change any topic of the broker with `mqadmin updateTopic`, which increments its DataVersion, or restart the"
-        " broker; `namesrv-stream config set take_over_contradictions true` makes name servers accept such content",
+        "restart the broker",
+        "change each of these topics with `mqadmin updateTopic`: a change of another topic, or to the values that the"
+        " broker has already, does not help",
+        "`namesrv-stream config set take_over_contradictions true` makes name servers accept such content",
     ),
     Why.HELD_BY_GUARD: Entry(
         "the guard keeps brokers of {name} that appear to be dead: {what}",
-        "`namesrv-stream guard list` shows them; `guard release` removes them if they are dead",
+        "`namesrv-stream guard list` shows them; `guard release CLUSTER` removes them if they are dead",
     ),
     Why.HEARTBEAT_LATE: Entry(
         "the last heartbeat is older than half of the broker's timeout: {what}",
@@ -271,7 +291,7 @@ def finding(
         rows: Rows that show it.
         since_ms: Since when, epoch milliseconds; by default, the time of the newest row.
     """
-    text, advice = CATALOGUE[why]
+    entry = CATALOGUE[why]
     newest = nlargest(_MOST_ROWS, rows, key=lambda row: (row.at_ms, *row[:3]))
     if since_ms is None and newest:
         since_ms = newest[0].at_ms
@@ -280,4 +300,6 @@ def finding(
     more = f" and {len(names) - _MOST_NAMES} more" if len(names) > _MOST_NAMES else ""
     named = {"name": name, "what": ", ".join(names[:_MOST_NAMES]) + more}
     quoted = named | {"name": shlex.quote(name)}  # a command line that people may copy
-    return Finding(why, text.format(**named).removesuffix(": "), since_ms, evidence, advice.format(**quoted))
+    return Finding(
+        why, entry.text.format(**named).removesuffix(": "), since_ms, evidence, entry.advice.format(**quoted)
+    )

@@ -85,6 +85,23 @@ def test_the_registration_of_another_topic_does_not_end_a_contradiction() -> Non
     assert contradictions(log) == ()
 
 
+def test_a_new_data_version_of_another_topic_does_not_end_a_contradiction_but_one_of_the_topic_does() -> None:
+    """As after ``mqadmin updateTopic``: the broker registers only the changed topic, and all topics later."""
+    other, v3 = QueueData(8, 8, 6), DataVersion(3, 3_000, 0)
+    log = Log()
+    log.register(a_broker())
+    log.register(a_broker(FOUR))
+
+    log.register(a_broker(topics={"baseTopic": other}, data_version=V2))
+    log.register(a_broker(topics={"TopicTest": FOUR, "baseTopic": other}, data_version=V2))
+    assert contradictions(log) == ("TopicTest",)
+
+    log.register(a_broker(topics={"TopicTest": other}, data_version=v3))
+    log.register(a_broker(topics={"TopicTest": other, "baseTopic": other}, data_version=v3))
+    assert contradictions(log) == ()
+    assert log.group().topics["TopicTest"] == other
+
+
 def test_the_old_content_ends_a_contradiction() -> None:
     log = Log()
     log.register(a_broker())
