@@ -228,7 +228,7 @@ def _start_again(site: Site, stopping: Broker) -> None:
 
 
 def _hang_together(site: Site, master: Broker, slave: Broker) -> None:
-    """Suspend both until the guard holds them; then release them, and let the slave return."""
+    """Suspend both until the guard holds them, release them, let both return, and suspend the master alone."""
     master.freeze()
     slave.freeze()
     site.expect(Why.HEARTBEAT_LATE)
@@ -236,7 +236,14 @@ def _hang_together(site: Site, master: Broker, slave: Broker) -> None:
     assert "2 of 2 brokers of c-b" in answer["findings"][0]["evidence"][0]["detail"]
     site.command("guard", "release", "c-b")
     site.cures(Why.HELD_BY_GUARD)
+    _return(site, master)
     slave.thaw()
+    wait_until(
+        lambda: any(broker["broker_addr"] == slave.addr for broker in site.product.get("/brokers")),
+        SETTLE_S,
+        "the slave is back",
+    )
+    master.freeze()
     site.expect(Why.ONLY_SLAVES)
 
 
