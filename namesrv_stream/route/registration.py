@@ -197,7 +197,7 @@ def _mappings_after(
     mappings = group.topic_mappings if group.is_registered else {}  # earlier releases kept those of ended brokers
     sent = registration.topic_mappings or {}
     ended = {t for t in mappings if t in group.topics and t not in topics}
-    if rewrite and (omitted := mappings.keys() & registration.topics.keys() - sent.keys()):
+    if rewrite and (omitted := (mappings.keys() - sent.keys()) & registration.topics.keys()):
         last = group.registrations.get(registration.live_key)
         if last is not None and not sent and len(registration.topics) > 1:
             omitted &= last.queues_of(omitted).keys()
