@@ -7,10 +7,8 @@ from pathlib import Path
 from typing import Any, Final, NoReturn
 
 import orjson
-import typer
 import yaml
 
-from namesrv_stream.cli import app
 from namesrv_stream.settings import ENVIRONMENT_PREFIX, Settings, load_settings
 from namesrv_stream.settings.secrets import is_secret
 
@@ -56,16 +54,6 @@ def plain_secrets(environment: Mapping[str, str]) -> list[str]:
         for name, value in environment.items()
         if is_secret(name.removeprefix(ENVIRONMENT_PREFIX), value) and not name.endswith(files)
     ]
-
-
-def has_command(words: list[str]) -> bool:
-    """Whether ``namesrv-stream`` accepts this command line, judged by the names of its flags."""
-    group = typer.main.get_command(app)
-    command = getattr(group, "commands", {}).get(words[0])
-    if command is None:
-        return False
-    known = {option for parameter in command.params for option in parameter.opts}
-    return all(word in known for word in words if word.startswith("-"))
 
 
 def compose() -> dict[str, Any]:

@@ -8,7 +8,6 @@ from namesrv_stream.settings import Settings
 from tests.support.deployment import (
     DOCKERFILE,
     REPOSITORY,
-    has_command,
     image_environment,
     instructions,
     plain_secrets,
@@ -72,7 +71,7 @@ def test_image_runs_the_program_unprivileged_and_forwards_signals() -> None:
     assert re.fullmatch(r"[1-9]\d{3,}:[1-9]\d{3,}", user)
     (entry,), (command,) = _arguments("ENTRYPOINT"), _arguments("CMD")
     assert json.loads(entry) == ["tini", "--", "namesrv-stream"]
-    assert has_command(json.loads(command))
+    assert json.loads(command) == ["serve"]
 
 
 def test_every_package_is_pinned_with_its_hash_to_the_tested_version() -> None:
