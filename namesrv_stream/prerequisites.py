@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from namesrv_stream.errors import PrerequisiteMissing
+from namesrv_stream.jvm import jvm_environment
 
 JAVA_MAJOR: Final = 17  # Spark 4.2 needs 17 or later; this project is tested with 17
 
@@ -43,16 +44,18 @@ def find_java(environ: Mapping[str, str] | None = None) -> Path:
         if found is None:
             raise PrerequisiteMissing("no java on PATH and JAVA_HOME is not set", _JAVA_REMEDY)
         java = Path(found)
-    major = _java_major(java)
+    major = _java_major(java, jvm_environment(environ))
     if major != JAVA_MAJOR:
         shown = "an unknown version" if major is None else f"Java {major}"
         raise PrerequisiteMissing(f"{java} is {shown}, not Java {JAVA_MAJOR}", _JAVA_REMEDY)
     return java.absolute()
 
 
-def _java_major(java: Path) -> int | None:
+def _java_major(java: Path, environ: Mapping[str, str]) -> int | None:
     try:
-        answer = subprocess.run([java, "-version"], capture_output=True, text=True, timeout=30, check=False)
+        answer = subprocess.run(
+            [java, "-version"], capture_output=True, text=True, timeout=30, check=False, env=environ
+        )
     except (OSError, subprocess.TimeoutExpired):
         return None
     return parse_java_major(answer.stderr + answer.stdout)

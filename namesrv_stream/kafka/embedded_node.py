@@ -13,6 +13,7 @@ from typing import Final, NoReturn
 
 from namesrv_stream.addresses import join_addr
 from namesrv_stream.errors import ConfigError, NamesrvStreamError
+from namesrv_stream.jvm import jvm_environment, last_failure
 from namesrv_stream.kafka.clients import bootstrap_servers
 from namesrv_stream.logs import progress
 from namesrv_stream.ports import choose_port, reachable_host, require_free
@@ -58,7 +59,7 @@ def run_kafka(settings: Settings) -> NoReturn:
         str(config),
     ]
     progress(f"Kafka is going to listen at {bootstrap_servers(settings)}")
-    os.execv(command[0], command)
+    os.execve(command[0], command, jvm_environment(os.environ))
 
 
 def _configure(settings: Settings) -> Path:
@@ -86,12 +87,20 @@ def _format(java: Path, classpath: str, home: Path, config: Path) -> None:
     command += [f"-Dlog4j2.configurationFile={home / 'log4j2.properties'}", "-cp", classpath]
     command += ["kafka.tools.StorageTool", "format", "-t", cluster_id, "-c", config]
     try:
-        outcome = subprocess.run(command, capture_output=True, text=True, timeout=_FORMAT_TIMEOUT_S, check=False)
+        outcome = subprocess.run(
+            command,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            timeout=_FORMAT_TIMEOUT_S,
+            check=False,
+            env=jvm_environment(os.environ),
+        )
     except subprocess.TimeoutExpired:
         raise NamesrvStreamError(f"Kafka's storage was not formatted within {_FORMAT_TIMEOUT_S} s") from None
     if outcome.returncode:
-        output = (outcome.stderr or outcome.stdout).strip().splitlines() or ["no reason given"]
-        raise NamesrvStreamError(f"Kafka's storage in {home} cannot be formatted: {output[-1]}")
+        reason = last_failure(outcome.stdout.splitlines()) or "no reason given"
+        raise NamesrvStreamError(f"Kafka's storage in {home} cannot be formatted: {reason}")
 
 
 # Kafka refuses a killed node until its old session ends, so this is the minimum duration of a restart. Kafka's default

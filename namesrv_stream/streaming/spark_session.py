@@ -1,94 +1,28 @@
-"""The SparkSession of both programs: its settings, reading the event log, and checking and killing its JVM."""
+"""The SparkSession of both programs: its settings and its environment, and reading the event log."""
 
 import json
+import logging
 import os
-import re
-import signal
 import sys
 import tempfile
 import zipfile
 from collections.abc import Mapping
-from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
-from py4j.protocol import Py4JError
+import pyspark
 from pyspark import SparkConf, SparkContext
 from pyspark.sql import DataFrame, SparkSession
 
 import namesrv_stream
 from namesrv_stream.errors import NamesrvStreamError
+from namesrv_stream.jvm import check_cluster_variables, foreign_variables, is_one_process
 from namesrv_stream.kafka import bootstrap_servers, spark_options
-from namesrv_stream.logs import safe
 from namesrv_stream.prerequisites import spark_jars
-from namesrv_stream.processes import child_processes
 from namesrv_stream.settings import Settings
+from namesrv_stream.streaming.spark_jvm import failure_reason, is_user_known, start_jvm
 
-
-def is_gone(spark: SparkSession) -> bool:
-    """Whether the JVM or its SparkContext has ended. Neither can be restarted."""
-    try:
-        return bool(spark.sparkContext._jsc.sc().isStopped())  # noqa: SLF001
-    except (Py4JError, OSError, AttributeError):  # the connection to the JVM is closed
-        return True
-
-
-def kill_jvm(spark: SparkSession | None) -> None:
-    """Kill Spark's JVM. A JVM that ``spark-submit`` started ends by itself when this process ends.
-
-    If ``spark`` is None, a JVM may be starting. It is then the only child of this process, and would notice the end of
-    this process only after its own start, which can take a minute.
-
-    Stderr is silenced first, because pyspark's threads would write errors about their lost connections.
-    """
-    sys.stderr.flush()
-    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stderr.fileno())
-    gateway = spark.sparkContext._gateway if spark is not None else None  # noqa: SLF001
-    process = getattr(gateway, "proc", None)
-    if process is not None:
-        process.kill()
-        process.wait()
-    elif spark is None:
-        for pid in child_processes(os.getpid()):
-            with suppress(ProcessLookupError):
-                os.kill(pid, signal.SIGKILL)
-
-
-_APPENDICES: Final = re.compile(r"=== Streaming Query ===|JVM stacktrace:")
-_PREAMBLE: Final = re.compile(r"^\[\w+\] Query \[[^]]*\] terminated with exception: ")
-#: The last line of a Python traceback: class and text of the exception. Py4JJavaError stands for an exception of Java,
-#: whose stack trace follows.
-_RAISED: Final = re.compile(r"(?!py4j\.protocol\.Py4JJavaError)[A-Za-z_][\w.]*(?:Error|Exception)(?::.*)?$")
-
-
-#: A Java exception in a stack trace, without its package. The last one is the innermost cause.
-_JAVA_CAUSE: Final = re.compile(r"(?:Caused by)?: (?:[a-z]\w*\.)+([A-Z][\w$]*(?:: .*)?)$")
-
-
-def failure_reason(error: Exception) -> str:
-    """Return the reason of an exception on one line. The class names of Spark's own exceptions are left out."""
-    if isinstance(error, NamesrvStreamError):
-        return str(error)
-    text = safe(failure_line(str(error)))
-    is_of_spark = type(error).__module__.partition(".")[0] in ("pyspark", "py4j")
-    return text if is_of_spark else f"{type(error).__name__}: {text}"
-
-
-def failure_line(text: str) -> str:
-    """Return the reason in the text of a Spark exception.
-
-    This is the Python exception if there is one, otherwise Java's innermost cause, otherwise the first line of text.
-
-    Args:
-        text: ``str`` of the exception.
-    """
-    lines = [line.strip() for line in _APPENDICES.split(text)[0].splitlines()]
-    lines = [_PREAMBLE.sub("", line) for line in lines if any(map(str.isalpha, line))]
-    raised = [line for line in lines if _RAISED.match(line)] if "Traceback" in text else []
-    found = (_JAVA_CAUSE.match(line.strip()) for line in text.splitlines())
-    causes = [cause[1] for cause in found if cause]
-    explained = [cause for cause in causes if ": " in cause]
-    return (raised[-1:] or explained[-1:] or causes[-1:] or lines[:1] or ["Spark gave no reason"])[0]
+logger = logging.getLogger(__name__)
 
 
 _STREAMING: Final = "org.apache.spark.sql.execution.streaming"
@@ -144,25 +78,54 @@ def build_session(settings: Settings, extra: dict[str, str] | None = None, scrat
         scratch: Folder for temporary files; None for that of the job.
 
     Raises:
-        PrerequisiteMissing: Spark's jars are missing.
+        PrerequisiteMissing: Spark's jars or Java are missing.
+        ConfigError: A variable of the environment prevents the start.
+        NamesrvStreamError: The JVM ended, or Spark of a cluster did not start.
     """
     scratch = (scratch or scratch_dir(settings)).absolute()
     scratch.mkdir(parents=True, exist_ok=True)
     given = {k: _text(v) for k, v in settings.streaming.extra.items() if k.startswith("spark.")}
     given |= (extra or {}) | submitted_config()
     master = given.get("spark.master", settings.streaming.master)
-    # By default, Spark would start its workers with the system's python3, which lacks the required packages.
-    if is_one_process(master):
-        os.environ["PYSPARK_PYTHON"] = sys.executable
-    else:
-        os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    config = session_config(settings, master, scratch) | given
     builder = SparkSession.builder
-    for name, value in (session_config(settings, master, scratch) | given).items():
+    for name, value in config.items():
         builder = builder.config(name, value)
-    spark = builder.getOrCreate()
-    if not is_one_process(master):
-        spark.sparkContext.addPyFile(str(pack_package(scratch)))
+    if is_one_process(master):
+        _prepare_environment()
+        start_jvm(config)
+        return builder.getOrCreate()
+    # By default, Spark would start its workers with the system's python3, which lacks the required packages.
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    check_cluster_variables(os.environ)
+    start_jvm(config)
+    try:
+        spark = builder.getOrCreate()
+    except Exception as error:
+        read = ", ".join(foreign_variables(os.environ))
+        reason = f"Spark on {master} did not start: {failure_reason(error)} (variables that it reads: {read})"
+        raise NamesrvStreamError(reason) from error
+    spark.sparkContext.addPyFile(str(pack_package(scratch)))
     return spark
+
+
+def _prepare_environment() -> None:
+    """Give Spark in one process the variables that it needs, and remove those that are meant for other programs."""
+    if is_submitted():  # a running JVM has its variables
+        return
+    own = {
+        "SPARK_HOME": str(Path(pyspark.__file__).parent),
+        "PYSPARK_PYTHON": sys.executable,  # the system's python3, the default, lacks the required packages
+        # Otherwise Spark resolves the name of this machine, which may have no address.
+        "SPARK_LOCAL_IP": "127.0.0.1",
+        "SPARK_LOCAL_HOSTNAME": "localhost",
+    }
+    ignored = [name for name in foreign_variables(os.environ) if os.environ[name] != own.get(name)]
+    if ignored:
+        logger.info("ignored variables of other programs names=%s", ",".join(ignored))
+    for name in ignored:
+        del os.environ[name]
+    os.environ |= own
 
 
 def session_config(settings: Settings, master: str, scratch: Path) -> dict[str, str]:
@@ -177,7 +140,7 @@ def session_config(settings: Settings, master: str, scratch: Path) -> dict[str, 
         "spark.sql.shuffle.partitions": str(shuffle_partitions(settings, master)),
         # Everything that a killed Spark leaves behind is in one folder, which the next start empties.
         "spark.local.dir": str(scratch),
-        "spark.driver.extraJavaOptions": " ".join([f'"-Djava.io.tmpdir={scratch}"', *_JAVA_OPTIONS]),
+        "spark.driver.extraJavaOptions": " ".join([*_folders(scratch), *_JAVA_OPTIONS]),
     }
     jars: list[str] = []
     if not is_submitted():  # a running JVM has its jars
@@ -191,6 +154,12 @@ def session_config(settings: Settings, master: str, scratch: Path) -> dict[str, 
     if jars:
         config["spark.jars"] = ",".join(jars)  # executors fetch them from the driver
     return config | _sockets(_EXECUTORS_SOCKETS)
+
+
+def _folders(scratch: Path) -> list[str]:
+    # Without an entry in passwd, Java has "?" as the user's home, where Spark looks for packages.
+    home = [] if is_user_known() else [f'"-Duser.home={scratch}"']
+    return [f'"-Djava.io.tmpdir={scratch}"', *home]
 
 
 def shuffle_partitions(settings: Settings, master: str) -> int:
@@ -221,14 +190,6 @@ def _sockets(folder: Path | None) -> dict[str, str]:
 
 def _text(value: bool | int | float | str) -> str:
     return str(value).lower() if isinstance(value, bool) else str(value)
-
-
-_LOCAL_MASTER: Final = re.compile(r"local(\[[^\]]*\])?")  # not local-cluster[…], whose executors are processes
-
-
-def is_one_process(master: str) -> bool:
-    """Whether driver and executors run in one process."""
-    return _LOCAL_MASTER.fullmatch(master) is not None
 
 
 def is_submitted() -> bool:

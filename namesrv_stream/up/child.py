@@ -4,17 +4,20 @@ import asyncio
 import contextlib
 import os
 import signal
+from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
+from namesrv_stream.jvm import last_failure
 from namesrv_stream.logs import kept_line, read_line, safe
 from namesrv_stream.processes import kill_session, lower_priority
 
 _KEPT: Final = 2  # number of old files; NAME.1 is the newest
 _CHUNK_BYTES: Final = 64 * 1024
 _LINE_LIMIT_BYTES: Final = 64 * 1024  # a longer line is cut into several
+_KEPT_LINES: Final = 100  # of the output of a child, to explain its end
 _DRAIN_S: Final = 1.0  # for output that is still in the pipe after the process has ended
 
 
@@ -93,14 +96,14 @@ class Child:
         self._spec = spec
         self._process = process
         self._pump = pump
-        # The pump writes them: the latest line that is marked as an error, and the latest line.
+        # The pump writes them: the latest line that is marked as an error, and the latest other lines.
         self.last_error = ""
-        self.last_line = ""
+        self.last_lines: deque[str] = deque(maxlen=_KEPT_LINES)
 
     @property
     def reason(self) -> str:
-        """Why the child ended, in its own words: its last line marked as an error, else its last line of output."""
-        return self.last_error or self.last_line
+        """Why the child ended: its last line marked as an error, else the end of its output."""
+        return self.last_error or safe(last_failure(list(self.last_lines)))
 
     @property
     def pid(self) -> int:
@@ -200,7 +203,7 @@ class _Lines:
         if mark == "error":
             self.child.last_error = text
         else:
-            self.child.last_line = safe(text.strip())
+            self.child.last_lines.append(text)
 
 
 async def _pump(read_end: int, lines: _Lines) -> None:

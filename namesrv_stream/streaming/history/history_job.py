@@ -30,7 +30,8 @@ from namesrv_stream.logs import progress, report_error
 from namesrv_stream.processes import announce_start, locked, lower_priority, write_run_file
 from namesrv_stream.settings import Settings
 from namesrv_stream.streaming.history.history_writer import History
-from namesrv_stream.streaming.spark_session import build_session, failure_reason, is_gone, kill_jvm, read_log
+from namesrv_stream.streaming.spark_jvm import failure_reason, is_gone, kill_jvm, reason_of_end
+from namesrv_stream.streaming.spark_session import build_session, read_log
 from namesrv_stream.table_errors import TablesTakenOver
 from namesrv_stream.tables.history_upkeep import Upkeep
 from namesrv_stream.tables.storage import tables_of
@@ -168,8 +169,7 @@ class _HistoryProcess:
             report_error(str(error))
             return error.exit_code
         logger.error("history failed", exc_info=error)
-        has_ended = self._spark is not None and is_gone(self._spark)
-        report_error(f"the history failed: {'its JVM has ended' if has_ended else failure_reason(error)}")
+        report_error(f"the history failed: {reason_of_end(self._spark) or failure_reason(error)}")
         return 1
 
     def on_signal(self, number: int, _frame: FrameType | None) -> None:

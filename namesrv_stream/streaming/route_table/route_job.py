@@ -43,7 +43,8 @@ from namesrv_stream.streaming.route_table.fold_query import (
 )
 from namesrv_stream.streaming.route_table.stateful import records_that_fit
 from namesrv_stream.streaming.route_table.ticks import Ticker
-from namesrv_stream.streaming.spark_session import build_session, failure_reason, kill_jvm, scratch_dir
+from namesrv_stream.streaming.spark_jvm import failure_reason, kill_jvm, reason_of_end
+from namesrv_stream.streaming.spark_session import build_session, scratch_dir
 from namesrv_stream.table_errors import LogReplaced, LogTruncated, RecordsLost
 from namesrv_stream.tables.compaction import Compactor
 from namesrv_stream.tables.repair import prepare_tables, settle_swap
@@ -234,7 +235,7 @@ class _Job:
             report_error(str(failure))
         elif failure is not None:
             logger.error("query failed reason=%s", failure)
-            report_error(f"the query failed: {failure_reason(failure)}")
+            report_error(f"the query failed: {reason_of_end(self._spark) or failure_reason(failure)}")
         kill_jvm(self._spark)
         return failure.exit_code if isinstance(failure, NamesrvStreamError) else 1
 

@@ -83,6 +83,7 @@ def examine(settings: Settings, urls: tuple[str, ...] = ()) -> Iterator[Finding]
 
     yield machine.packages()
     yield machine.native_lane(settings)
+    yield from machine.environment(settings)
     yield from machine.java_and_jars(settings)
     yield from machine.files(settings)
     yield machine.memory(settings, machine.memory_limit_bytes())

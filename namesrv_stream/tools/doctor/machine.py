@@ -14,6 +14,7 @@ from packaging.requirements import Requirement
 
 from namesrv_stream import __version__
 from namesrv_stream.errors import ConfigError, PrerequisiteMissing
+from namesrv_stream.jvm import check_cluster_variables, foreign_variables, is_one_process
 from namesrv_stream.prerequisites import find_java, kafka_jars, spark_jars
 from namesrv_stream.server.native.lane import open_lane
 from namesrv_stream.server.start.process import require_files
@@ -85,6 +86,24 @@ def native_lane(settings: Settings) -> Finding:
     if status.is_active or settings.remoting.native_lane in ("off", "python"):
         return fine(_LANE, status.text)
     return note(_LANE, status.text, _LANE_REMEDY)
+
+
+def environment(settings: Settings) -> Iterator[Finding]:
+    """Check the variables that Java, Spark and Hadoop read, if there are any."""
+    names = foreign_variables(os.environ)
+    if not names:
+        return
+    masters = [settings.streaming.master, *([settings.history.master] if settings.has_history else [])]
+    shown, cluster = ", ".join(names), next((master for master in masters if not is_one_process(master)), None)
+    if cluster is None:
+        yield fine("environment", f"{shown}: Spark and the embedded Kafka of this product ignore them")
+        return
+    try:
+        check_cluster_variables(os.environ)
+    except ConfigError as error:
+        yield fault("environment", f"{error.key}: {error.reason}", f"correct {error.key}, or start the job without it")
+    else:
+        yield note("environment", f"{shown}: Spark reads them, because its master is {cluster}")
 
 
 def java_and_jars(settings: Settings) -> Iterator[Finding]:

@@ -7,7 +7,7 @@ from pyspark.errors import PySparkValueError
 
 from namesrv_stream.errors import NamesrvStreamError
 from namesrv_stream.processes import is_running
-from namesrv_stream.streaming.spark_session import failure_line, failure_reason
+from namesrv_stream.streaming.spark_jvm import failure_line, failure_reason
 from tests.support.processes import wait_until
 
 _QUERY = """
@@ -108,7 +108,7 @@ def test_lines_without_words_are_not_the_reason() -> None:
 def test_a_jvm_that_is_still_starting_is_killed() -> None:
     program = """
 import os, subprocess
-from namesrv_stream.streaming.spark_session import kill_jvm
+from namesrv_stream.streaming.spark_jvm import kill_jvm
 nothing = subprocess.DEVNULL
 print(subprocess.Popen(["sleep", "60"], stdout=nothing, stderr=nothing).pid, flush=True)
 kill_jvm(None)

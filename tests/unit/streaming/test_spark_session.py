@@ -10,7 +10,6 @@ import pytest
 from namesrv_stream.errors import PrerequisiteMissing
 from namesrv_stream.settings import Flag, Settings, load_settings
 from namesrv_stream.streaming.spark_session import (
-    is_one_process,
     pack_package,
     session_config,
     socket_dir,
@@ -66,23 +65,6 @@ def test_local_spark_creates_files_without_chmod_if_the_jar_for_it_exists(
 ) -> None:
     (settings.jars.spark_dir / jar).touch()
     assert ("spark.hadoop.fs.file.impl" in session_config(settings, master, tmp_path)) is is_used
-
-
-@pytest.mark.parametrize(
-    ("master", "expected"),
-    [
-        ("local", True),
-        ("local[2]", True),
-        ("local[*]", True),
-        ("local[2,3]", True),
-        ("local-cluster[2,1,512]", False),
-        (_CLUSTER, False),
-        ("yarn", False),
-        ("k8s://https://10.0.0.1:6443", False),
-    ],
-)
-def test_spark_is_one_process_only_with_a_local_master(master: str, expected: bool) -> None:
-    assert is_one_process(master) == expected
 
 
 def test_local_spark_ships_no_jars_and_listens_only_on_the_loopback_address(settings: Settings, tmp_path: Path) -> None:

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from namesrv_stream.jvm import foreign_variables
 from namesrv_stream.settings import Settings, load_settings
 from namesrv_stream.settings.layers import Flag
 from namesrv_stream.tools.doctor import machine
@@ -49,6 +50,25 @@ def test_heaps_that_do_not_fit_are_a_warning(tmp_path: Path) -> None:
 def test_the_heap_of_embedded_kafka_is_not_counted_with_an_external_kafka(tmp_path: Path) -> None:
     outside = {"embedded_kafka__heap": "9000g", "kafka__bootstrap_servers": "k:9092"}
     assert machine.memory(_settings(tmp_path, **outside), None).grade is Grade.FINE
+
+
+@pytest.mark.parametrize(
+    ("master", "home", "grade"),
+    [("local[2]", "/nowhere", Grade.FINE), ("yarn", "/nowhere", Grade.FAULT), ("yarn", None, Grade.NOTE)],
+)
+def test_variables_of_other_programs_are_a_fault_only_if_spark_reads_them_and_cannot_start(
+    master: str, home: str | None, grade: Grade, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in foreign_variables(os.environ):
+        monkeypatch.delenv(name)
+    settings = _settings(tmp_path, streaming__master=master)
+    assert list(machine.environment(settings)) == []
+    monkeypatch.setenv("HADOOP_CONF_DIR", "/etc/hadoop")
+    if home is not None:
+        monkeypatch.setenv("SPARK_HOME", home)
+    (found,) = machine.environment(settings)
+    assert found.grade is grade
+    assert ("SPARK_HOME" if home else "HADOOP_CONF_DIR") in found.text
 
 
 def test_missing_jars_are_a_fault_that_says_how_to_get_them(tmp_path: Path) -> None:
