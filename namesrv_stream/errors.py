@@ -5,6 +5,7 @@
     NamesrvStreamError                 exit_code 1
     ├── RemotingError                  the peer broke the wire protocol: only its connection is closed
     │   ├── FrameTooLarge
+    │   │   └── ForeignProtocol        its first bytes are those of HTTP or TLS
     │   ├── HeaderDecodeError
     │   ├── ProxyProtocolError
     │   ├── TlsNotServed
@@ -57,6 +58,13 @@ class FrameTooLarge(RemotingError):
 
     def __init__(self, length: int, limit: int) -> None:
         super().__init__(f"frame of {length} bytes exceeds the limit of {limit}")
+
+
+class ForeignProtocol(FrameTooLarge):
+    """The first bytes are those of another protocol, and would be the length of a huge frame."""
+
+    def __init__(self, protocol: str) -> None:
+        RemotingError.__init__(self, f"the peer uses {protocol} at this port, not RocketMQ's protocol")
 
 
 class HeaderDecodeError(RemotingError):

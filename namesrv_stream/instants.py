@@ -1,4 +1,8 @@
-"""Parses points in time (instants) and durations that users write, and prints them.
+"""Parses points in time (instants) and durations that users write, and prints them: the only grammar for both.
+
+A duration is a number and a unit: ``500ms``, ``1.5s``, ``2m``, ``3h``, ``7d``, ``2w``. A number without a unit is
+refused, except where a release has fixed its meaning: milliseconds in a setting whose name ends in ``_ms``, seconds of
+``--wait`` and ``--patience``.
 
 An instant without a zone is in the local time of the machine that parses it: the one that runs the command, or, for an
 HTTP request, the server.
@@ -7,25 +11,23 @@ Printed instants are in UTC and say so.
 
 import re
 from datetime import UTC, datetime, time, timedelta, tzinfo
-from typing import Final
+from typing import Final, Literal
 
 from namesrv_stream.errors import ConfigError
 
 _DURATION_TEXT: Final = re.compile(r"(\d++(?:\.\d++)?)\s*+(ms|s|m|h|d|w)?")
-_UNIT_MS: Final = {None: 1, "ms": 1, "s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000, "w": 604_800_000}
+_UNIT_MS: Final = {"ms": 1, "s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000, "w": 604_800_000}
 #: The source of a flag in errors.
 COMMAND_LINE: Final = "command line"
 _EXPECTED: Final = (
     "expected ISO 8601 such as 2026-11-20 03:12 (in this machine's zone, unless it ends in Z or +01:00), a time of"
-    " today such as 03:12, yesterday 03:12, epoch milliseconds (13 digits), or a time ago such as -2h, -30m, -7d"
+    " today such as 03:12, yesterday 03:12, epoch milliseconds (13 digits), or how long ago it was, such as 2h, 30m, 7d"
 )
 #: 2001 and later. A text with fewer digits is more likely a date: 202611200312 is 2026-11-20 03:12.
 _EPOCH_MS: Final = re.compile(r"\d{13}")
 _COMPACT: Final = re.compile(r"\d{12}")
 #: A longer text is neither an instant nor a duration. Errors repeat at most this much of it.
 _MOST_CHARS: Final = 60
-#: Here a duration must have a unit: a bare number is probably meant as something else.
-_DURATION: Final = re.compile(r"\d++(\.\d++)?\s*+(ms|s|m|h|d|w)")
 _TIME_OF_DAY: Final = re.compile(r"\d{1,2}:")
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _DAYS_AGO: Final = {"today": 0, "yesterday": 1}
@@ -34,8 +36,12 @@ _LOWEST_MS: Final = 0
 _HIGHEST_MS: Final = 253_402_300_799_999  # 9999-12-31
 
 
-def parse_duration_ms(text: str) -> int:
-    """Parse a duration such as ``30s``; the result is in milliseconds, as is a number without a unit.
+def parse_duration_ms(text: str, bare: Literal["ms", "s"] | None = None) -> int:
+    """Parse a duration such as ``30s``; the result is in milliseconds.
+
+    Args:
+        text: As a user wrote it.
+        bare: The unit of a number without one; None if it needs one. 0 never needs one.
 
     Raises:
         ValueError: The text is not a duration.
@@ -43,7 +49,10 @@ def parse_duration_ms(text: str) -> int:
     match = _DURATION_TEXT.fullmatch(text.strip()) if len(text) <= _MOST_CHARS else None
     if match is None:
         raise ValueError(f"{_shown(text)} is not a duration: expected one like 30s, 500ms or 2m")
-    return round(float(match[1]) * _UNIT_MS[match[2]])
+    number, unit = float(match[1]), match[2] or bare
+    if unit is None and number:
+        raise ValueError(f"{text.strip()} has no unit: write {text.strip()}s for seconds, or ms, m, h, d")
+    return round(number * _UNIT_MS[unit or "ms"])
 
 
 def parse_instant(flag: str, text: str, now_ms: int, zone: tzinfo | None = None, source: str = COMMAND_LINE) -> int:
@@ -53,7 +62,7 @@ def parse_instant(flag: str, text: str, now_ms: int, zone: tzinfo | None = None,
         flag: Name of the flag, for the error.
         text: One of the forms in ``_EXPECTED``. A time in the hour that occurs twice, at the end of summer time, means
             the first occurrence. A time in the skipped hour is read with the offset before the change.
-        now_ms: The reference of "now" and "-2h", in epoch milliseconds.
+        now_ms: The reference of "now" and "2h", in epoch milliseconds.
         zone: The time zone of a text without one; None for this machine's zone.
         source: Where the flag was given, for errors.
 
@@ -91,25 +100,15 @@ def check_past(flag: str, at_ms: int, now_ms: int, *, source: str = COMMAND_LINE
     return at_ms
 
 
-def parse_since(flag: str, text: str, now_ms: int, zone: tzinfo | None = None) -> int:
-    """Parse an instant, or how long ago it was, with or without a minus: ``7d`` is ``-7d``. Return epoch milliseconds.
-
-    Raises:
-        ConfigError: The text is neither.
-    """
-    text = text.strip()
-    is_duration = len(text) <= _MOST_CHARS and _DURATION.fullmatch(text)
-    return parse_instant(flag, f"-{text}" if is_duration else text, now_ms, zone)
-
-
 def _instant_ms(text: str, now_ms: int, zone: tzinfo | None) -> int | None:
     if text == "now":
         return now_ms
     if _EPOCH_MS.fullmatch(text):
         return int(text)
     try:
-        if text.startswith("-") and _DURATION.fullmatch(text[1:]):
-            return now_ms - parse_duration_ms(text[1:])
+        ago = _DURATION_TEXT.fullmatch(text.removeprefix("-"))
+        if ago and ago[2]:  # a number without a unit is probably meant as something else
+            return now_ms - parse_duration_ms(ago[0])
         at = _datetime(text, now_ms, zone)
         aware = at if at.tzinfo else (at.astimezone() if zone is None else at.replace(tzinfo=zone))
         return round(aware.timestamp() * 1000)
@@ -159,8 +158,7 @@ def parse_wait_ms(text: str) -> int:
     """
     ms = parse_duration_ms(text)
     if not 1_000 <= ms <= 86_400_000:
-        unit = " (a number without a unit is in milliseconds)" if text.strip().isdecimal() else ""
-        raise ValueError(f"{text.strip()} is not between 1 s and 24 h{unit}")
+        raise ValueError(f"{text.strip()} is not between 1 s and 24 h")
     return ms
 
 

@@ -18,7 +18,7 @@ from namesrv_stream.client.route import TopicRouteData, decode_topic_route
 from namesrv_stream.clock import SystemClock
 from namesrv_stream.errors import ConfigError
 from namesrv_stream.history.answer import Window
-from namesrv_stream.instants import COMMAND_LINE, check_past, instant, parse_instant, parse_since
+from namesrv_stream.instants import COMMAND_LINE, check_past, instant, parse_instant
 from namesrv_stream.settings.installation import Configuration, configured
 from namesrv_stream.text_table import JsonOption, WideOption, json_text
 
@@ -99,7 +99,7 @@ def parse_window(since: str, until: str, now_ms: int) -> Window:
     Raises:
         ConfigError: A time is invalid or in the future, or the end is not after the start.
     """
-    since_ms, until_ms = parse_since("--since", since, now_ms), parse_instant("--until", until, now_ms)
+    since_ms, until_ms = parse_instant("--since", since, now_ms), parse_instant("--until", until, now_ms)
     check_past("--since", since_ms, now_ms)
     check_past("--until", until_ms, now_ms)
     if since_ms >= until_ms:

@@ -14,7 +14,7 @@ from dataclasses import replace
 from struct import Struct
 from typing import Final, NamedTuple
 
-from namesrv_stream.errors import FrameTooLarge, HeaderDecodeError, RemotingError
+from namesrv_stream.errors import ForeignProtocol, FrameTooLarge, HeaderDecodeError, RemotingError
 from namesrv_stream.remoting.command import RemotingCommand, SerializeType
 from namesrv_stream.remoting.header_codecs import (
     decode_binary_header,
@@ -32,6 +32,11 @@ MAX_HEADER_BYTES: Final = 512 * 1024
 
 _PREFIX_BYTES: Final = 4
 _HEADER_WORD_BYTES: Final = 4
+#: The first bytes of an HTTP server or client, and of a TLS alert or handshake.
+_OTHER_PROTOCOLS: Final = {
+    **dict.fromkeys((b"HTTP", b"GET ", b"HEAD", b"POST", b"PUT "), "HTTP"),
+    **dict.fromkeys((b"\x15\x03", b"\x16\x03"), "TLS"),
+}
 _PREFIX: Final = Struct(">i")
 _PREFIX_AND_HEADER_WORD: Final = Struct(">iI")
 
@@ -123,6 +128,10 @@ class FrameBuffer:
     def _error(self, total: int) -> RemotingError:
         if total < 0:
             return FrameTooLarge(total, self._max_frame_bytes)
+        start = total.to_bytes(_PREFIX_BYTES, "big")
+        protocol = next((name for first, name in _OTHER_PROTOCOLS.items() if start.startswith(first)), None)
+        if protocol is not None and total > self._max_frame_bytes:
+            return ForeignProtocol(protocol)
         if total < _HEADER_WORD_BYTES:
             return HeaderDecodeError(None, f"a frame of {total} bytes has no header word")
         return FrameTooLarge(total + _PREFIX_BYTES, self._max_frame_bytes)

@@ -16,6 +16,7 @@ from typer.exceptions import TyperException
 
 from namesrv_stream.addresses import join_addr, parts_of, split_addr
 from namesrv_stream.errors import ConfigError
+from namesrv_stream.instants import duration, parse_duration_ms
 from namesrv_stream.ports import reachable_host
 from namesrv_stream.processes import STARTING, is_writer_alive, read_run_file
 from namesrv_stream.settings.layers import (
@@ -35,6 +36,39 @@ HISTORY_BEHIND_MS: Final = 900_000
 #: ``up`` writes the chosen ports into this run file when it starts.
 PORTS_FILE: Final = "ports.json"
 _DEFAULT_PORTS: Final = {"remoting": 9876, "http": 9880}
+
+
+def _parser(bare: Literal["s"] | None, least_ms: int, most_ms: int | None) -> Callable[[str], int]:
+    def parse(text: str) -> int:
+        try:
+            ms = parse_duration_ms(text, bare)
+        except ValueError as error:
+            raise typer.BadParameter(str(error)) from None
+        if ms < least_ms or (most_ms is not None and ms > most_ms):
+            limit = (
+                f"between {duration(least_ms)} and {duration(most_ms)}" if most_ms else f"at least {duration(least_ms)}"
+            )
+            raise typer.BadParameter(f"{text} is not {limit}")
+        return ms
+
+    return parse
+
+
+def duration_option(
+    *flags: str, help: str, bare: Literal["s"] | None = None, least_ms: int = 0, most_ms: int | None = None
+) -> Any:
+    """Return an option for a duration; its value is in milliseconds, its default a text such as ``30s``.
+
+    Args:
+        flags: Its names.
+        help: Its help.
+        bare: The unit of a number without one; None if it needs one.
+        least_ms: The shortest permitted duration.
+        most_ms: The longest one; None for no limit.
+    """
+    return typer.Option(*flags, help=help, parser=_parser(bare, least_ms, most_ms), metavar="DURATION")
+
+
 ConfOption = Annotated[
     Path | None,
     typer.Option("--conf", "-c", help="Configuration file: TOML, or RocketMQ's .properties.", metavar="FILE"),

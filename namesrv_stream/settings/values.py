@@ -9,11 +9,21 @@ import tomllib
 from pathlib import Path
 from typing import Annotated, Final, Literal, TypeVar
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, SecretStr
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    SecretStr,
+    ValidationInfo,
+    field_validator,
+)
 from pydantic_core import ErrorDetails
 
 from namesrv_stream.addresses import check_host, http_url, join_addr, split_addr
 from namesrv_stream.errors import ConfigError
+from namesrv_stream.instants import parse_duration_ms
 from namesrv_stream.route.events import DIRECT, JOB
 
 # Also `*.` and a domain, for all names in it.
@@ -119,6 +129,13 @@ class Section(BaseModel):
     """A table of the configuration: frozen, and an unknown key is an error."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", validate_default=True)
+
+    @field_validator("*", mode="before")
+    @classmethod
+    def _parse_duration(cls, value: object, info: ValidationInfo) -> object:
+        """Parse the text of a duration; without a unit it is in milliseconds, as the name of its setting says."""
+        is_text = isinstance(value, str) and (info.field_name or "").endswith("_ms")
+        return parse_duration_ms(str(value), "ms") if is_text else value
 
 
 class _Advanced:

@@ -11,10 +11,10 @@ from rich.console import Console
 from rich.table import Table
 
 from namesrv_stream.errors import ConfigError
-from namesrv_stream.settings.installation import Configuration
+from namesrv_stream.settings.installation import Configuration, duration_option
 from namesrv_stream.text_table import json_text
 
-WaitOption = Annotated[float, typer.Option("--wait", help="Seconds to wait for the change in the tables.", min=0)]
+WaitOption = Annotated[int, duration_option("--wait", help="How long to wait for the change in the tables.", bare="s")]
 ByOption = Annotated[
     str | None, typer.Option("--by", help="Who makes the change. Default: you, as user@host.", metavar="NAME")
 ]

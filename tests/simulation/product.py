@@ -96,6 +96,7 @@ def _replacements(world: "World") -> Iterator[tuple[str, str, Any]]:
     yield "kafka.clients", "KafkaAdminClient", clients.admin
     yield "streaming.route_table.route_job", "build_session", spark.build_session
     yield "streaming.route_table.route_job", "start_query", spark.start_query
+    yield "streaming.route_table.route_job", "reason_of_end", _nothing
     yield "streaming.route_table.route_job", "kill_jvm", _nothing
     yield "streaming.route_table.route_job", "shutil", SimpleNamespace(rmtree=_nothing)
     for module in ("server.main", "server.start.opening", "streaming.route_table.route_job"):

@@ -23,6 +23,7 @@ from namesrv_stream.client.route import BrokerData, TopicRouteData
 from namesrv_stream.errors import ConfigError, QueryNotFound, TopicNotExist
 from namesrv_stream.logs import safe
 from namesrv_stream.remoting.command import AclCredentials
+from namesrv_stream.settings.installation import duration_option
 from namesrv_stream.text_table import JsonOption, json_text
 
 T = TypeVar("T")
@@ -213,9 +214,12 @@ def compare_servers(
             "--namespace", help="A namespace of KV entries to compare, in addition to RocketMQ's own.", metavar="NAME"
         ),
     ] = None,
-    patience_s: Annotated[
-        float, typer.Option("--patience", help="Seconds to wait for differences to disappear.", min=0, max=3600)
-    ] = 5.0,
+    patience: Annotated[
+        int,
+        duration_option(
+            "--patience", help="How long to wait for differences to disappear.", bare="s", most_ms=3_600_000
+        ),
+    ] = "5s",  # type: ignore[assignment] # typer parses the default too
     as_json: JsonOption = False,
 ) -> None:
     """Compare the content of name servers of any make.
@@ -224,7 +228,7 @@ def compare_servers(
     """
 
     async def ask(servers: NameServers) -> Comparison:
-        return await compare(addrs, target.credentials, target.tls, names, TIMEOUT_MS, patience_s)
+        return await compare(addrs, target.credentials, target.tls, names, TIMEOUT_MS, patience / 1000)
 
     names = dict.fromkeys([_ORDER_NAMESPACE, *(namespaces or ())])
     addrs = _addrs(target)

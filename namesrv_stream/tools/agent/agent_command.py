@@ -3,7 +3,7 @@
 import asyncio
 import logging
 import signal
-from typing import Annotated, Final
+from typing import Annotated, Final, Literal
 
 import typer
 import uvloop
@@ -17,16 +17,20 @@ from namesrv_stream.client.commands.query_options import (
     chosen_name_servers,
     requested_tls,
 )
-from namesrv_stream.instants import parse_duration_ms
 from namesrv_stream.logs import configure_logging
-from namesrv_stream.settings.installation import Configuration, ConfOption, DataDirOption, check_conf
+from namesrv_stream.settings.installation import (
+    Configuration,
+    ConfOption,
+    DataDirOption,
+    check_conf,
+    duration_option,
+)
 from namesrv_stream.tools.agent.broker_agent import BrokerAgent
 from namesrv_stream.tools.agent.simulated_broker import AgentConfig
 
 logger = logging.getLogger(__name__)
 
 _POLL_S: Final = 0.5
-_DURATION_OPTION = {"parser": parse_duration_ms, "metavar": "DURATION"}
 
 
 def run_agent(config: AgentConfig, status_interval_ms: int = 10_000) -> int:
@@ -126,31 +130,31 @@ def agent(
     queues: Annotated[int, typer.Option(help="Read and write queues of every topic.", metavar="N")] = 8,
     system_topics: Annotated[bool, typer.Option(help="Register RocketMQ's system topics as well.")] = True,
     heartbeat_interval: Annotated[
-        int, typer.Option(help="Time between registrations (registerNameServerPeriod).", **_DURATION_OPTION)
+        int, duration_option("--heartbeat-interval", help="Time between registrations (registerNameServerPeriod).")
     ] = "30s",  # type: ignore[assignment] # typer parses the default too
     jitter: Annotated[
         float, typer.Option(help="Random variation of the interval: 0.1 for 10%.", metavar="SHARE")
     ] = 0.1,
     timeout: Annotated[
         int | None,
-        typer.Option(
-            "--timeout",
-            "--timeout-ms",
-            help="heartbeatTimeoutMillis: expire after this silence. Default: the name server's.",
-            **_DURATION_OPTION,
+        duration_option(
+            "--timeout", help="heartbeatTimeoutMillis: expire after this silence. Default: the name server's."
         ),
     ] = None,
+    timeout_ms: Annotated[int | None, typer.Option("--timeout-ms", hidden=True)] = None,
     register_timeout: Annotated[
-        int, typer.Option(help="Longest wait for an answer (registerBrokerTimeoutMills).", **_DURATION_OPTION)
+        int, duration_option("--register-timeout", help="Longest wait for an answer (registerBrokerTimeoutMills).")
     ] = "24s",  # type: ignore[assignment] # typer parses the default too
     start_spread: Annotated[
         int | None,
-        typer.Option(
-            help="Time over which to spread the first registrations. Default: 5 ms per broker.", **_DURATION_OPTION
+        duration_option(
+            "--start-spread", help="Time over which to spread the first registrations. Default: 5 ms per broker."
         ),
     ] = None,
-    status_interval: Annotated[int, typer.Option(help="Time between status lines.", **_DURATION_OPTION)] = "10s",  # type: ignore[assignment] # typer parses the default too
-    log_level: Annotated[str, typer.Option(help="DEBUG, INFO, WARNING or ERROR.", metavar="LEVEL")] = "INFO",
+    status_interval: Annotated[int, duration_option("--status-interval", help="Time between status lines.")] = "10s",  # type: ignore[assignment] # typer parses the default too
+    log_level: Annotated[
+        Literal["DEBUG", "INFO", "WARNING", "ERROR"], typer.Option(help="Which lines to log.", case_sensitive=False)
+    ] = "INFO",
     tls: TlsOption = False,
     tls_trust: TlsTrustOption = None,
     tls_cert: TlsCertOption = None,
@@ -160,7 +164,7 @@ def agent(
 
     They register, send heartbeats, and unregister at the end.
     """
-    configure_logging(log_level.upper())
+    configure_logging(log_level)
     check_conf(conf, has_cluster=True)
     config = AgentConfig(
         name_servers=chosen_name_servers(name_servers, Configuration(conf, data_dir)),
@@ -176,7 +180,7 @@ def agent(
         system_topics=system_topics,
         heartbeat_interval_ms=heartbeat_interval,
         jitter=jitter,
-        timeout_ms=timeout,
+        timeout_ms=timeout_ms if timeout is None else timeout,
         register_timeout_ms=register_timeout,
         start_spread_ms=start_spread,
         tls=requested_tls(tls, tls_trust, tls_cert, tls_key),

@@ -9,7 +9,8 @@ from typer.exceptions import Exit
 from namesrv_stream.client.commands.query_options import Target, name_server_command
 from namesrv_stream.client.name_servers import NameServers
 from namesrv_stream.errors import ConfigError
-from namesrv_stream.instants import COMMAND_LINE, duration, parse_wait_ms
+from namesrv_stream.instants import COMMAND_LINE, duration
+from namesrv_stream.settings.installation import duration_option
 from namesrv_stream.text_table import JsonOption
 from namesrv_stream.tools.drain.broker_routes import BrokerRoutes
 from namesrv_stream.tools.drain.drain_run import DrainRun, Limits, Progress
@@ -17,11 +18,12 @@ from namesrv_stream.tools.drain.drain_state import POLLS, DrainState, Step
 from namesrv_stream.tools.drain.undo_run import UndoRun
 from namesrv_stream.tools.tool_options import emit_json
 
-_DEFAULTS: Final = {"--poll-interval": "30s", "--quiet": "10s", "--timeout": "5m"}
+_DEFAULTS_MS: Final = {"--poll-interval": 30_000, "--quiet": 10_000, "--timeout": 300_000}
 
 
 def _duration(flag: str, text: str) -> Any:
-    return typer.Option(flag, help=f"{text} Default: {_DEFAULTS[flag]}.", metavar="DURATION", show_default=False)
+    text = f"{text} Default: {duration(_DEFAULTS_MS[flag])}."
+    return duration_option(flag, help=text, least_ms=1_000, most_ms=86_400_000)
 
 
 def register(app: typer.Typer) -> None:
@@ -38,10 +40,10 @@ def drain(
         bool, typer.Option("--force", help="Drain it even if no other broker accepts messages of some topic.")
     ] = False,
     poll_interval: Annotated[
-        str | None, _duration("--poll-interval", "How often clients query routes (pollNameServerInterval).")
+        int | None, _duration("--poll-interval", "How often clients query routes (pollNameServerInterval).")
     ] = None,
-    quiet: Annotated[str | None, _duration("--quiet", "How long the broker must store no message.")] = None,
-    timeout: Annotated[str | None, _duration("--timeout", "How long to wait.")] = None,
+    quiet: Annotated[int | None, _duration("--quiet", "How long the broker must store no message.")] = None,
+    timeout: Annotated[int | None, _duration("--timeout", "How long to wait.")] = None,
     as_json: JsonOption = False,
 ) -> None:
     """Drain a broker: wait until it is safe to stop.
@@ -76,19 +78,13 @@ def drain(
         raise Exit(1)
 
 
-def _limits(texts: Mapping[str, str | None], *, is_undo: bool) -> Limits:
+def _limits(given_ms: Mapping[str, int | None], *, is_undo: bool) -> Limits:
     """Return the durations.
 
     Raises:
-        ConfigError: One is not a duration, or too short or too long.
+        ConfigError: The timeout is shorter than a drain can be.
     """
-    parsed: list[int] = []
-    for flag, text in texts.items():
-        try:
-            parsed.append(parse_wait_ms(text or _DEFAULTS[flag]))
-        except ValueError as error:
-            raise ConfigError(COMMAND_LINE, flag, str(error)) from None
-    limits = Limits(*parsed)
+    limits = Limits(*(_DEFAULTS_MS[flag] if ms is None else ms for flag, ms in given_ms.items()))
     least_ms = max(POLLS * limits.poll_interval_ms, limits.quiet_ms)
     if not is_undo and limits.timeout_ms <= least_ms:
         reason = f"{duration(limits.timeout_ms)} is too short: two poll intervals and the quiet time"

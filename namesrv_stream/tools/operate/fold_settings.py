@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields
 
 from namesrv_stream.errors import ConfigError, NamesrvStreamError
+from namesrv_stream.instants import parse_duration_ms
 from namesrv_stream.route.changes import ChangeKind
 from namesrv_stream.route.events import DIRECT, Origin, SettingsChanged
 from namesrv_stream.route.liveness_settings import (
@@ -133,6 +134,11 @@ def check_change(configuration: Configuration, running: Texts, key: str, text: s
 def _read(name: str, text: str, kind: type) -> SettingValue:
     if kind is bool and text.lower() in ("true", "false"):
         return text.lower() == "true"
+    if name.endswith("_ms"):
+        try:
+            return parse_duration_ms(text, "ms")
+        except ValueError as error:
+            raise ConfigError("command line", setting_key(name), str(error)) from None
     if kind is int and text.removeprefix("-").isdecimal():
         return int(text)
     if kind is tuple:

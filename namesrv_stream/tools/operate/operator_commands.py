@@ -33,13 +33,13 @@ def config_set(
     key: Annotated[str, typer.Argument(metavar="KEY", help="Such as liveness.default_timeout_ms.")],
     value: Annotated[str, typer.Argument(metavar="VALUE")],
     by: ByOption = None,
-    wait: WaitOption = 10.0,
+    wait: WaitOption = "10s",  # type: ignore[assignment] # typer parses the default too
     as_json: JsonOption = False,
 ) -> None:
     """Change a setting on all servers and jobs, without a restart."""
     from namesrv_stream.tools.operate.fold_settings import change_setting
 
-    changed = change_setting(configuration, key, value, by or current_operator(), wait)
+    changed = change_setting(configuration, key, value, by or current_operator(), wait / 1000)
     if as_json:
         fields = {name: getattr(changed, name) for name in ("key", "old", "new", "by", "waited_ms", "behind", "since")}
         emit_json(fields | {"offsets": {str(p): o for p, o in changed.offsets.items()}})
@@ -170,7 +170,7 @@ def guard_release(
     configuration: Configuration,
     cluster: Annotated[str, typer.Argument(metavar="CLUSTER")],
     by: ByOption = None,
-    wait: WaitOption = 10.0,
+    wait: WaitOption = "10s",  # type: ignore[assignment] # typer parses the default too
     as_json: JsonOption = False,
 ) -> None:
     """Remove the protected brokers of a cluster now.
@@ -179,7 +179,7 @@ def guard_release(
     """
     from namesrv_stream.tools.operate.operator_events import release
 
-    released = release(configuration.load().settings, cluster, by or current_operator(), wait)
+    released = release(configuration.load().settings, cluster, by or current_operator(), wait / 1000)
     if as_json:
         brokers = [
             {

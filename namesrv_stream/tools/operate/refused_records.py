@@ -10,7 +10,7 @@ import typer
 
 from namesrv_stream.clock import SystemClock
 from namesrv_stream.errors import NamesrvStreamError
-from namesrv_stream.instants import check_past, instant, iso_instant, parse_since
+from namesrv_stream.instants import check_past, instant, iso_instant, parse_instant
 from namesrv_stream.logs import safe
 from namesrv_stream.settings import Settings
 from namesrv_stream.settings.installation import Configuration, configured
@@ -175,7 +175,7 @@ def dead_letters(
     """
 
     now_ms = SystemClock().now_ms()
-    since_ms = None if since is None else check_past("--since", parse_since("--since", since, now_ms), now_ms)
+    since_ms = None if since is None else check_past("--since", parse_instant("--since", since, now_ms), now_ms)
     refused = read_dead_letters(configuration.load().settings, since_ms, limit)
     if as_json:
         emit_json(to_json(refused.records))

@@ -26,7 +26,7 @@ from namesrv_stream.client.server_states import (
     get,
 )
 from namesrv_stream.logs import report_error, safe
-from namesrv_stream.settings.installation import Configuration, configured
+from namesrv_stream.settings.installation import Configuration, configured, duration_option
 from namesrv_stream.text_table import JsonOption, counted
 from namesrv_stream.tools.tool_options import HttpOption, OldHttpOption, emit_json, http_servers, print_table
 
@@ -186,8 +186,8 @@ def skew(
     http: HttpOption = None,
     servers: OldHttpOption = None,
     patience: Annotated[
-        float, typer.Option(help="Seconds to wait for a server that is behind.", min=0, metavar="SECONDS")
-    ] = 5.0,
+        int, duration_option("--patience", help="How long to wait for a server that is behind.", bare="s")
+    ] = "5s",  # type: ignore[assignment] # typer parses the default too
     as_json: JsonOption = False,
 ) -> int:
     """Compare what several servers serve.
@@ -198,7 +198,7 @@ def skew(
     urls = http_servers(http, servers, configuration)
     if http is None and servers is None:
         urls = tuple(dict.fromkeys([*urls, *configuration.load().settings.http.console_servers]))
-    found = asyncio.run(find_skew(urls, patience))
+    found = asyncio.run(find_skew(urls, patience / 1000))
     if as_json:
         emit_json(to_json(found))
     else:

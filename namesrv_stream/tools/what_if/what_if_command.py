@@ -8,7 +8,7 @@ import typer
 
 from namesrv_stream.clock import SystemClock
 from namesrv_stream.errors import ConfigError, QueryNotFound
-from namesrv_stream.instants import check_past, parse_since, parse_wait_ms
+from namesrv_stream.instants import check_past, parse_instant, parse_wait_ms
 from namesrv_stream.settings.installation import Configuration, configured
 from namesrv_stream.tools.tool_options import Source, SourceOption
 
@@ -48,7 +48,7 @@ def what_if(
     from namesrv_stream.tools.what_if.what_if_report import cluster_reports, print_report
 
     now_ms = SystemClock().now_ms()
-    since_ms = check_past("--since", parse_since("--since", since, now_ms), now_ms)
+    since_ms = check_past("--since", parse_instant("--since", since, now_ms), now_ms)
     overrides = [Override(ms, of_every_broker=every_broker) for ms in parse_timeouts(timeout)]
     settings = configuration.load().settings
     if plot is not None:

@@ -7,7 +7,7 @@ from struct import pack
 import pytest
 from hypothesis import given, settings
 
-from namesrv_stream.errors import FrameTooLarge, HeaderDecodeError, RemotingError
+from namesrv_stream.errors import ForeignProtocol, FrameTooLarge, HeaderDecodeError, RemotingError
 from namesrv_stream.remoting.command import LanguageCode, RemotingCommand, RequestCode, SerializeType
 from namesrv_stream.remoting.frame import MAX_FRAME_BYTES, MAX_HEADER_BYTES, FrameBuffer, decode_frame, encode_frame
 from tests.support.examples import examples
@@ -309,3 +309,14 @@ def test_the_longest_header_is_read_and_one_byte_more_is_refused() -> None:
     assert decode_frame(raw[4:]) == longest
     with pytest.raises(HeaderDecodeError, match=f"{MAX_HEADER_BYTES + 1} bytes exceed"):
         decode_frame((MAX_HEADER_BYTES + 1).to_bytes(4, "big") + b" " + raw[8:])
+
+
+@pytest.mark.parametrize(
+    ("start", "protocol"),
+    [(b"HTTP/1.1 400 Bad Request", "HTTP"), (b"GET / HTTP/1.1", "HTTP"), (b"\x15\x03\x03\x00\x02\x02\x46", "TLS")],
+)
+def test_another_protocol_is_named(start: bytes, protocol: str) -> None:
+    buffer = FrameBuffer()
+    buffer.add(start)
+    with pytest.raises(ForeignProtocol, match=f"the peer uses {protocol} at this port"):
+        buffer.take()

@@ -6,6 +6,7 @@ import pytest
 
 from namesrv_stream.errors import ConfigError
 from namesrv_stream.tools.agent import AgentConfig
+from tests.support.command_line import run_command
 
 
 def config(**changes: Any) -> AgentConfig:
@@ -90,3 +91,16 @@ def test_impossible_values_are_refused_by_name(changes: dict[str, Any], key: str
     with pytest.raises(ConfigError) as caught:
         config(**changes)
     assert caught.value.key == key
+
+
+@pytest.mark.parametrize(
+    ("flags", "reason"),
+    [
+        (("--log-level", "loud"), "'loud' is not one of"),
+        (("--heartbeat-interval", "2"), "2 has no unit: write 2s"),
+    ],
+)
+def test_mistakes_in_flags_are_explained(flags: tuple[str, str], reason: str) -> None:
+    done = run_command("agent", *flags)
+    assert done.code == 2
+    assert reason in done.err

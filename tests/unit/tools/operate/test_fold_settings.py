@@ -41,7 +41,7 @@ def test_a_value_is_parsed_with_the_type_of_its_setting(key: str, text: str, val
 @pytest.mark.parametrize(
     ("key", "text", "words"),
     [
-        ("liveness.default_timeout_ms", "soon", "expected a whole number, not 'soon'"),
+        ("liveness.default_timeout_ms", "soon", "'soon' is not a duration"),
         ("liveness.default_timeout_ms", "0", "greater than 0"),
         ("liveness.default_timeout_ms", "4000000", "must lie between"),
         ("advanced.liveness.max_gap_ms", "600", "at least two ticks"),
@@ -58,8 +58,8 @@ def test_a_value_is_parsed_with_the_type_of_its_setting(key: str, text: str, val
         ("default_timout", "1", "there is no such setting; did you mean liveness.default_timeout_ms?"),
         ("listen_prot", "1", "there is no such setting; did you mean"),
         ("listen_port", "1", "does not change at run time"),
-        ("registration_retention_ms", "x", "expected a whole number"),
-        ("registration_retention_ms", "-1", "is not between"),
+        ("registration_retention_ms", "x", "'x' is not a duration"),
+        ("registration_retention_ms", "0", "is not between"),
     ],
 )
 def test_the_error_about_an_invalid_value_names_the_setting(key: str, text: str, words: str) -> None:
