@@ -18,15 +18,17 @@ from namesrv_stream.client.client_errors import (
 )
 from namesrv_stream.client.name_servers import NameServers, Outcome
 from namesrv_stream.client.queries import decode_kv_table, expect_success, kv_table_request, request
-from namesrv_stream.client.route import QueueData
+from namesrv_stream.client.route import QueueData, decode_topic_list
 from namesrv_stream.errors import NamesrvStreamError, QueryNotFound
 from namesrv_stream.remoting import java_properties
-from namesrv_stream.remoting.command import RemotingCommand, RequestCode
+from namesrv_stream.remoting.command import RemotingCommand, RequestCode, ResponseCode
 from namesrv_stream.remoting.headers import (
     AddWritePermOfBrokerRequestHeader,
     AddWritePermOfBrokerResponseHeader,
     DeleteKVConfigRequestHeader,
     DeleteTopicFromNamesrvRequestHeader,
+    GetKVConfigRequestHeader,
+    GetTopicsByClusterRequestHeader,
     PutKVConfigRequestHeader,
     RegisterTopicRequestHeader,
     WipeWritePermOfBrokerRequestHeader,
@@ -92,6 +94,57 @@ async def delete_topic(
     """
     header = DeleteTopicFromNamesrvRequestHeader(topic=topic, cluster_name=cluster)
     return await _change(servers, RequestCode.DELETE_TOPIC_IN_NAMESRV, header.to_ext_fields(), timeout_ms)
+
+
+async def require_topic(
+    servers: NameServers, topic: str, cluster: str | None = None, timeout_ms: int = ADMIN_TIMEOUT_MS
+) -> None:
+    """Check that a name server knows a topic. A server that does not answer, or does not list topics, may know it.
+
+    Args:
+        cluster: Consider only brokers of this cluster; None for all.
+
+    Raises:
+        QueryNotFound: No name server knows the topic.
+    """
+    code, fields = RequestCode.GET_ALL_TOPIC_LIST_FROM_NAMESERVER, {}
+    if cluster is not None:
+        code, fields = (
+            RequestCode.GET_TOPICS_BY_CLUSTER,
+            GetTopicsByClusterRequestHeader(cluster=cluster).to_ext_fields(),
+        )
+
+    def is_known(response: RemotingCommand) -> bool:
+        expect_success(code, response)
+        return topic in decode_topic_list(code, response.body)
+
+    outcomes = await servers.invoke_each(request(code, fields), is_known, timeout_ms)
+    where = "" if cluster is None else f" in cluster {cluster}"
+    _refuse_unknown(outcomes, f"no name server knows a topic {topic}{where}")
+
+
+async def require_kv(servers: NameServers, namespace: str, key: str, timeout_ms: int = ADMIN_TIMEOUT_MS) -> None:
+    """Check that a name server has an entry of the key-value table. A server that does not answer may have it.
+
+    Raises:
+        QueryNotFound: No name server has the entry.
+    """
+    code = RequestCode.GET_KV_CONFIG
+
+    def is_known(response: RemotingCommand) -> bool:
+        if response.code == ResponseCode.QUERY_NOT_FOUND:
+            return False
+        expect_success(code, response)
+        return True
+
+    fields = GetKVConfigRequestHeader(namespace=namespace, key=key).to_ext_fields()
+    outcomes = await servers.invoke_each(request(code, fields), is_known, timeout_ms)
+    _refuse_unknown(outcomes, f"no name server has an entry {key} in namespace {namespace}")
+
+
+def _refuse_unknown(outcomes: Sequence[Outcome[bool]], reason: str) -> None:
+    if all(outcome.value is False for outcome in outcomes):
+        raise QueryNotFound(f"{reason}: nothing was changed")
 
 
 async def wipe_write_perm(

@@ -10,7 +10,7 @@ import typer
 from namesrv_stream.client import admin, queries
 from namesrv_stream.client.commands import answer_text
 from namesrv_stream.client.commands.query_options import TIMEOUT_MS, Target, emit, name_server_command
-from namesrv_stream.client.name_servers import Outcome
+from namesrv_stream.client.name_servers import NameServers, Outcome
 from namesrv_stream.client.server_states import ask
 from namesrv_stream.errors import ConfigError, QueryNotFound
 from namesrv_stream.remoting import fastjson
@@ -70,8 +70,13 @@ def kv_put(target: Target, namespace: Namespace, key: Key, value: Value, as_json
 
 
 def kv_delete(target: Target, namespace: Namespace, key: Key, as_json: JsonOption = False) -> None:
-    """Remove one entry, if it exists."""
-    addrs = target.ask(lambda servers: admin.delete_kv(servers, namespace, key, TIMEOUT_MS))
+    """Remove one entry."""
+
+    async def delete(servers: NameServers) -> tuple[str, ...]:
+        await admin.require_kv(servers, namespace, key, TIMEOUT_MS)
+        return await admin.delete_kv(servers, namespace, key, TIMEOUT_MS)
+
+    addrs = target.ask(delete)
     report(f"deleted {key} in namespace {namespace}", addrs, as_json)
 
 
@@ -147,7 +152,12 @@ def topic_delete(
 
     A broker that still has the topic registers it again, within half a minute.
     """
-    addrs = target.ask(lambda servers: admin.delete_topic(servers, topic, cluster, TIMEOUT_MS))
+
+    async def delete(servers: NameServers) -> tuple[str, ...]:
+        await admin.require_topic(servers, topic, cluster, TIMEOUT_MS)
+        return await admin.delete_topic(servers, topic, cluster, TIMEOUT_MS)
+
+    addrs = target.ask(delete)
     report(f"deleted the route of {topic}", addrs, as_json)
     if not as_json:
         emit(f"{_STILL_AT_BROKERS}\n")
@@ -205,6 +215,8 @@ def report(what: str, addrs: Sequence[str], as_json: bool) -> None:
 
 
 def _report_write_perm(verb: str, broker: str, outcomes: Sequence[Outcome[int]], as_json: bool) -> None:
+    if all(outcome.value == 0 for outcome in outcomes):
+        raise QueryNotFound(f"no name server knows a topic of a broker {broker}: nothing was changed")
     text = answer_text.write_perm(verb, broker, outcomes)
     emit(_json(outcomes, lambda count: {"topics": count}) if as_json else text)
     admin.check(outcomes)

@@ -91,10 +91,10 @@ def update_kv_config(
 
 
 def delete_kv_config(target: Target, namespace: NamespaceOption, key: KeyOption, as_json: JsonOption = False) -> None:
-    """Remove one entry of the key-value table."""
+    """Remove one entry of the key-value table, if it exists."""
+    addrs = target.ask(lambda servers: admin.delete_kv(servers, namespace.strip(), key.strip(), TIMEOUT_MS))
     if as_json:
-        return admin_commands.kv_delete(target, namespace.strip(), key.strip(), as_json)
-    target.ask(lambda servers: admin.delete_kv(servers, namespace.strip(), key.strip(), TIMEOUT_MS))
+        return admin_commands.report(f"deleted {key}", addrs, as_json)
     emit("delete kv config from namespace success.\n")
 
 

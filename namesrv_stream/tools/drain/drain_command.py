@@ -1,5 +1,6 @@
 """The command ``drain``: its flags, and its verdict as text and JSON."""
 
+import asyncio
 from collections.abc import Mapping
 from typing import Annotated, Any, Final
 
@@ -8,7 +9,7 @@ from typer.exceptions import Exit
 
 from namesrv_stream.client.commands.query_options import Target, name_server_command
 from namesrv_stream.client.name_servers import NameServers
-from namesrv_stream.errors import ConfigError
+from namesrv_stream.errors import ConfigError, NamesrvStreamError
 from namesrv_stream.instants import COMMAND_LINE, duration
 from namesrv_stream.settings.installation import duration_option
 from namesrv_stream.text_table import JsonOption
@@ -63,11 +64,15 @@ def drain(
 
     async def run(servers: NameServers) -> Mapping[str, Any]:
         routes = BrokerRoutes(servers, broker)
+        undo_run = UndoRun(routes, limits, progress)
+        drain_run = DrainRun(routes, limits, progress, is_resumed=resume, is_forced=force)
         try:
-            if undo:
-                return await UndoRun(routes, limits, progress).undo()
-            drain_run = DrainRun(routes, limits, progress, is_resumed=resume, is_forced=force)
-            return _verdict(drain_run, await drain_run.drain())
+            return await undo_run.undo() if undo else _verdict(drain_run, await drain_run.drain())
+        except (asyncio.CancelledError, NamesrvStreamError) as error:
+            state = undo_run.state if undo else drain_run.state
+            if state or isinstance(error, asyncio.CancelledError):
+                progress.say(f"interrupted: {state or 'nothing was changed'}")
+            raise
         finally:
             await routes.close()
 
@@ -103,7 +108,7 @@ def _verdict(run: DrainRun, state: DrainState) -> dict[str, Any]:
         )
     else:
         run.progress.say(f"not safe: {'; '.join(state.obstacles())}")
-        run.progress.say("the write permission stays removed: --resume continues to wait, --undo restores it")
+        run.progress.say(run.state)
     return {
         "broker": name,
         "safe": is_safe,

@@ -75,6 +75,14 @@ class DrainRun:
     is_forced: bool = False
     record: DrainRecord | None = field(default=None, init=False)
 
+    @property
+    def state(self) -> str:
+        """The state that the run leaves if it ends now, and how to go on; "" if it has changed nothing."""
+        if self.record is None:
+            return ""
+        name = self.routes.broker_name
+        return f"the write permission of {name} stays removed: --resume continues to wait, --undo restores it"
+
     async def drain(self) -> DrainState:
         """Wipe the write permission, and wait until the broker is safe to stop or the time limit has passed.
 

@@ -24,6 +24,14 @@ class UndoRun:
     progress: Progress
     restored: set[str] = field(default_factory=set)
 
+    @property
+    def state(self) -> str:
+        """The state that the run leaves if it ends now, and how to go on; "" if it has changed nothing."""
+        if not self.restored:
+            return ""
+        topics = counted(len(self.restored), "topic")
+        return f"{self.routes.broker_name} has the write permission of {topics} again: repeat --undo for the others"
+
     async def undo(self) -> dict[str, Any]:
         """Restore the permissions once the broker is registered and answers; returns the outcome as JSON.
 

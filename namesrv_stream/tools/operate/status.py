@@ -70,6 +70,7 @@ class BrokerProcess:
     servers: Sequence[str] = ()
     held: Mapping[str, Any] | None = None
     ended: Mapping[str, Any] | None = None
+    drained: Mapping[str, Any] | None = None
 
     @property
     def key(self) -> tuple[str, str, str]:

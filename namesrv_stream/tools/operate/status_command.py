@@ -109,6 +109,8 @@ def _detail(part: Part, health: Health, now_ms: int) -> str:
 def _print_counts(brokers: Sequence[BrokerProcess]) -> None:
     counts = Counter(broker.condition for broker in brokers)
     shown = [f"{counts[c]} {c}" for c in Condition if counts[c]]
+    if drained := sum(broker.drained is not None and broker.condition not in ENDED for broker in brokers):
+        shown.append(f"{drained} drained")
     print(f"\nBroker processes: {', '.join(shown) or 'none'}")
 
 
@@ -121,7 +123,8 @@ def _print_live(brokers: Sequence[BrokerProcess], now_ms: int, *, wide: bool) ->
         up = ">1d" if broker.is_older else "-"
         if broker.since_ms is not None:
             up = duration(now_ms - broker.since_ms)
-        rows.append([*_names(broker), broker.condition, f"{age} of {duration(broker.expires_after_ms)}", up])
+        state = f"{broker.condition}, drained" if broker.drained else broker.condition
+        rows.append([*_names(broker), state, f"{age} of {duration(broker.expires_after_ms)}", up])
     columns = [*_NAMES, TextColumn("HEARTBEAT"), TextColumn("UP", is_optional=True)]
     print_rows(columns, rows, wide=wide, styles=[_STYLES.get(broker.condition) for broker in brokers])
 

@@ -190,7 +190,7 @@ async def test_port_out_of_range_is_reported(run: Run) -> None:
 
 
 async def test_deletion_of_a_topic_says_that_brokers_register_it_again(run: Run) -> None:
-    async with ScriptedNameServer() as server:
+    async with ScriptedNameServer(ScriptedRoutes({"t": {"a": 1}})) as server:
         code, out, _ = await run("topic", "delete", "t", "-n", server.addr)
         assert (code, out.splitlines()[0]) == (0, f"deleted the route of t at {server.addr}")
         assert "registers it again" in out

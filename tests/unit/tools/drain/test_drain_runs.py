@@ -1,6 +1,9 @@
 """``drain`` and ``--undo`` against scripted name servers and a scripted broker."""
 
+import asyncio
+import signal
 import sys
+from asyncio.subprocess import PIPE
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
@@ -287,6 +290,22 @@ def test_contradictory_flags_are_refused(
     monkeypatch.setattr(sys, "argv", ["namesrv-stream", "drain", *arguments])
     assert main() == 2
     assert capsys.readouterr().err.startswith(f"error: command line: {reason}")
+
+
+async def test_an_interrupted_drain_says_what_state_it_leaves() -> None:
+    cluster = a_cluster()
+    async with ScriptedNameServer(cluster) as server:
+        cluster.addrs = {name: {"0": server.addr} for name in ("a", "b")}
+        command = [sys.executable, "-m", "namesrv_stream", "drain", "a", "-n", server.addr]
+        process = await asyncio.create_subprocess_exec(*command, stdout=PIPE, stderr=PIPE)
+        assert process.stdout is not None
+        while b"removed the write permission" not in await process.stdout.readline():
+            assert not process.stdout.at_eof()
+        process.send_signal(signal.SIGINT)
+        out, _ = await process.communicate()
+    assert process.returncode == 130
+    state = "the write permission of a stays removed: --resume continues to wait, --undo restores it"
+    assert f"interrupted: {state}" in out.decode().splitlines()[-1]
 
 
 def test_a_record_is_read_back() -> None:
