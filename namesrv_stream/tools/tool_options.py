@@ -3,6 +3,8 @@
 import getpass
 import socket
 import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from enum import StrEnum
 from typing import Annotated, Any
 
@@ -11,6 +13,8 @@ from rich.console import Console
 from rich.table import Table
 
 from namesrv_stream.errors import ConfigError
+from namesrv_stream.logs import progress
+from namesrv_stream.long_work import LongWork
 from namesrv_stream.settings.installation import Configuration, duration_option
 from namesrv_stream.text_table import json_text
 
@@ -78,6 +82,26 @@ def print_table(table: Table) -> None:
     with console.capture() as capture:
         console.print(table, crop=False)
     sys.stdout.write("".join(f"{line.rstrip()}\n" for line in capture.get().splitlines()))
+
+
+@contextmanager
+def shown_work(remedy: str) -> Iterator[tuple[Callable[[str], None], Callable[[int, int, int], None]]]:
+    """Yield a function that prints a line, and one that shows how many records of a partition are done, of how many.
+
+    Args:
+        remedy: What an interruption leaves, and how to go on; printed after a Ctrl-C.
+    """
+    with LongWork("records") as work:
+
+        def say(text: str) -> None:
+            work.erase()
+            progress(text)
+
+        try:
+            yield say, lambda partition, done, total: work.show(f"partition {partition}", done, total)
+        except KeyboardInterrupt:
+            say(f"interrupted: {remedy}")
+            raise
 
 
 class Source(StrEnum):

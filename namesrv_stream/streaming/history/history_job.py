@@ -27,6 +27,7 @@ from namesrv_stream.errors import (
 )
 from namesrv_stream.kafka.log_reader import read_extent
 from namesrv_stream.logs import progress, report_error
+from namesrv_stream.long_work import LongWork
 from namesrv_stream.processes import announce_start, locked, lower_priority, write_run_file
 from namesrv_stream.settings import Settings
 from namesrv_stream.streaming.history.history_writer import History
@@ -143,6 +144,7 @@ class _HistoryProcess:
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
         self._spark: SparkSession | None = None
+        self._is_behind = False
 
     def run(self, once: bool) -> int:
         shutil.rmtree(history_scratch_dir(self._settings), ignore_errors=True)
@@ -174,6 +176,8 @@ class _HistoryProcess:
 
     def on_signal(self, number: int, _frame: FrameType | None) -> None:
         """End the process at once. Commits are atomic, and the next start continues from the last one."""
+        if self._is_behind:
+            progress("interrupted while catching up: the next start continues from the last commit")
         self._tidy_up()
         os._exit(0)
 
@@ -217,9 +221,13 @@ class _HistoryProcess:
     def _write(self, spark: SparkSession, *, once: bool) -> None:
         """Catch up with Kafka and the job; then continue batch by batch, unless ``once`` is set."""
         began_s = time.monotonic()
-        history = History(spark, self._settings, read_extent(self._settings))
-        self._follow(spark, history, history.begin, once=True)
+        extent = read_extent(self._settings)
+        history = History(spark, self._settings, extent)
+        self._is_behind = True
+        with LongWork("records") as work:
+            self._follow(spark, history, history.begin, once=True, reached=reports(work, history.begin, extent.end))
         _log_written(history.follow(is_last=True), began_s)
+        self._is_behind = False
         run_file = self._settings.data.run_dir / RUN_FILE
         if not run_file.exists():
             write_run_file(run_file, {})
@@ -227,8 +235,19 @@ class _HistoryProcess:
         if not once:
             self._follow(spark, history, history.next_offsets, once=False)
 
-    def _follow(self, spark: SparkSession, history: History, begin: Mapping[int, int], *, once: bool) -> None:
+    def _follow(
+        self,
+        spark: SparkSession,
+        history: History,
+        begin: Mapping[int, int],
+        *,
+        once: bool,
+        reached: Callable[[Mapping[int, int]], None] = lambda offsets: None,
+    ) -> None:
         """Write batches until the query ends.
+
+        Args:
+            reached: Called after each batch with partition → the offset after its last record.
 
         Raises:
             NamesrvStreamError: A batch failed.
@@ -241,6 +260,7 @@ class _HistoryProcess:
             began_s = time.monotonic()
             try:
                 _log_written(history.take(records, end), began_s)
+                reached(end)
                 upkeep.run(SystemClock().now_ms())
             except NamesrvStreamError as error:
                 failures.append(error)
@@ -253,6 +273,18 @@ class _HistoryProcess:
             if failures:
                 raise failures[0] from None
             raise
+
+
+def reports(work: LongWork, begin: Mapping[int, int], ends: Mapping[int, int]) -> Callable[[Mapping[int, int]], None]:
+    """Return a function that reports how far the history has caught up; begins the report."""
+    total = sum(max(0, end - begin.get(partition, end)) for partition, end in ends.items())
+
+    def reached(offsets: Mapping[int, int]) -> None:
+        done = sum(offsets.get(partition, first) - first for partition, first in begin.items())
+        work.show("catching up with Kafka", min(done, total), total)
+
+    reached(begin)
+    return reached
 
 
 def _log_written(written: Mapping[str, int], began_s: float) -> None:

@@ -1,6 +1,5 @@
 """Reads the log and folds it, one partition at a time."""
 
-import time
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Final
@@ -18,11 +17,10 @@ from namesrv_stream.tables.snapshot import route_table
 from namesrv_stream.tables.stored_changes import KeptState, KeptStates
 from namesrv_stream.tools.replay.log_source import LogSource
 
-_PROGRESS_S: Final = 2.0
 #: Rows in memory at once: 100 MB. Those of one record may be more.
 _ROWS: Final = 200_000
 
-#: Called with (partition, records read, records in total) every two seconds.
+#: Called with (partition, records read, records in total): before the first record, and often.
 OnProgress = Callable[[int, int, int], None]
 
 
@@ -167,9 +165,7 @@ class LogFold:
 
 def read_log(log: LogSource, partition: int, begin: int, end: int, on_progress: OnProgress) -> Iterator[list[Record]]:
     """Yield the records ``begin <= offset < end``, some thousand at a time; blocks, and raises as ``LogFold.to``."""
-    reported_s = time.monotonic()
+    on_progress(partition, 0, end - begin)
     for records in log.batches(partition, begin, end):
         yield records
-        if time.monotonic() - reported_s >= _PROGRESS_S:
-            reported_s = time.monotonic()
-            on_progress(partition, records[-1].offset + 1 - begin, end - begin)
+        on_progress(partition, records[-1].offset + 1 - begin, end - begin)

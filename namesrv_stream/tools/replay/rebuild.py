@@ -98,6 +98,7 @@ def _make(
 ) -> Rebuild:
     """Write the new tables and verify them."""
     new = tables_of(settings) / REBUILT
+    print_line("reading the log's offsets and the old tables")
     with open_log(settings) as log:
         for note in (*log.notes, *log.gap_texts()):
             print_line(note)

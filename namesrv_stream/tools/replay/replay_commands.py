@@ -12,10 +12,10 @@ import typer
 from namesrv_stream.clock import SystemClock
 from namesrv_stream.errors import ConfigError, KafkaUnreachable, PrerequisiteMissing
 from namesrv_stream.instants import COMMAND_LINE, parse_past_instant
-from namesrv_stream.logs import configure_logging, progress
+from namesrv_stream.logs import configure_logging
 from namesrv_stream.settings import Settings
 from namesrv_stream.settings.installation import Configuration, configured
-from namesrv_stream.tools.tool_options import Source, SourceOption
+from namesrv_stream.tools.tool_options import Source, SourceOption, shown_work
 
 if TYPE_CHECKING:
     from namesrv_stream.tools.replay.replay import GivenOffsets, ReplayRange
@@ -25,6 +25,10 @@ logger = logging.getLogger(__name__)
 _FROM = "--from-offset"
 _TO = "--to-offset"
 _TO_TIME = "--to-time"
+_REBUILD_REMEDY = "run the same command again, which starts over; the old tables stay until the new ones are verified"
+_REPARTITION_REMEDY = (
+    "run the same command again; if partitions were being added, the topic stays closed until it is done"
+)
 
 JsonOption = Annotated[bool, typer.Option("--json", help="Print the outcome as JSON, for scripts.")]
 
@@ -58,7 +62,7 @@ def replay(
         str | None,
         typer.Option(
             _TO_TIME,
-            help="Compare up to the first record of this time, such as '2026-11-20 03:12' (local), 03:12, or -2h.",
+            help="Compare up to the first record of this time, such as '2026-11-20 03:12' (local), 03:12, or 2h (ago).",
             metavar="WHEN",
         ),
     ] = None,
@@ -76,7 +80,8 @@ def replay(
     settings = _settings(configuration)
     wanted = _range(from_offset, to_offset, to_time)
     try:
-        outcome = run(settings, wanted, _print_progress, log_opener(source))
+        with shown_work("a replay changes nothing; repeat it, or limit it with --from-offset") as (_, show):
+            outcome = run(settings, wanted, show, log_opener(source))
     except KafkaUnreachable as error:
         raise _with_remedy(settings, error) from None
     _print(replay_report.replay_json(outcome), replay_report.replay_text(outcome), as_json=as_json)
@@ -106,7 +111,8 @@ def rebuild(
     settings = _settings(configuration)
     consent = Consent(loss=accept_loss, differences=accept_differences)
     try:
-        outcome = run(settings, consent, progress, _print_progress, log_opener(source, needs_kafka=True))
+        with shown_work(_REBUILD_REMEDY) as (say, show):
+            outcome = run(settings, consent, say, show, log_opener(source, needs_kafka=True))
     except KafkaUnreachable as error:
         raise _with_remedy(settings, error) from None
     _print(replay_report.rebuild_json(outcome), replay_report.rebuild_text(outcome), as_json=as_json)
@@ -127,7 +133,8 @@ def repartition(
 
     settings = _settings(configuration)
     try:
-        outcome = run(settings, partitions, progress, _print_progress)
+        with shown_work(_REPARTITION_REMEDY) as (say, show):
+            outcome = run(settings, partitions, say, show)
     except KafkaUnreachable as error:
         raise _with_remedy(settings, error) from None
     _print(asdict(outcome), replay_report.repartition_text(outcome), as_json=as_json)
@@ -168,10 +175,6 @@ def _settings(configuration: Configuration) -> Settings:
     for warning in loaded.warnings:
         logger.warning("%s", warning)
     return loaded.settings
-
-
-def _print_progress(partition: int, done: int, total: int) -> None:
-    progress(f"partition {partition}: {done:,} of {total:,} records")
 
 
 def _with_remedy(settings: Settings, error: KafkaUnreachable) -> PrerequisiteMissing:

@@ -10,7 +10,7 @@ from namesrv_stream.clock import SystemClock
 from namesrv_stream.errors import ConfigError, QueryNotFound
 from namesrv_stream.instants import check_past, parse_instant, parse_wait_ms
 from namesrv_stream.settings.installation import Configuration, configured
-from namesrv_stream.tools.tool_options import Source, SourceOption
+from namesrv_stream.tools.tool_options import Source, SourceOption, shown_work
 
 
 def register(app: typer.Typer) -> None:
@@ -39,8 +39,6 @@ def what_if(
     It prints the false expiries and the detection time with every timeout, and a suggestion.
     """
     # Imported here because Delta and Kafka take a second, which other commands do not need.
-    from rich.console import Console
-
     from namesrv_stream.history.drawing import check_plot_file
     from namesrv_stream.tools.replay.log_archive import log_opener
     from namesrv_stream.tools.what_if.log_analysis import analyse_log
@@ -53,12 +51,8 @@ def what_if(
     settings = configuration.load().settings
     if plot is not None:
         check_plot_file(plot)
-    # A day of a thousand brokers takes minutes: show the progress at a terminal.
-    with Console(stderr=True).status("reading the log") as status:
-
-        def show(partition: int, done: int, total: int) -> None:
-            status.update(f"partition {partition}: {done:,} of {total:,} records")
-
+    # A day of a thousand brokers takes minutes.
+    with shown_work("nothing was changed; a later --since reads less") as (_, show):
         analysis = analyse_log(settings, overrides, since_ms, show, log_opener(source))
     reports = cluster_reports(analysis.partitions, analysis.limits)
     if cluster is not None:

@@ -2,6 +2,7 @@
 
 import sys
 from pathlib import Path
+from typing import NoReturn
 
 import pytest
 
@@ -41,6 +42,31 @@ def test_the_error_without_kafka_says_how_to_start_kafka(
     for command in ("replay", "rebuild"):
         assert _run(monkeypatch, command, "--data-dir", tmp_path, *sets) == 3
         assert "`namesrv-stream kafka`" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("command", "work", "remedy"),
+    [
+        (("replay",), "replay.replay", "a replay changes nothing"),
+        (("rebuild",), "rebuild.rebuild", "the old tables stay until the new ones are verified"),
+        (("repartition", "--partitions", "2"), "topic_repartition.repartition", "run the same command again"),
+    ],
+)
+def test_interrupted_work_says_how_to_go_on(
+    command: tuple[str, ...],
+    work: str,
+    remedy: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    def interrupted(*_: object) -> NoReturn:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(f"namesrv_stream.tools.replay.{work}", interrupted)
+    assert _run(monkeypatch, *command, "--data-dir", tmp_path) == 130
+    *_, last = capsys.readouterr().err.splitlines()
+    assert remedy in last.partition("interrupted: ")[2]
 
 
 def test_rebuild_command_is_refused_while_the_job_runs(
