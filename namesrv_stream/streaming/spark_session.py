@@ -97,7 +97,8 @@ def build_session(settings: Settings, extra: dict[str, str] | None = None, scrat
         return builder.getOrCreate()
     # By default, Spark would start its workers with the system's python3, which lacks the required packages.
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-    check_cluster_variables(os.environ)
+    if not is_submitted():
+        check_cluster_variables(os.environ)
     start_jvm(config)
     try:
         spark = builder.getOrCreate()
@@ -111,11 +112,12 @@ def build_session(settings: Settings, extra: dict[str, str] | None = None, scrat
 
 def _prepare_environment() -> None:
     """Give Spark in one process the variables that it needs, and remove those that are meant for other programs."""
-    if is_submitted():  # a running JVM has its variables
+    os.environ["PYSPARK_PYTHON"] = sys.executable  # the system's python3, the default, lacks the required packages
+    if is_submitted():  # the running JVM has its variables
         return
     own = {
         "SPARK_HOME": str(Path(pyspark.__file__).parent),
-        "PYSPARK_PYTHON": sys.executable,  # the system's python3, the default, lacks the required packages
+        "PYSPARK_PYTHON": sys.executable,
         # Otherwise Spark resolves the name of this machine, which may have no address.
         "SPARK_LOCAL_IP": "127.0.0.1",
         "SPARK_LOCAL_HOSTNAME": "localhost",
