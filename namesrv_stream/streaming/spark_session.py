@@ -112,12 +112,13 @@ def build_session(settings: Settings, extra: dict[str, str] | None = None, scrat
 
 def _prepare_environment() -> None:
     """Give Spark in one process the variables that it needs, and remove those that are meant for other programs."""
-    os.environ["PYSPARK_PYTHON"] = sys.executable  # the system's python3, the default, lacks the required packages
-    if is_submitted():  # the running JVM has its variables
+    # The system's python3, the default, lacks the required packages.
+    own = {"PYSPARK_PYTHON": sys.executable}
+    if is_submitted():  # the running JVM has the other variables
+        os.environ |= own
         return
-    own = {
+    own |= {
         "SPARK_HOME": str(Path(pyspark.__file__).parent),
-        "PYSPARK_PYTHON": sys.executable,
         # Otherwise Spark resolves the name of this machine, which may have no address.
         "SPARK_LOCAL_IP": "127.0.0.1",
         "SPARK_LOCAL_HOSTNAME": "localhost",
