@@ -1,5 +1,6 @@
 """Shows how far long work is: its percentage, its rate, and the time left."""
 
+import shutil
 import sys
 import time
 from collections.abc import Callable
@@ -61,7 +62,7 @@ class LongWork:
         if self._terminal is None:
             self._print_line(text)
         else:
-            self._terminal.write(f"{_ERASE_LINE}{text}")
+            self._terminal.write(f"{_ERASE_LINE}{text[: shutil.get_terminal_size().columns - 1]}")
             self._terminal.flush()
             self._has_line = True
 

@@ -38,7 +38,6 @@ from namesrv_stream.route.interpretation import refusal_of_end
 from namesrv_stream.route.liveness_settings import settings_of_registrations
 from namesrv_stream.route.model import LeaseKey, LiveKey, Registration
 from namesrv_stream.route.registration import register
-from namesrv_stream.route.view.route_view import MAX_PENDING_TOPICS
 
 #: 5.x brokers change this stamp whenever they send, so bodies with the same content differ only in it. The pattern is
 #: exactly what fastjson writes. A topic with this name has other properties, so it does not match.
@@ -49,7 +48,7 @@ _HEAD_BYTES: Final = 4 * 1024
 #: For so long in every interval, registrations are logged in full. RocketMQ's brokers register at least once a minute.
 #: Source: rocketmq 5.3.3, BrokerController.start.
 _FULL_FOR_MS: Final = 60_000
-_NO_ROOM: Final = f"changed registrations with {MAX_PENDING_TOPICS} topics wait for the job already; try again later"
+_NO_ROOM: Final = "too many changed registrations wait for the job; try again later"
 
 
 def registration_hash(header: RegisterBrokerRequestHeader, body: bytes) -> str:
@@ -143,9 +142,11 @@ def unregister_broker(server: NameServer, call: Call) -> Answer:
     key = broker_of(header.broker_name, header.cluster_name, header.broker_addr)
     broker_id = -1 if header.broker_id is None else header.broker_id
     event = BrokerUnregistered(call.origin, key.broker_name, key.live_key, broker_id)
-    if call.must_wait and refusal_of_end(server.table.group(key.broker_name), event) is not None:
+    if refusal_of_end(server.table.group(key.broker_name), event) is None:
+        return Answer(response_to(call.request), (Accepted(event, event),))
+    if call.must_wait:
         return Answer(response_to(call.request), is_postponed=True)
-    return Answer(response_to(call.request), (Accepted(event, event),))
+    return Answer(response_to(call.request), (Accepted(event, None),))
 
 
 def query_data_version(server: NameServer, call: Call) -> Answer:
@@ -239,7 +240,7 @@ def _register(
     """Answer a registration whose content is known; ``waiting`` is the same one if it is pending in the view.
 
     The view keeps what it applies until the job has folded it, and a broker may register often meanwhile. So equal
-    registrations share their topics.
+    registrations share their content.
     """
     key, logged = registering.key, registering.logged
     group, settings = server.table.group(key.broker_name), settings_of_registrations(server.table.settings)
@@ -294,6 +295,7 @@ def _registration(registering: _Registering, body: RegisterBrokerBody) -> Regist
         filter_servers=body.filter_servers,
         registration_hash=registering.digest,
         topics_json=body.topics_json,
+        event_bytes=body.event_bytes,
     )
 
 

@@ -6,7 +6,7 @@ Source: rocketmq 5.3.3, RegisterBrokerBody and TopicConfig.
 import struct
 import zlib
 from collections.abc import Collection, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from sys import intern
 from typing import Any, Final, NamedTuple
 
@@ -37,8 +37,12 @@ _CHAR_BYTES: Final = 6
 
 def require_loggable(
     topics: Mapping[str, QueueData], mappings: Mapping[str, TopicQueueMappingInfo], filter_servers: Collection[str]
-) -> None:
-    """Raise ValueError if a registration has too many entries, or if these are too large for an event."""
+) -> int:
+    """Return how many bytes the entries of a registration have at most in an event.
+
+    Raises:
+        ValueError: They are too many, or too large for an event.
+    """
     entries = len(topics) + len(mappings) + len(filter_servers)
     queues = sum(len(mapping.curr_id_map) for mapping in mappings.values())
     if max(entries, queues) > MAX_ENTRIES:
@@ -48,7 +52,7 @@ def require_loggable(
     most = (len(topics) + len(filter_servers)) * _TOPIC_BYTES + len(mappings) * _MAPPING_BYTES
     most += queues * _QUEUE_BYTES + chars * _CHAR_BYTES
     if most <= MAX_EVENT_BYTES:
-        return
+        return most
     fields = (
         {topic: list(queue_data) for topic, queue_data in topics.items()},
         {topic: mapping_fields(mapping) for topic, mapping in mappings.items()},
@@ -57,6 +61,7 @@ def require_loggable(
     size = sum(len(orjson.dumps(field)) for field in fields)
     if size > MAX_EVENT_BYTES:
         raise ValueError(f"as an event it has {size} bytes, which exceeds {MAX_EVENT_BYTES}")
+    return most
 
 
 #: Maximum size of an inflated body: the same as that of an uncompressed body, some 300,000 topics.
@@ -82,7 +87,8 @@ _FILTER_TYPES: Final = frozenset(("SINGLE_TAG", "MULTI_TAG"))
 class RegisterBrokerBody:
     """The decoded body of a registration.
 
-    ``filter_servers`` None keeps those that are known. ``topics_json`` is that of ``Registration``.
+    ``filter_servers`` None keeps those that are known. ``topics_json`` and ``event_bytes`` are those of
+    ``Registration``.
     """
 
     data_version: DataVersion = field(default_factory=DataVersion)
@@ -90,6 +96,7 @@ class RegisterBrokerBody:
     topic_mappings: Mapping[str, TopicQueueMappingInfo] = field(default_factory=dict)
     filter_servers: tuple[str, ...] | None = ()
     topics_json: bytes = field(default=b"", compare=False, repr=False)
+    event_bytes: int = field(default=0, compare=False, repr=False)
 
 
 class RegistrationBody(NamedTuple):
@@ -143,8 +150,8 @@ def _decode(sent: RegistrationBody, max_lenient_bytes: int) -> RegisterBrokerBod
     """Decode a body; None if it is in fastjson's dialect, and longer than a limit that is below the usual one."""
     try:
         decoded = _decoded(sent, max_lenient_bytes)
-        require_loggable(decoded.topics, decoded.topic_mappings, decoded.filter_servers or ())
-        return decoded
+        most = require_loggable(decoded.topics, decoded.topic_mappings, decoded.filter_servers or ())
+        return replace(decoded, event_bytes=most)
     except zlib.error as error:
         raise BodyDecodeError(RequestCode.REGISTER_BROKER, "not a zlib stream, or a broken one") from error
     except struct.error as error:

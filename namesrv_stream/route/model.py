@@ -101,6 +101,7 @@ class Registration:
         filter_servers: None keeps the known ones, an empty tuple removes them.
         registration_hash: Equal for two requests with the same content; "" if it was not computed.
         topics_json: The topics as ``encode_topics`` writes them, if they were encoded already; otherwise b"".
+        event_bytes: The most bytes that its entries have in an event; 0 if it was read from the log.
     """
 
     cluster: str
@@ -117,6 +118,7 @@ class Registration:
     filter_servers: tuple[str, ...] | None = None
     registration_hash: str = ""
     topics_json: bytes = field(default=b"", compare=False, repr=False)
+    event_bytes: int = field(default=0, compare=False, repr=False)
 
     @property
     def live_key(self) -> LiveKey:

@@ -59,7 +59,8 @@ def start_jvm(config: Mapping[str, str]) -> None:
         PrerequisiteMissing: Java 17 is missing.
         NamesrvStreamError: The JVM ended; the text says why.
     """
-    if SparkContext._gateway is not None:  # noqa: SLF001
+    is_submitted = "PYSPARK_GATEWAY_PORT" in os.environ  # spark-submit has started the JVM, with a login of its own
+    if SparkContext._gateway is not None or is_submitted:  # noqa: SLF001
         return
     find_java()
     read_end, write_end = os.pipe()

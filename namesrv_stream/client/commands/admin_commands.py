@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated, TypeVar
+from typing import Annotated, Literal, TypeVar
 
 import typer
 
@@ -130,14 +130,25 @@ def perm_wipe(target: Target, broker: BrokerName, as_json: JsonOption = False) -
 
     Producers then stop sending to it, and consumers read what it still has.
     """
-    outcomes = target.ask(lambda servers: admin.wipe_write_perm(servers, broker, TIMEOUT_MS))
-    _report_write_perm("wipe", broker, outcomes, as_json)
+    change_write_perm("wipe", target, broker, as_json)
 
 
 def perm_add(target: Target, broker: BrokerName, as_json: JsonOption = False) -> None:
     """Restore the write permission of a broker."""
-    outcomes = target.ask(lambda servers: admin.add_write_perm(servers, broker, TIMEOUT_MS))
-    _report_write_perm("add", broker, outcomes, as_json)
+    change_write_perm("add", target, broker, as_json)
+
+
+def change_write_perm(
+    verb: Literal["wipe", "add"], target: Target, broker: str, as_json: bool, *, is_of_mqadmin: bool = False
+) -> None:
+    """Change the write permission of a broker at all servers; only mqadmin's command accepts an unknown broker."""
+    change = admin.wipe_write_perm if verb == "wipe" else admin.add_write_perm
+    outcomes = target.ask(lambda servers: change(servers, broker, TIMEOUT_MS))
+    if all(outcome.value == 0 for outcome in outcomes) and not is_of_mqadmin:
+        raise QueryNotFound(f"no name server knows a topic of a broker {broker}: nothing was changed")
+    text = answer_text.write_perm(verb, broker, outcomes)
+    emit(_json(outcomes, lambda count: {"topics": count}) if as_json else text)
+    admin.check(outcomes)
 
 
 def topic_delete(
@@ -146,6 +157,9 @@ def topic_delete(
     cluster: Annotated[
         str | None, typer.Option("--cluster", help="Only from brokers of this cluster.", metavar="CLUSTER")
     ] = None,
+    is_forced: Annotated[
+        bool, typer.Option("--force", help="Also if no name server lists it: it may have a static mapping only.")
+    ] = False,
     as_json: JsonOption = False,
 ) -> None:
     """Delete the route of a topic.
@@ -154,7 +168,8 @@ def topic_delete(
     """
 
     async def delete(servers: NameServers) -> tuple[str, ...]:
-        await admin.require_topic(servers, topic, cluster, TIMEOUT_MS)
+        if not is_forced:
+            await admin.require_topic(servers, topic, cluster, TIMEOUT_MS)
         return await admin.delete_topic(servers, topic, cluster, TIMEOUT_MS)
 
     addrs = target.ask(delete)
@@ -212,14 +227,6 @@ def report(what: str, addrs: Sequence[str], as_json: bool) -> None:
     """Print that the change ``what``, such as ``set KEY``, was made at these name servers."""
     done = {"name_servers": list(addrs)}
     emit(json_text(done) if as_json else f"{answer_text.printable(what)} at {', '.join(addrs)}\n")
-
-
-def _report_write_perm(verb: str, broker: str, outcomes: Sequence[Outcome[int]], as_json: bool) -> None:
-    if all(outcome.value == 0 for outcome in outcomes):
-        raise QueryNotFound(f"no name server knows a topic of a broker {broker}: nothing was changed")
-    text = answer_text.write_perm(verb, broker, outcomes)
-    emit(_json(outcomes, lambda count: {"topics": count}) if as_json else text)
-    admin.check(outcomes)
 
 
 def _json(outcomes: Sequence[Outcome[T]], fields: Callable[[T], Mapping[str, object]]) -> str:

@@ -125,12 +125,12 @@ def update_order_conf(
 
 def wipe_write_perm(target: Target, broker: BrokerOption, as_json: JsonOption = False) -> None:
     """Remove a broker's write permission."""
-    admin_commands.perm_wipe(target, broker.strip(), as_json)
+    admin_commands.change_write_perm("wipe", target, broker.strip(), as_json, is_of_mqadmin=True)
 
 
 def add_write_perm(target: Target, broker: BrokerOption, as_json: JsonOption = False) -> None:
     """Restore a broker's write permission."""
-    admin_commands.perm_add(target, broker.strip(), as_json)
+    admin_commands.change_write_perm("add", target, broker.strip(), as_json, is_of_mqadmin=True)
 
 
 def get_namesrv_config(target: Target, as_json: JsonOption = False) -> None:

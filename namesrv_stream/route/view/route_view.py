@@ -40,9 +40,10 @@ from namesrv_stream.route.view.view_layers import (
     setting_layers,
 )
 
-#: While the job is stopped, each registration that differs from the broker's last one is pending, and takes some 40
-#: bytes a topic, or 120 if the names are new. A broker's first one always has room; all others may have so many topics.
-MAX_PENDING_TOPICS: Final = 1_000_000
+#: While the job is stopped, each registration that differs from the broker's last one is pending. A broker's first one
+#: always has room; all others together may have so many bytes in the log. A topic has 60, and 6 for each character of
+#: its name; it takes 40 to 120 in memory.
+MAX_PENDING_BYTES: Final = 128 << 20
 #: Rows about no group that are applied in one step.
 _ROWS_AT_ONCE: Final = 500
 
@@ -81,14 +82,13 @@ class RouteView:
 
     def pending_registration(self, key: LeaseKey) -> Registration | None:
         """Return the last registration of a process that is pending; None if none is."""
-        pending = self._groups[key.broker_name].pending if key.broker_name in self._groups else ()
-        events = (p.event for p in reversed(pending))
-        return next((e.registration for e in events if isinstance(e, BrokerRegistered) and e.lease_key == key), None)
+        pending = self._groups.registrations.get(key)
+        return pending.event.registration if pending and isinstance(pending.event, BrokerRegistered) else None
 
     @property
-    def pending_topics(self) -> int:
-        """Topics of pending registrations; those that were a process's only one when they came do not count."""
-        return self._groups.topics
+    def pending_bytes(self) -> int:
+        """Bytes of pending registrations; those that were a process's only one when they came do not count."""
+        return self._groups.size
 
     def watch(self, on_changed: OnChanged, later: Callable[[Iterator[None]], None] = finish) -> None:
         """Set the callbacks of the table (see ``RouteTable``), before the server answers requests."""
@@ -117,9 +117,9 @@ class RouteView:
         return table
 
     def has_room_for(self, event: BrokerRegistered) -> bool:
-        """Whether a registration may be accepted (``MAX_PENDING_TOPICS``)."""
-        topics = self._topics_of(event)
-        return topics == 0 or self.pending_topics + topics <= MAX_PENDING_TOPICS
+        """Whether a registration may be accepted (``MAX_PENDING_BYTES``)."""
+        size = self._size_of(event)
+        return size == 0 or self.pending_bytes + size <= MAX_PENDING_BYTES
 
     def accept(self, event: AcceptedEvent) -> list[Pending]:
         """Apply an event at once.
@@ -219,7 +219,7 @@ class RouteView:
             self._namespaces.add(self.table, pending, key)
             return
         group = self.table.group(key)
-        pending.topics = self._topics_of(pending.event)
+        pending.size = self._size_of(pending.event)
         self._add_broadcasts_to(key)
         self._groups.add(key, group, [pending])
         self._show_after(group, pending.event, self.table.settings_of(self._partition_of(key)))
@@ -237,12 +237,12 @@ class RouteView:
             for partition, pending in pending_in.items():
                 self._settings.add(self.table, pending, partition)
 
-    def _topics_of(self, event: AcceptedEvent) -> int:
-        """Return the topics by which an event counts: those of a process with another registration that is pending."""
+    def _size_of(self, event: AcceptedEvent) -> int:
+        """Return the bytes by which an event counts: those of a process with another registration that is pending."""
         if not isinstance(event, BrokerRegistered):
             return 0
-        last, topics = self.pending_registration(event.lease_key), event.registration.topics
-        return 0 if last is None or last.topics is topics else len(topics)
+        last, registration = self.pending_registration(event.lease_key), event.registration
+        return 0 if last is None or last is registration else registration.event_bytes
 
     # ---- events that go to every partition ----
 

@@ -8,10 +8,19 @@ from dataclasses import dataclass
 from typing import Generic, TypeVar
 
 from namesrv_stream.route.changes import RouteChange
-from namesrv_stream.route.events import AcceptedEvent, BrokerEvent, KvDeleted, KvPut, SettingsChanged, TopicDeleted
+from namesrv_stream.route.events import (
+    AcceptedEvent,
+    BrokerEvent,
+    BrokerRegistered,
+    KvDeleted,
+    KvPut,
+    SettingsChanged,
+    TopicDeleted,
+)
 from namesrv_stream.route.group import BrokerGroup
 from namesrv_stream.route.interpretation import apply_event, kv_differences, setting_differences
 from namesrv_stream.route.liveness_settings import settings_of_registrations
+from namesrv_stream.route.model import LeaseKey
 from namesrv_stream.route.reducer import apply_to_namespace, apply_to_settings
 from namesrv_stream.route.table import RouteTable
 
@@ -25,12 +34,12 @@ class Pending:
 
     Attributes:
         position: (partition, offset) once the event is in the log; None before.
-        topics: Number of topics by which it counts (``MAX_PENDING_TOPICS``).
+        size: Bytes by which it counts (``MAX_PENDING_BYTES``).
     """
 
     event: AcceptedEvent
     position: tuple[int, int] | None = None
-    topics: int = 0
+    size: int = 0
 
     def is_covered(self, next_offsets: Mapping[int, int]) -> bool:
         """Whether the committed rows include the event."""
@@ -61,12 +70,14 @@ class Overlay(Generic[Key, State]):
     """The layers by key. A key without pending events has no layer, because its shown state is the committed one.
 
     Attributes:
-        topics: Number of topics by which all pending events count.
+        size: Bytes by which all pending events count.
+        registrations: Broker process → its last registration that is pending.
     """
 
     def __init__(self) -> None:
         self._layers: dict[Key, Layer[State]] = {}
-        self.topics = 0
+        self.size = 0
+        self.registrations: dict[LeaseKey, Pending] = {}
 
     def __contains__(self, key: Key) -> bool:
         return key in self._layers
@@ -86,7 +97,9 @@ class Overlay(Generic[Key, State]):
         layer = self._layers.setdefault(key, Layer(committed, []))
         for one in pending:
             layer.pending.append(one)
-            self.topics += one.topics
+            self.size += one.size
+            if isinstance(one.event, BrokerRegistered):
+                self.registrations[one.event.lease_key] = one
 
     def remove(self, key: Key, pending: Pending) -> bool:
         """Discard one event; False if it is not pending on ``key``."""
@@ -94,7 +107,7 @@ class Overlay(Generic[Key, State]):
         if layer is None or pending not in layer.pending:
             return False
         layer.pending = [p for p in layer.pending if p is not pending]
-        self.topics -= pending.topics
+        self._removed(pending)
         return True
 
     def settle(self, next_offsets: Mapping[int, int]) -> list[Key]:
@@ -104,12 +117,23 @@ class Overlay(Generic[Key, State]):
     def settle_key(self, key: Key, next_offsets: Mapping[int, int]) -> bool:
         """Discard the events of one key that the committed rows include; False if none. The key must have a layer."""
         layer = self._layers[key]
-        rest = [p for p in layer.pending if not p.is_covered(next_offsets)]
-        if len(rest) == len(layer.pending):
+        covered: list[Pending] = []
+        rest: list[Pending] = []
+        for pending in layer.pending:
+            (covered if pending.is_covered(next_offsets) else rest).append(pending)
+        if not covered:
             return False
-        self.topics -= sum(p.topics for p in layer.pending) - sum(p.topics for p in rest)
         layer.pending = rest
+        for pending in covered:
+            self._removed(pending)
         return True
+
+    def _removed(self, pending: Pending) -> None:
+        self.size -= pending.size
+        if isinstance(pending.event, BrokerRegistered):
+            key = pending.event.lease_key
+            if self.registrations.get(key) is pending:
+                del self.registrations[key]
 
     def pop_settled(self, key: Key) -> Layer[State]:
         """Return the layer of ``key``, and remove it if it has no pending events any more."""

@@ -163,10 +163,11 @@ class DrainRun:
         """Record the permissions of all topics that have the write permission, and wipe it; returns their number."""
         perms = {topic: perm for view in views.values() for topic, perm in view.writable.items()}
         record = self.record or DrainRecord(iso_instant(SystemClock().now_ms()), current_operator(), {})
-        self.record = replace(record, perms={**record.perms, **perms})
-        if len(self.record.encode()) > _MOST_RECORD_BYTES:
-            raise DrainRefused(f"the names of {counted(len(self.record.perms), 'topic')} are too long for one KV entry")
-        await self.routes.wipe(self.record)
+        record = replace(record, perms={**record.perms, **perms})
+        if len(record.encode()) > _MOST_RECORD_BYTES:
+            raise DrainRefused(f"the names of {counted(len(record.perms), 'topic')} are too long for one KV entry")
+        self.record = record  # from now on, some name servers may have it
+        await self.routes.wipe(record)
         return len(perms)
 
     async def _watch(self, master_addr: str, state: DrainState) -> DrainState:

@@ -3,6 +3,7 @@
 import zlib
 from dataclasses import replace
 from itertools import pairwise
+from typing import Any
 
 import orjson
 import pytest
@@ -311,9 +312,9 @@ def test_registration_over_a_second_connection_is_logged_as_its_hash_and_pending
 def test_changed_registrations_beyond_the_limit_are_refused_and_count_as_heartbeats(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(route_view, "MAX_PENDING_TOPICS", 5)
-    server = with_registered(*(a_registration_request(body=a_body(counter=n)) for n in (1, 2, 3)))  # two topics each
-    assert server.view.pending_topics == 4  # the first does not count
+    monkeypatch.setattr(route_view, "MAX_PENDING_BYTES", 600)
+    server = with_registered(*(a_registration_request(body=a_body(counter=n)) for n in (1, 2, 3)))
+    assert 400 < server.view.pending_bytes < 600  # the first does not count
     before = server.view.table.group("broker-a")
 
     refused = server.send(a_registration_request(body=a_body(counter=4)))
@@ -324,6 +325,29 @@ def test_changed_registrations_beyond_the_limit_are_refused_and_count_as_heartbe
     assert accepted_by(refused) == (BrokerHeartbeat(ORIGIN, "broker-a", KEY.live_key, Proof.HEARTBEAT), None)
     assert server.view.table.group("broker-a").topics is before.topics
     assert [answer.response.code for answer in (first, same)] == [ResponseCode.SUCCESS] * 2
+
+
+@pytest.mark.parametrize("content", ["long names", "static mappings"])
+def test_all_content_of_a_changed_registration_counts(content: str) -> None:
+    mapping = {"topic": "T", "bname": "broker-a", "totalQueues": 1, "epoch": 1, "scope": "s", "dirty": False}
+    names = [f"{n}-{'x' * 1_000}" for n in range(100)]
+    topics = dict.fromkeys(names, a_topic()) if content == "long names" else {}
+    mappings: dict[str, Any] = (
+        {} if topics else {"topicQueueMappingInfoMap": {n: {**mapping, "currIdMap": {"0": 0}} for n in names}}
+    )
+    server = with_registered(a_registration_request())
+
+    server.send(a_registration_request(body=a_body(topics, counter=2, **mappings)))
+
+    assert server.view.pending_bytes > 100_000
+
+
+def test_unregistration_that_does_not_count_is_not_pending() -> None:
+    server = with_registered()
+
+    server.send(an_unregister_request("10.0.0.9:10911"))
+
+    assert server.view.pending_count == 1
 
 
 def test_registration_that_changes_nothing_in_a_changed_group_is_unchanged() -> None:
@@ -469,7 +493,7 @@ def test_unregistration_is_answered_with_success_and_logged_even_if_the_broker_i
 
     event = BrokerUnregistered(ORIGIN, "broker-a", KEY.live_key, 0)
     assert (answer.response.code, answer.response.remark) == (ResponseCode.SUCCESS, None)
-    assert answer.accepted == (Accepted(event, event),)
+    assert answer.accepted == (Accepted(event, event if is_known else None),)
     assert not server.view.table.group("broker-a").is_registered
 
 

@@ -304,7 +304,7 @@ def test_view_equals_the_fold_when_everything_is_committed(steps: list[Step]) ->
 
     assert [log.dead_letters for log in simulation.logs] == [[], []]
     assert content(simulation.view.table) == content(simulation.table())
-    assert (simulation.view.pending_count, simulation.view.pending_topics) == (0, 0)
+    assert (simulation.view.pending_count, simulation.view.pending_bytes) == (0, 0)
 
 
 @settings(max_examples=examples(200))
