@@ -54,7 +54,7 @@ _WHOLE: Final = {
     "a million topics": Scale(1_000, 1_000, 20, 70_000, 0, 1_000, 0),
 }
 _SCALES: Final = _WHOLE if _IS_WHOLE else {"quick": _QUICK}
-_TRIES: Final = 3
+_TRIES: Final = 5
 #: Three steps cannot be cut (docs/limits.md): all topics of a broker are replaced at once, a set of all topics grows,
 #: and a change of settings is added to the events of each broker that wait for the job.
 _OF_BROKER_MS: Final = 0.7 / 1_000
