@@ -150,7 +150,8 @@ class PartitionLog:
         """Log an event, or keep it while Kafka does not accept records.
 
         The event is published at the end of this iteration of the loop; a heartbeat waits for the next tick. Every
-        publication wakes Kafka and the job, and a heartbeat has no effect before the tick that follows it.
+        publication wakes Kafka and the job. Most heartbeats have no effect before the tick that follows them; that of a
+        registration may change the connection or bring a deleted topic back, which can wait for half a second.
         """
         if not self.is_connected:
             self._remember(item)
