@@ -14,7 +14,7 @@ from namesrv_stream.errors import ConfigError
 from namesrv_stream.instants import instant, iso_instant
 from namesrv_stream.logs import safe
 from namesrv_stream.settings import Flag, LoadedSettings
-from namesrv_stream.settings.installation import Configuration, configured, running_parts
+from namesrv_stream.settings.installation import Configuration, configured, running_parts, starting_parts
 from namesrv_stream.tables.storage import tables_of
 from namesrv_stream.text_table import JsonOption
 from namesrv_stream.tools.tool_options import ByOption, WaitOption, current_operator, emit_json, print_table
@@ -130,7 +130,7 @@ def show_running(loaded: LoadedSettings, *, as_json: bool) -> None:
     from namesrv_stream.tools.operate.fold_settings import running_settings, setting_key
 
     data = loaded.settings.data
-    if "job" not in running_parts(data.run_dir):
+    if "job" not in running_parts(data.run_dir) | starting_parts(data.run_dir):
         where = f"the tables in {tables_of(loaded.settings)} say what ran last"
         print(f"no job runs on {data.dir}: {where}, or what a job on another machine runs with", file=sys.stderr)
     found = running_settings(loaded)
