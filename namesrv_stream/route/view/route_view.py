@@ -43,7 +43,7 @@ from namesrv_stream.route.view.view_layers import (
 #: While the job is stopped, each registration that differs from the broker's last one is pending. A broker's first one
 #: always has room; all others together may have so many bytes in the log. A topic has 60, and 6 for each character of
 #: its name; it takes 40 to 120 in memory.
-MAX_PENDING_BYTES: Final = 128 << 20
+MAX_PENDING_BYTES: Final = 64 << 20
 #: Rows about no group that are applied in one step.
 _ROWS_AT_ONCE: Final = 500
 
