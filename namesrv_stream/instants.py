@@ -36,15 +36,19 @@ _LOWEST_MS: Final = 0
 _HIGHEST_MS: Final = 253_402_300_799_999  # 9999-12-31
 
 
-def parse_duration_ms(text: str, bare: Literal["ms", "s"] | None = None) -> int:
+def parse_duration_ms(
+    text: str, bare: Literal["ms", "s"] | None = None, *, least_ms: int = 0, most_ms: int | None = None
+) -> int:
     """Parse a duration such as ``30s``; the result is in milliseconds.
 
     Args:
         text: As a user wrote it.
         bare: The unit of a number without one; None if it needs one. 0 never needs one.
+        least_ms: The shortest permitted duration.
+        most_ms: The longest one; None for no limit.
 
     Raises:
-        ValueError: The text is not a duration.
+        ValueError: The text is not a duration, or the duration is too short or too long.
     """
     match = _DURATION_TEXT.fullmatch(text.strip()) if len(text) <= _MOST_CHARS else None
     if match is None:
@@ -52,7 +56,13 @@ def parse_duration_ms(text: str, bare: Literal["ms", "s"] | None = None) -> int:
     number, unit = float(match[1]), match[2] or bare
     if unit is None and number:
         raise ValueError(f"{text.strip()} has no unit: write {text.strip()}s for seconds, or ms, m, h, d")
-    return round(number * _UNIT_MS[unit or "ms"])
+    ms = round(number * _UNIT_MS[unit or "ms"])
+    if ms < least_ms or (most_ms is not None and ms > most_ms):
+        limit = f"at least {duration(least_ms)}"
+        if most_ms is not None:
+            limit = f"between {duration(least_ms)} and {duration(most_ms)}"
+        raise ValueError(f"{text.strip()} is not {limit}")
+    return ms
 
 
 def parse_instant(flag: str, text: str, now_ms: int, zone: tzinfo | None = None, source: str = COMMAND_LINE) -> int:
@@ -148,18 +158,6 @@ def instant(at_ms: int, *, with_ms: bool = False) -> str:
 def iso_instant(at_ms: int) -> str:
     """Return an instant for programs: ``2026-11-23T22:21:01.250Z``."""
     return instant(at_ms, with_ms=True).replace(" ", "T")
-
-
-def parse_wait_ms(text: str) -> int:
-    """Parse a duration of 1 s to 24 h; the result is in milliseconds.
-
-    Raises:
-        ValueError: The text is not a duration with a unit, or the duration is too short or too long.
-    """
-    ms = parse_duration_ms(text)
-    if not 1_000 <= ms <= 86_400_000:
-        raise ValueError(f"{text.strip()} is not between 1 s and 24 h")
-    return ms
 
 
 def duration(ms: float) -> str:

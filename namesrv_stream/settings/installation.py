@@ -16,7 +16,7 @@ from typer.exceptions import TyperException
 
 from namesrv_stream.addresses import join_addr, parts_of, split_addr
 from namesrv_stream.errors import ConfigError
-from namesrv_stream.instants import duration, parse_duration_ms
+from namesrv_stream.instants import parse_duration_ms
 from namesrv_stream.ports import reachable_host
 from namesrv_stream.processes import STARTING, is_writer_alive, read_run_file
 from namesrv_stream.settings.layers import (
@@ -41,15 +41,9 @@ _DEFAULT_PORTS: Final = {"remoting": 9876, "http": 9880}
 def _parser(bare: Literal["s"] | None, least_ms: int, most_ms: int | None) -> Callable[[str], int]:
     def parse(text: str) -> int:
         try:
-            ms = parse_duration_ms(text, bare)
+            return parse_duration_ms(text, bare, least_ms=least_ms, most_ms=most_ms)
         except ValueError as error:
             raise typer.BadParameter(str(error)) from None
-        if ms < least_ms or (most_ms is not None and ms > most_ms):
-            limit = (
-                f"between {duration(least_ms)} and {duration(most_ms)}" if most_ms else f"at least {duration(least_ms)}"
-            )
-            raise typer.BadParameter(f"{text} is not {limit}")
-        return ms
 
     return parse
 

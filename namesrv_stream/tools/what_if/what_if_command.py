@@ -8,7 +8,7 @@ import typer
 
 from namesrv_stream.clock import SystemClock
 from namesrv_stream.errors import ConfigError, QueryNotFound
-from namesrv_stream.instants import check_past, parse_instant, parse_wait_ms
+from namesrv_stream.instants import check_past, parse_duration_ms, parse_instant
 from namesrv_stream.settings.installation import Configuration, configured
 from namesrv_stream.tools.tool_options import Source, SourceOption, shown_work
 
@@ -76,7 +76,7 @@ def parse_timeouts(text: str) -> list[int]:
     found = set()
     for part in text.split(","):
         try:
-            found.add(parse_wait_ms(part))
+            found.add(parse_duration_ms(part, least_ms=1_000, most_ms=86_400_000))
         except ValueError as error:
             raise ConfigError("command line", "--timeout", str(error)) from None
     return sorted(found)
