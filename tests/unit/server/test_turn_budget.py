@@ -58,7 +58,7 @@ _TRIES: Final = 5
 #: Three steps cannot be cut (docs/limits.md): all topics of a broker are replaced at once, a set of all topics grows,
 #: and a change of settings is added to the events of each broker that wait for the job.
 _OF_BROKER_MS: Final = 0.7 / 1_000
-_OF_WAITING_MS: Final = 4 / 1_000
+_OF_WAITING_MS: Final = 7 / 1_000
 _OF_SET_MS: Final = 30 / 1_000_000
 _TIMEOUT_S: Final = 300
 #: What a transport of asyncio reads at once.
