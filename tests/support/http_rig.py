@@ -12,6 +12,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from namesrv_stream.clock import Clock
 from namesrv_stream.route.changes import RouteChange
 from namesrv_stream.route.liveness_settings import FoldSettings
+from namesrv_stream.route.steps import finish
 from namesrv_stream.route.table import RouteTable
 from namesrv_stream.server.http.console.console_page import Sources
 from namesrv_stream.server.http.http_server import HttpServer
@@ -102,7 +103,7 @@ class HttpRig:
         self.tables.committed(self.tables.version + 1, job)
         self.rig.gateway.last_heartbeats.committed(changes, lambda key: self.rig.served.live(key) is not None)
         self.recent_events.committed(changes)
-        self.feed.committed(changes, next_offsets)
+        finish(self.feed.committed(changes, next_offsets))
 
     def reload(self, table: RouteTable, next_offsets: Mapping[int, int], table_id: str = TABLE_ID) -> None:
         """Reopen the tables."""

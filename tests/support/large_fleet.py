@@ -7,6 +7,7 @@ from namesrv_stream.route.changes import Cause, ChangeKind, RouteChange
 from namesrv_stream.route.group import BrokerGroup
 from namesrv_stream.route.model import DRAINED_BROKERS, BrokerLive, DrainRecord, Holder, LiveKey, QueueData
 from namesrv_stream.route.registration_json import RetainedRegistration, encode_registration
+from namesrv_stream.route.steps import finish
 from namesrv_stream.route.table import RouteTable
 from tests.support.builders import RW, a_registration
 from tests.support.http_rig import HttpRig
@@ -42,7 +43,7 @@ def a_large_server(scale: Scale) -> HttpRig:
     served.reload(table, offsets)
     for _ in range(scale.commits):
         offsets = {partition: offset + 1 for partition, offset in offsets.items()}
-        served.feed.committed((), offsets)
+        finish(served.feed.committed((), offsets))
     served.rig.server.asked = dict.fromkeys(topics, served.rig.clock.monotonic_ms())
     return served
 

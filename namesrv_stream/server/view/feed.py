@@ -89,7 +89,7 @@ class ChangeFeed:
     def committed(
         self, rows: Sequence[RouteChange], next_offsets: Mapping[int, int], row_bytes: int | None = None
     ) -> Iterator[None]:
-        """Add one commit of the job, or a slice of it. Return steps that free what was dropped for it.
+        """Add one commit of the job, or a slice of it. Return the steps that drop the oldest ones beyond the limits.
 
         ``row_bytes`` is the result of ``bytes_of`` if it is known.
         """
@@ -99,11 +99,15 @@ class ChangeFeed:
             self._wake()
             return iter(())
         commit = _Commit(self._number, rows, self.end, bytes_of(rows) if row_bytes is None else row_bytes)
-        dropped: list[_Commit] = []
         self._number += 1
         self._commits.append(commit)
         self._rows += len(rows)
         self._bytes += commit.size
+        self._wake()
+        return self._dropping()
+
+    def _dropping(self) -> Iterator[None]:
+        """Drop commits while there are too many: one of many rows can stand for 20,000 others."""
         while len(self._commits) > 1 and (
             self._rows + len(self._commits) > self._max_rows or self._bytes > self._max_bytes
         ):
@@ -111,9 +115,8 @@ class ChangeFeed:
             self._rows -= len(oldest.rows)
             self._bytes -= oldest.size
             self.begin = oldest.end
-            dropped.append(oldest)
-        self._wake()
-        return (step for commit in dropped for step in commit.freed())
+            yield from oldest.freed()
+            yield
 
     def reloaded(self, generation: str, next_offsets: Mapping[int, int]) -> None:
         """Start again at these offsets, because the tables were reopened."""

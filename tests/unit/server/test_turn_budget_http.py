@@ -15,6 +15,7 @@ from urllib.parse import quote
 import pytest
 import pytest_asyncio
 
+from namesrv_stream.route.steps import finish
 from namesrv_stream.server.http.http_server import document
 from tests.support.builders import RW, Log, a_registration
 from tests.support.callback_time import LIMIT_MS, CallbackTimes, measured_callbacks
@@ -244,9 +245,8 @@ async def test_followers_far_behind_and_at_the_head_do_not_take_long(served: Htt
         times.reset()
         rows = log.register(a_registration(f"10.0.0.{number}:1", broker_name="b", topics={f"t{number}": RW, "u": RW}))
         base = max(place.offset for place in served.feed.end.places)
-        served.feed.committed(
-            [row._replace(offset=base) for row in rows], {partition: base + 1 for partition in range(16)}
-        )
+        moved = [row._replace(offset=base) for row in rows]
+        finish(served.feed.committed(moved, {partition: base + 1 for partition in range(16)}))
         for _ in range(40):
             await asyncio.sleep(0)
         spent.append(times.longest_ms)

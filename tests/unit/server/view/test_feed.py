@@ -1,6 +1,7 @@
 """The buffer of changes: what commits without rows cost, and what a follower may ask for."""
 
 from namesrv_stream.route.changes import RouteChange
+from namesrv_stream.route.steps import finish
 from namesrv_stream.server.view.feed import ChangeFeed
 from namesrv_stream.server.view.rows import Place, Position
 from tests.support.builders import Log, a_registration
@@ -20,9 +21,9 @@ def _feed(max_rows: int) -> ChangeFeed:
 def test_commits_without_rows_do_not_push_rows_out_of_the_buffer() -> None:
     feed = _feed(len(ROWS) + 10)
     begin = feed.begin
-    feed.committed(_rows_at(0), {0: 1})
+    finish(feed.committed(_rows_at(0), {0: 1}))
     for offset in range(2, 10_000):
-        feed.committed((), dict.fromkeys(range(PARTITIONS), offset))
+        finish(feed.committed((), dict.fromkeys(range(PARTITIONS), offset)))
     assert feed.reaches(begin)
     piece = feed.read(begin, lambda row: True, 1 << 20)
     assert (len(piece.rows), piece.is_whole, piece.position) == (len(ROWS), True, feed.end)
@@ -32,21 +33,21 @@ def test_one_read_passes_any_number_of_commits_without_rows() -> None:
     feed = _feed(1_000)
     begin = feed.begin
     for offset in range(1, 10_000):
-        feed.committed((), dict.fromkeys(range(PARTITIONS), offset))
+        finish(feed.committed((), dict.fromkeys(range(PARTITIONS), offset)))
     piece = feed.read(begin, lambda row: True, 1)
     assert (piece.rows, piece.is_whole, piece.position) == ([], True, feed.end)
 
 
 def test_a_follower_at_the_end_gets_the_end_of_further_commits_without_rows_and_then_their_rows() -> None:
     feed = _feed(1_000)
-    feed.committed((), {0: 1})
+    finish(feed.committed((), {0: 1}))
     position, mark = feed.end, (-1, 0)
     for offset in range(2, 6):
-        feed.committed((), {0: offset})
+        finish(feed.committed((), {0: offset}))
         piece = feed.read(position, lambda row: True, 1 << 20, mark)
         assert (piece.rows, piece.position) == ([], feed.end)
         position, mark = piece.position, piece.mark
-    feed.committed(_rows_at(5), {0: 6})
+    finish(feed.committed(_rows_at(5), {0: 6}))
     piece = feed.read(position, lambda row: True, 1 << 20, mark)
     assert (len(piece.rows), piece.position) == (len(ROWS), feed.end)
 
@@ -55,7 +56,7 @@ def test_a_read_of_many_commits_that_are_not_wanted_is_limited() -> None:
     feed, reads = _feed(100_000), 0
     position = feed.begin
     for offset in range(2_000):
-        feed.committed(_rows_at(offset), {0: offset + 1})
+        finish(feed.committed(_rows_at(offset), {0: offset + 1}))
     while position != feed.end:
         before = position
         piece = feed.read(position, lambda row: False, 100_000)

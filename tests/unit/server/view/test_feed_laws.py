@@ -21,6 +21,7 @@ from namesrv_stream.route import reducer
 from namesrv_stream.route.changes import RouteChange
 from namesrv_stream.route.digest import digest_of
 from namesrv_stream.route.events import KvPut, TopicDeleted
+from namesrv_stream.route.steps import finish
 from namesrv_stream.route.table import RouteTable
 from namesrv_stream.server.steps import Steps
 from namesrv_stream.server.view import follower
@@ -84,7 +85,7 @@ class Server:
         end = min(self.reached + records, len(self.by_record))
         rows = [row for record in self.by_record[self.reached : end] for row in record]
         self.reached = end
-        self.feed.committed(rows, {0: end})
+        finish(self.feed.committed(rows, {0: end}))
 
     def reload(self, records: int) -> None:
         """Reopen the tables at a later record, without the rows in between."""
@@ -292,7 +293,7 @@ def test_the_number_of_kept_rows_is_bounded() -> None:
     feed = ChangeFeed("g", {}, FEW_ROWS, 1 << 20)
     rows = list(_rows(1_000))
     for row in rows:
-        feed.committed([row], {0: row.offset + 1})
+        finish(feed.committed([row], {0: row.offset + 1}))
     assert not feed.reaches(position_at("g", {0: 1_000 - FEW_ROWS}))
     assert feed.reaches(position_at("g", {0: 1_000 - FEW_ROWS // 4}))
 
