@@ -160,12 +160,12 @@ class PartitionLog:
         is_news = not isinstance(item.event, BrokerHeartbeat)
         if (is_news or len(self._items) >= self._parts.limits.gather_items) and not self._is_flush_due:
             self._is_flush_due = True
-            asyncio.get_running_loop().call_soon(self._flush)
+            asyncio.get_running_loop().call_soon(self.flush)
 
     def beat(self) -> None:
         """Publish the events that wait for the next tick, or try to open a session again if the last one failed."""
         if self.is_connected:
-            self._flush()
+            self.flush()
             return
         is_due = self._parts.clock.monotonic_ms() - self._session_began_ms >= _RETRY_AFTER_MS
         if self.publisher is not None and self.publisher.can_begin and is_due:
@@ -173,7 +173,7 @@ class PartitionLog:
 
     def tick(self, address: str) -> None:
         if self.is_connected:
-            self._flush()
+            self.flush()
             self._publish_event(Tick(self._origin, address))
 
     def is_away(self, reason: str) -> None:
@@ -189,13 +189,14 @@ class PartitionLog:
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(self._connected.wait(), timeout_s)
         if self.is_connected:
-            self._flush()
+            self.flush()
             self._publish_event(ServerStopped(self._origin))
             if not await publisher.close(timeout_s):
                 logger.warning("stopped before all records were in the log partition=%d", self.partition)
             self.link = Link.AWAY
 
-    def _flush(self) -> None:
+    def flush(self) -> None:
+        """Publish the events that were put."""
         self._is_flush_due = False
         items, self._items = self._items, []
         self._publish_all(items)
