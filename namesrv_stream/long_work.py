@@ -18,7 +18,7 @@ _ERASE_LINE: Final = "\r\x1b[K"
 class LongWork:
     """A context manager for the progress of work that has one or more steps.
 
-    On a terminal it shows one line, which changes; otherwise it prints a line each 10 s.
+    On a terminal it shows one line, which changes; otherwise it prints a line every 10 s.
     """
 
     def __init__(

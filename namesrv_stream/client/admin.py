@@ -123,11 +123,17 @@ async def require_topic(
     _refuse_unknown(outcomes, f"no name server knows a topic {topic}{where}")
 
 
-async def require_kv(servers: NameServers, namespace: str, key: str, timeout_ms: int = ADMIN_TIMEOUT_MS) -> None:
-    """Check that a name server has an entry of the key-value table. A server that does not answer may have it.
+async def delete_known_kv(
+    servers: NameServers, namespace: str, key: str, timeout_ms: int = ADMIN_TIMEOUT_MS
+) -> tuple[str, ...]:
+    """Delete an entry of the key-value table if a name server has it. A server that does not answer may have it.
+
+    Returns:
+        The addresses of all servers.
 
     Raises:
         QueryNotFound: No name server has the entry.
+        NameServersUnreachable, NotOnAllServers, UnexpectedAnswer: As for ``delete_kv``.
     """
     code = RequestCode.GET_KV_CONFIG
 
@@ -140,6 +146,7 @@ async def require_kv(servers: NameServers, namespace: str, key: str, timeout_ms:
     fields = GetKVConfigRequestHeader(namespace=namespace, key=key).to_ext_fields()
     outcomes = await servers.invoke_each(request(code, fields), is_known, timeout_ms)
     _refuse_unknown(outcomes, f"no name server has an entry {key} in namespace {namespace}")
+    return await delete_kv(servers, namespace, key, timeout_ms)
 
 
 def _refuse_unknown(outcomes: Sequence[Outcome[bool]], reason: str) -> None:

@@ -110,9 +110,9 @@ def register_broker(server: NameServer, call: Call) -> Answer:
     registering = _begin_registration(server, call)
     header, key, logged = registering.header, registering.key, registering.logged
     group, settings = server.table.group(key.broker_name), settings_of_registrations(server.table.settings)
-    is_same_connection = logged is not None and logged.holder == call.origin.holder
+    known = (call.origin.holder, settings)
     # Identity instead of equality: the cost of a comparison grows with the number of topics.
-    if is_same_connection and logged is not None and logged.group is group and logged.settings == settings:
+    if logged is not None and logged.group is group and (logged.holder, logged.settings) == known:
         response = _registered_response(server, call.request, header, group)
         return Answer(response, (Accepted(_heartbeat_of(call, registering), None),))
     waiting = server.view.pending_registration(key)

@@ -1,4 +1,4 @@
-"""The progress of long work: a line that changes on a terminal, a line each 10 s otherwise."""
+"""The progress of long work: a line that changes on a terminal, a line every 10 s otherwise."""
 
 import io
 

@@ -71,12 +71,7 @@ def kv_put(target: Target, namespace: Namespace, key: Key, value: Value, as_json
 
 def kv_delete(target: Target, namespace: Namespace, key: Key, as_json: JsonOption = False) -> None:
     """Remove one entry."""
-
-    async def delete(servers: NameServers) -> tuple[str, ...]:
-        await admin.require_kv(servers, namespace, key, TIMEOUT_MS)
-        return await admin.delete_kv(servers, namespace, key, TIMEOUT_MS)
-
-    addrs = target.ask(delete)
+    addrs = target.ask(lambda servers: admin.delete_known_kv(servers, namespace, key, TIMEOUT_MS))
     report(f"deleted {key} in namespace {namespace}", addrs, as_json)
 
 

@@ -88,12 +88,7 @@ def view_set(target: Target, name: ViewName, file: DocumentFile, as_json: JsonOp
 
 def view_remove(target: Target, name: ViewName, as_json: JsonOption = False) -> None:
     """Remove an address view."""
-
-    async def remove(servers: NameServers) -> tuple[str, ...]:
-        await admin.require_kv(servers, VIEWS_NAMESPACE, name, TIMEOUT_MS)
-        return await admin.delete_kv(servers, VIEWS_NAMESPACE, name, TIMEOUT_MS)
-
-    addrs = target.ask(remove)
+    addrs = target.ask(lambda servers: admin.delete_known_kv(servers, VIEWS_NAMESPACE, name, TIMEOUT_MS))
     report(f"removed address view {name}", addrs, as_json)
 
 
